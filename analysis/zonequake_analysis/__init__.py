@@ -1,0 +1,1 @@
+"""PySpark jobs that judge a run folder, and the report."""

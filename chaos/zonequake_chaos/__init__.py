@@ -1,0 +1,1 @@
+"""Clusters, faults, triggers, scenarios, the runner and the zonequake command."""

@@ -1,0 +1,1 @@
+"""The kopf operator: zones, data nodes, assignments, rebalance."""

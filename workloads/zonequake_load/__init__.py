@@ -1,0 +1,1 @@
+"""Load generators, targets, client library and history writer."""

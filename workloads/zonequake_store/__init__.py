@@ -1,0 +1,1 @@
+"""The data node: Raft groups, partitions, storage and the protocols to reach them."""

@@ -1,0 +1,238 @@
+"""The admin protocol: all that the operator and the chaos runner know of a data node.
+
+JSON over HTTP, see docs/interfaces.md. Pure message types: this module imports msgspec alone.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Stage(StrEnum):
+    """Stage of a configuration change at the leader (document `rebalance`, design §4)."""
+
+    NONE = "NONE"
+    CATCHING_UP = "CATCHING_UP"
+    JOINT = "JOINT"
+    STABLE = "STABLE"
+
+
+class Role(StrEnum):
+    """Raft role of a replica; `waiting` until its start order came, `broken` if unusable."""
+
+    WAITING = "waiting"
+    FOLLOWER = "follower"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    BROKEN = "broken"
+
+
+class OrderStatus(StrEnum):
+    """Answer to one order.
+
+    `received`: accepted, or already true. `busy`: a change is past CATCHING_UP. `stale`: an older
+    token, term or incarnation. `not_leader`, `not_here`: another node must be asked. `failed`: see
+    the reply's error.
+    """
+
+    RECEIVED = "received"
+    BUSY = "busy"
+    STALE = "stale"
+    NOT_LEADER = "not_leader"
+    NOT_HERE = "not_here"
+    FAILED = "failed"
+
+
+class PeerName(msgspec.Struct, frozen=True, order=True):
+    """A member of a configuration: a node's name and its replica's incarnation."""
+
+    node: str
+    incarnation: str
+
+
+class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a data node is."""
+
+    name: str
+    process_incarnation: str
+    storage_incarnation: str
+    pod_uid: str
+    attributes: dict[str, str]
+    peer_address: str
+    client_address: str
+    draining: bool = False
+
+
+class ConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A Raft configuration; `old_peers` is not empty while it is joint."""
+
+    peers: list[PeerName]
+    old_peers: list[PeerName] = []
+    token: int
+    index: int
+
+
+class CatchUpProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the leader has brought one catching-up peer.
+
+    `fraction` is in 0..1, never falls within one attempt, and is 1 when the peer is within the
+    catch-up margin of the log as it was when the attempt began.
+    """
+
+    peer: PeerName
+    fraction: float
+    bytes_sent: int
+    match_index: int
+    by: str  # "log" or "snapshot"
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica as its node sees it."""
+
+    group: str
+    zone: str
+    partition: int
+    incarnation: str
+    role: Role
+    term: int
+    leader: str | None = None
+    configuration: ConfigurationReport | None = None
+    token: int = 0  # the highest token seen in an order or a configuration
+    lineage: int = 0
+    stage: Stage = Stage.NONE
+    stage_token: int = 0
+    stage_peers: list[PeerName] = []
+    caught_up: bool = False  # waits for a grant
+    progress: list[CatchUpProgress] = []
+    reconfiguration_error: str | None = None  # why the last change went back to NONE
+    commit: int = 0
+    applied: int = 0
+    first_index: int = 0
+    last_index: int = 0
+    broken_reason: str | None = None
+
+
+class ReplicasReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to GET /admin/v1/replicas."""
+
+    node: NodeIdentity
+    replicas: list[ReplicaStatus]
+
+
+class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica"):
+    """Let the replica take part from now on; create it, passive, if there is none."""
+
+    group: str
+    zone: str
+    partition: int
+    partitions: int  # of the zone, so that a node can check a key's partition
+    token: int
+    volatile: bool = False
+    fsync: bool = True
+    catch_up_bytes_per_second: int = 0  # 0: unlimited
+    addresses: dict[str, str] = {}  # node -> peer address
+
+
+class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, tag="bootstrap"):
+    """Give a replica without log or configuration its group's first configuration."""
+
+    group: str
+    token: int
+    peers: list[PeerName]
+
+
+class StopReplica(msgspec.Struct, frozen=True, kw_only=True, tag="stop_replica"):
+    """Stop a redundant replica; with `erase` its log and data go too."""
+
+    group: str
+    token: int
+    incarnation: str
+    erase: bool = True
+
+
+class ChangePeers(msgspec.Struct, frozen=True, kw_only=True, tag="change_peers"):
+    """changePeersAsync(term, token, peers) of the document `rebalance`."""
+
+    group: str
+    term: int
+    token: int
+    peers: list[PeerName]
+    addresses: dict[str, str] = {}
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, tag="grant"):
+    """The operator's answer to "caught up (token, peers)": go on to JOINT."""
+
+    group: str
+    term: int
+    token: int
+    peers: list[PeerName]
+
+
+class TransferLeadership(msgspec.Struct, frozen=True, kw_only=True, tag="transfer_leadership"):
+    """Hand leadership to `to`, or to the most caught-up follower."""
+
+    group: str
+    token: int
+    to: str | None = None
+
+
+Order = StartReplica | Bootstrap | StopReplica | ChangePeers | Grant | TransferLeadership
+
+
+class OrderBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of POST /admin/v1/orders."""
+
+    orders: list[Order]
+
+
+class OrderReply(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one order."""
+
+    status: OrderStatus
+    error: str | None = None
+    incarnation: str | None = None  # of the replica, after a start
+
+
+class OrderReplies(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to POST /admin/v1/orders."""
+
+    process_incarnation: str
+    replies: list[OrderReply]
+
+
+class StoreEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of GET /admin/v1/events; kinds and data as in docs/interfaces.md, "Events"."""
+
+    seq: int
+    kind: str
+    time: int
+    wall: int
+    clock: str
+    zone: str | None = None
+    partition: int | None = None
+    data: dict[str, object] = {}
+
+
+class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """First line of a replica dump."""
+
+    group: str
+    node: str
+    incarnation: str
+    applied: int
+    term: int
+    lineage: int
+    digest: str
+    keys: int
+
+
+class DumpEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One key of a replica dump: a register's value or an append-list's elements."""
+
+    key: str
+    value: int | str | list[int] | None
+    index: int  # of the entry that wrote it last
+    filler_bytes: int = 0

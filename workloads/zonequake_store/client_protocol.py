@@ -1,0 +1,138 @@
+"""The client protocol: framed MessagePack between clients and a data node.
+
+A frame is a 4-byte big-endian length and one MessagePack array. See docs/interfaces.md. Pure
+message types: this module imports msgspec and zlib alone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import StrEnum
+
+import msgspec
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""A longer frame closes the connection: nothing legal comes near, a filler is at most 1 MiB."""
+
+MAX_FILLER_BYTES = 1024 * 1024
+
+Value = int | str | list[int] | None
+"""A register's value, an append-list's elements, or None for an absent key."""
+
+
+class Status(StrEnum):
+    """Outcome of a request. All but `ok` and `unknown` mean: certainly not applied."""
+
+    OK = "ok"
+    NOT_LEADER = "not_leader"
+    NOT_HERE = "not_here"
+    WRONG_PARTITION = "wrong_partition"
+    INVALID = "invalid"
+    OVERLOADED = "overloaded"
+    UNKNOWN = "unknown"
+
+
+class RequestId(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Names a request across its retries; `sequence` grows within a client."""
+
+    client: str
+    sequence: int
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag="r", gc=False):
+    """Linearizable read by read index; `bounded`: from the local state of any replica."""
+
+    group: str
+    key: str
+    bounded: bool = False
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True, tag="w", gc=False):
+    """Set a register."""
+
+    group: str
+    key: str
+    value: int | str
+    filler: bytes = b""
+    request_id: RequestId | None = None
+
+
+class Cas(msgspec.Struct, frozen=True, array_like=True, tag="c", gc=False):
+    """Set a register if it holds `expected` (None: absent)."""
+
+    group: str
+    key: str
+    expected: int | str | None
+    value: int | str
+    request_id: RequestId | None = None
+
+
+class Append(msgspec.Struct, frozen=True, array_like=True, tag="a", gc=False):
+    """Append an element to a list; a key is either a register or a list."""
+
+    group: str
+    key: str
+    value: int
+    request_id: RequestId | None = None
+
+
+class Route(msgspec.Struct, frozen=True, array_like=True, tag="route", gc=False):
+    """Ask for what this node knows of a zone's partitions."""
+
+    zone: str
+
+
+Body = Read | Write | Cas | Append | Route
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`id` is chosen by the client, unique among its outstanding requests on the connection."""
+
+    id: int
+    body: Body
+
+
+class PartitionRoute(msgspec.Struct, frozen=True, array_like=True):
+    """One partition as a node knows it; addresses are of the client port."""
+
+    partition: int
+    group: str
+    members: list[str]
+    leader: str | None
+    leader_address: str | None
+    term: int
+
+
+class RouteReply(msgspec.Struct, frozen=True, array_like=True):
+    """`nodes`: node name -> client address, as far as known here."""
+
+    zone: str
+    partitions: int
+    routes: list[PartitionRoute]
+    nodes: dict[str, str]
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Answer to a request.
+
+    `(lineage, term, index)` place the operation in the partition's order: a write at its entry, a
+    read behind the entry whose state it saw. `value` of a cas that found another value is that
+    value, and `applied` is False.
+    """
+
+    id: int
+    status: Status
+    value: Value = None
+    applied: bool | None = None
+    lineage: int = 0
+    term: int = 0
+    index: int = 0
+    leader: str | None = None
+    leader_address: str | None = None
+    error: str | None = None
+    route: RouteReply | None = None
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition (0 ≤ p < `partitions`) that `key` belongs to."""
+    return zlib.crc32(key.encode()) % partitions

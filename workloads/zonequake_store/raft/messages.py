@@ -1,0 +1,114 @@
+"""What Raft replicas say to each other and what they store.
+
+A configuration is a complete set that acts when it is appended; `old_peers` is not empty while it
+is joint (Ongaro's thesis §4.3; design §4). Message fields follow etcd's, so that another Raft can
+sit in the same group in a test.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Peer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A replica: its node's name and its own incarnation. Another incarnation is another peer."""
+
+    node: str
+    incarnation: str
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Who votes. Both sorted by node; `token` orders configurations of one partition."""
+
+    peers: tuple[Peer, ...]
+    old_peers: tuple[Peer, ...] = ()
+    token: int = 0
+
+    @property
+    def is_joint(self) -> bool:
+        return bool(self.old_peers)
+
+    @property
+    def members(self) -> frozenset[Peer]:
+        """Both halves together."""
+        return frozenset(self.peers) | frozenset(self.old_peers)
+
+
+class EntryKind(enum.IntEnum):
+    """What an entry holds: a user command, a configuration, or nothing (a leader's first)."""
+
+    COMMAND = 0
+    CONFIGURATION = 1
+    NOOP = 2
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One log entry. `data` of a CONFIGURATION entry is an encoded Configuration."""
+
+    term: int
+    index: int
+    kind: EntryKind
+    data: bytes = b""
+
+
+class HardState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What must be stored before a message that depends on it may leave.
+
+    `commit` is stored lazily, with the next other write: it bounds the replay of a fake start.
+    """
+
+    term: int = 0
+    vote: Peer | None = None
+    commit: int = 0
+
+
+class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True):
+    """The state after entry `index` of `term`, with the configuration in force there."""
+
+    index: int
+    term: int
+    configuration: Configuration
+    configuration_index: int
+
+
+class Kind(enum.IntEnum):
+    """Kinds of messages between replicas of one group."""
+
+    PRE_VOTE = 1
+    PRE_VOTE_REPLY = 2
+    VOTE = 3
+    VOTE_REPLY = 4
+    APPEND = 5
+    APPEND_REPLY = 6
+    HEARTBEAT = 7
+    HEARTBEAT_REPLY = 8
+    SNAPSHOT = 9  # announces a snapshot that the host streams; meta in `snapshot`
+    SNAPSHOT_REPLY = 10
+    TIMEOUT_NOW = 11  # leadership transfer: start an election at once
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_defaults=True):
+    """One message. Fields not used by a kind keep their defaults.
+
+    `index`, `log_term`: the entry before `entries` (APPEND), the last entry of the candidate
+    (VOTE, PRE_VOTE), the last entry now stored (APPEND_REPLY). `reject` with `hint`, `hint_term`:
+    where the leader should go on. `context` carries a read index round (HEARTBEAT and reply) and
+    marks a transfer (VOTE). `token` is the sender's configuration token.
+    """
+
+    kind: Kind
+    to: Peer
+    sender: Peer
+    term: int
+    index: int = 0
+    log_term: int = 0
+    commit: int = 0
+    entries: tuple[Entry, ...] = ()
+    reject: bool = False
+    hint: int = 0
+    hint_term: int = 0
+    context: int = 0
+    token: int = 0
+    snapshot: SnapshotMeta | None = None

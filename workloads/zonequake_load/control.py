@@ -1,0 +1,192 @@
+"""The load's control interface: the plan a load pod is started with and what it says of itself.
+
+Pure message types (docs/interfaces.md, "Load control"); this module imports msgspec alone, so that
+the chaos runner can write plans without the load's machinery.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Some = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Phase(StrEnum):
+    """What a load pod does now. It starts in `quiet`."""
+
+    PRELOAD = "preload"
+    LOAD = "load"
+    QUIET = "quiet"
+    FINAL = "final"
+    DONE = "done"
+
+
+class Arrivals(StrEnum):
+    """How an open loop spaces its operations: evenly, or memoryless with the same mean."""
+
+    UNIFORM = "uniform"
+    POISSON = "poisson"
+
+
+class RegisterWorkload(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="register",
+    tag_field="kind",
+    forbid_unknown_fields=True,
+):
+    """Reads, writes and compare-and-swaps of registers; what is neither read nor cas is a write.
+
+    `operations_per_second` is that of all pods together, over all partitions.
+    `skew` is the exponent of a Zipf distribution over a partition's keys (0: all alike).
+    """
+
+    operations_per_second: Positive = 50.0
+    keys_per_partition: Some = 4
+    reads: Fraction = 0.4
+    cas: Fraction = 0.2
+    skew: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.0
+    filler_bytes: Annotated[int, msgspec.Meta(ge=0, le=1024 * 1024)] = 0
+    arrivals: Arrivals = Arrivals.POISSON
+
+
+class AppendListWorkload(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag="append-list",
+    tag_field="kind",
+    forbid_unknown_fields=True,
+):
+    """Appends to lists and reads of whole lists.
+
+    A reply carries the whole list, so a list is left for a new key before it holds `longest`
+    elements.
+    """
+
+    operations_per_second: Positive = 25.0
+    keys_per_partition: Some = 2
+    reads: Fraction = 0.5
+    skew: Annotated[float, msgspec.Meta(ge=0, le=5)] = 0.0
+    longest: Annotated[int, msgspec.Meta(ge=2, le=10_000)] = 200
+    arrivals: Arrivals = Arrivals.POISSON
+
+
+class Probes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Availability probes: a read and a write for each partition and pod (design §5).
+
+    The interval is `interval_ms`, or longer where all pods together would pass
+    `budget_per_second`.
+    """
+
+    interval_ms: Some = 100
+    budget_per_second: Some = 500
+    deadline_ms: Some = 500
+
+
+class Preload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `preload` writes beside each register key: keys with filler, to give partitions a size.
+
+    `concurrency` is the number of operations outstanding at once in one pod.
+    """
+
+    bulk_keys_per_partition: Count = 0
+    filler_bytes: Annotated[int, msgspec.Meta(ge=0, le=1024 * 1024)] = 0
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 16
+
+
+class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all load pods of a run do together; each takes its share by its ordinal.
+
+    `seeds`: `host:port` of client ports; a host may have many addresses (a headless service).
+    `partitions`: those that get load and probes, None for all of the zone.
+    `processes`: operations of the workloads outstanding at once in one pod.
+    `deadline_ms` bounds an operation with all its attempts, `attempt_ms` each attempt.
+    `final_timeout_s` bounds the final reads, `operations_per_key` the history of one key.
+    """
+
+    zone: str
+    seeds: Annotated[list[str], msgspec.Meta(min_length=1)]
+    pods: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
+    partitions: list[Count] | None = None
+    workloads: list[RegisterWorkload | AppendListWorkload] = []
+    probes: Probes | None = msgspec.field(default_factory=Probes)
+    preload: Preload = msgspec.field(default_factory=Preload)
+    processes: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 64
+    deadline_ms: Some = 5_000
+    attempt_ms: Some = 1_000
+    final_timeout_s: Positive = 120.0
+    operations_per_key: Annotated[int, msgspec.Meta(ge=100)] = 100_000
+    seed: int = 0
+    target: str = "zonequake"
+
+
+class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Body of POST /phase."""
+
+    phase: Phase
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """Operations by outcome. `late`: begun more than 10 ms after their scheduled time.
+
+    `dropped`: scheduled and never begun, because all processes were busy for too long.
+    """
+
+    ok: int = 0
+    fail: int = 0
+    info: int = 0
+    late: int = 0
+    dropped: int = 0
+
+
+class PhaseCounts(msgspec.Struct, kw_only=True):
+    """Operations of one phase, of workloads (and preload, final reads) and of probes."""
+
+    operations: Counts = msgspec.field(default_factory=Counts)
+    probes: Counts = msgspec.field(default_factory=Counts)
+
+
+class LoadStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to GET /status. Counts are those since this process started.
+
+    `complete`: preload and final have done all of their work, quiet has nothing outstanding, done
+    has closed its files; load is never complete. `problem` says what a phase could not do (for
+    instance keys that could not be read by the end of the final reads).
+    `rate`: completions per second over the last five seconds, probes included.
+    `probe_interval_ms`: the interval in force, 0 without probes.
+    """
+
+    pod: str
+    ordinal: int
+    incarnation: int
+    phase: Phase
+    complete: bool
+    problem: str | None
+    counts: dict[Phase, PhaseCounts]
+    rate: float
+    outstanding: int
+    done_keys: int
+    planned_keys: int
+    probe_interval_ms: float
+
+
+class HistoryFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of GET /files. `open`: still written by this process."""
+
+    name: str
+    size_bytes: int
+    open: bool
+
+
+class HistoryFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to GET /files."""
+
+    files: list[HistoryFile]

@@ -1,0 +1,45 @@
+"""What can go wrong in the load.
+
+LoadError
+├── PlanError        the plan or the environment can't be used
+├── TargetError      the target can't be opened
+├── HistoryError     an event could not be written down: the load must stop
+├── IdentityError    no unique process or value is left, or the counter on disk is unreadable
+└── AttemptError     one attempt of an operation had no reply
+    ├── NotSent      certainly nothing left this machine
+    └── Unanswered   the request left, or may have
+"""
+
+from __future__ import annotations
+
+
+class LoadError(Exception):
+    """Root of all errors of the load."""
+
+
+class PlanError(LoadError):
+    """The plan or the environment can't be used."""
+
+
+class TargetError(LoadError):
+    """The target can't be opened."""
+
+
+class HistoryError(LoadError):
+    """An event could not be written down."""
+
+
+class IdentityError(LoadError):
+    """Unique process ids or values can't be given out."""
+
+
+class AttemptError(LoadError):
+    """One attempt of an operation had no reply."""
+
+
+class NotSent(AttemptError):
+    """The attempt certainly had no effect: nothing of it left this machine."""
+
+
+class Unanswered(AttemptError):
+    """The attempt may have an effect: now, later, or never."""

@@ -1,0 +1,249 @@
+"""What a host and the Raft core say to each other: settings, the stored log, Ready, status, events.
+
+The host drives the core from one thread:
+
+    tick / step / propose / …  →  has_ready()  →  ready()
+        send `messages` at once
+        install `snapshot`, store `entries` and `hard_state`, durably, in one write
+        stored(ready), then send `messages_after_store`
+        apply `committed` in order, then applied(index)
+        answer `reads` once applied ≥ their index, fail `aborted_reads`
+        stream `snapshots_to_send`, keep `events`
+
+At most one Ready is outstanding until its stored(). Nothing here takes time, randomness or I/O.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+from zonequake_store.admin_protocol import Stage
+from zonequake_store.raft.messages import (
+    Configuration,
+    Entry,
+    HardState,
+    Message,
+    Peer,
+    SnapshotMeta,
+)
+
+JOINT_BEFORE_CAUGHT_UP = "joint-before-caught-up"
+"""Planted fault: a change goes to JOINT at once, without catch-up and without a grant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one group's replicas behave. All replicas of a group should have the same."""
+
+    tick_s: float = 0.1
+    """What one tick() stands for: it refills the catch-up rate limit."""
+    election_ticks: int = 10
+    """Shortest election time-out; each one is this plus random(this). Also check-quorum's."""
+    heartbeat_ticks: int = 1
+    max_append_bytes: int = 256 * 1024
+    """Entry data in one APPEND; one entry always fits."""
+    max_in_flight_appends: int = 64
+    """Unanswered APPENDs to one replicating peer."""
+    max_apply_bytes: int = 1024 * 1024
+    """Entry data in `Ready.committed`; more comes in the next Ready."""
+    cached_bytes: int = 1024 * 1024
+    """Stored entries kept in memory per group, so that followers in step cost no read."""
+    catch_up_margin_entries: int = 1000
+    """A catching-up peer must be this near to the end of the leader's log to be caught up."""
+    catch_up_silence_ticks: int = 100
+    """A catching-up peer that says nothing for so long ends the change with an error."""
+    catch_up_bytes_per_second: int = 0
+    """Rate limit of one leader's APPENDs to all its catching-up peers; 0: unlimited."""
+    adjustable: bool = False
+    """A higher token replaces a change that is still moving data (else: busy)."""
+    planted: frozenset[str] = frozenset()
+    """Planted faults, for tests that must fail: `JOINT_BEFORE_CAUGHT_UP`."""
+
+
+class LogReader(Protocol):
+    """What is stored of one replica's log; the core only reads it.
+
+    The entries first_index..last_index are there, and the term of first_index - 1. An empty log has
+    last_index = first_index - 1 (0 before the first entry).
+    """
+
+    @property
+    def first_index(self) -> int: ...
+
+    @property
+    def last_index(self) -> int: ...
+
+    @property
+    def snapshot(self) -> SnapshotMeta | None:
+        """The point up to which the log was compacted or installed; None: it starts at 1."""
+        ...
+
+    def term(self, index: int) -> int:
+        """Term of entry `index`, first_index - 1 ≤ index ≤ last_index; 0 for index 0."""
+        ...
+
+    def entries(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
+        """Entries lo..hi - 1, at least one, then only while their data fits in `max_bytes`."""
+        ...
+
+    def configurations(self) -> list[tuple[int, Configuration]]:
+        """Every stored configuration with its index, the snapshot's first, ascending."""
+        ...
+
+
+class Role(enum.StrEnum):
+    """What a replica is in its term."""
+
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre_candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class ChangePeersAnswer(enum.StrEnum):
+    """Answer to change_peers; the values are those of `admin_protocol.OrderStatus`."""
+
+    RECEIVED = "received"
+    BUSY = "busy"
+    STALE = "stale"
+    NOT_LEADER = "not_leader"
+
+
+class GrantAnswer(enum.StrEnum):
+    """Answer to grant; the values are those of `admin_protocol.OrderStatus`.
+
+    `busy`: the change runs, but its peers are not caught up (any more); repeat it later.
+    """
+
+    RECEIVED = "received"
+    BUSY = "busy"
+    STALE = "stale"
+    NOT_LEADER = "not_leader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerProgress:
+    """How far one catching-up peer is; `fraction` in 0..1 never falls within one attempt."""
+
+    peer: Peer
+    fraction: float
+    bytes_sent: int
+    match_index: int
+    by_snapshot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderChanged:
+    """This replica follows `leader` now, or none."""
+
+    leader: Peer | None
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElected:
+    """This replica leads and its first own entry is committed (onLeaderElected)."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageChanged:
+    """A configuration change entered `stage`, or (`caught_up`) waits for its grant in it.
+
+    `adding`: peers that were not members before. `reason`: why it is NONE without being done.
+    """
+
+    stage: Stage
+    token: int
+    peers: tuple[Peer, ...]
+    adding: tuple[Peer, ...]
+    caught_up: bool = False
+    reason: str | None = None
+    progress: tuple[PeerProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationApplied:
+    """A final configuration is committed (onNewPeersConfigurationApplied); may come repeatedly."""
+
+    peers: tuple[Peer, ...]
+    term: int
+    index: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconfigurationError:
+    """A change went back to NONE (onReconfigurationError)."""
+
+    reason: str
+    token: int
+
+
+Event = LeaderChanged | LeaderElected | StageChanged | ConfigurationApplied | ReconfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadState:
+    """Read `request` may be answered from any state with applied ≥ `index`."""
+
+    request: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendSnapshot:
+    """Stream the applied state to `to`; then let its core step
+    Message(SNAPSHOT, to=to, sender=me, term=term, snapshot=raft.snapshot_meta(index))."""
+
+    to: Peer
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """All that the host must do next; see the module's head for the order.
+
+    `entries`: the first may lie at or below the stored last index: truncate from there first.
+    `snapshot`: install the staged data; it replaces the whole stored log. `committed`: stored
+    entries, each once, in order. If nothing is to be stored, stored() may follow at once.
+    """
+
+    hard_state: HardState | None = None
+    entries: tuple[Entry, ...] = ()
+    snapshot: SnapshotMeta | None = None
+    messages: tuple[Message, ...] = ()
+    messages_after_store: tuple[Message, ...] = ()
+    committed: tuple[Entry, ...] = ()
+    reads: tuple[ReadState, ...] = ()
+    aborted_reads: tuple[int, ...] = ()
+    snapshots_to_send: tuple[SendSnapshot, ...] = ()
+    events: tuple[Event, ...] = ()
+
+    @property
+    def must_store(self) -> bool:
+        return bool(self.entries) or self.hard_state is not None or self.snapshot is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A replica as its core sees it. `stage…`, `progress`: only a leader has them."""
+
+    role: Role
+    term: int
+    leader: Peer | None
+    configuration: Configuration | None
+    configuration_index: int
+    stage: Stage
+    stage_token: int
+    stage_peers: tuple[Peer, ...]
+    caught_up: bool
+    progress: tuple[PeerProgress, ...]
+    reconfiguration_error: str | None
+    commit: int
+    applied: int
+    first_index: int
+    last_index: int

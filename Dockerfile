@@ -1,0 +1,35 @@
+# The images of the data node (and the load) and of the operator:
+#
+#     docker build --build-arg EXTRA=store    --tag zonequake/store:dev .
+#     docker build --build-arg EXTRA=operator --tag zonequake/operator:dev .
+#
+# `zonequake images build` builds the same file without Docker, on a base made from the machine's
+# own package source, with wheels beside the lock file, so that the build needs no network.
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS dependencies
+ARG EXTRA
+# For instance "--no-index --find-links /build": install from wheels in requirements/ alone.
+ARG PIP_OPTIONS=""
+COPY requirements /build
+RUN python3 -m venv /opt/zonequake \
+    && /opt/zonequake/bin/python -m pip install --no-cache-dir --require-hashes ${PIP_OPTIONS} \
+       --requirement "/build/${EXTRA}.txt" \
+    && /opt/zonequake/bin/python -m pip uninstall --quiet --yes pip setuptools
+
+FROM ${BASE}
+# tini is PID 1, so that the process below it can be killed from inside its container.
+RUN test -x /usr/bin/tini \
+    || (apt-get update && apt-get install --yes --no-install-recommends procps tini \
+        && rm -rf /var/lib/apt/lists/*)
+COPY --from=dependencies /opt/zonequake /opt/zonequake
+COPY operator workloads /app/
+# The root file system is read-only when it runs: the byte code is written now or never.
+RUN ["/opt/zonequake/bin/python", "-m", "compileall", "-q", "/app"]
+ENV PATH=/opt/zonequake/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/app \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 65532:65532
+WORKDIR /
+ENTRYPOINT ["/usr/bin/tini", "--"]

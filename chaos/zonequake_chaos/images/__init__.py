@@ -1,0 +1,1 @@
+"""Container images without Docker and without a registry: mmdebstrap, buildah, OCI archives."""

@@ -1,0 +1,166 @@
+"""Builds all images of this checkout, each one only if something in it has changed.
+
+    base (mmdebstrap, once)  ─┐
+    wheels (pip, per lock)   ─┼─► staged context ─► buildah bud ─► <name>-<hash>.tar
+    sources, Dockerfile      ─┘
+
+The tag is the hash of all inputs, so a pod template that names the image changes exactly when its
+code does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from zonequake_chaos.images import programs
+from zonequake_chaos.images.base import Base, base_of_this_machine, build_base, python_version
+from zonequake_chaos.images.buildah import Buildah
+from zonequake_chaos.images.checkout import Checkout, find_checkout
+from zonequake_chaos.images.content import IMAGES, ImageSpec, content_hash, source_files
+from zonequake_chaos.images.wheels import download_wheels, wheel_folder
+
+_REGISTRY = "docker.io"  # what a kubelet makes of a name without registry: written out, both agree
+
+Progress = Callable[[str], None]
+
+
+class BuiltImage(NamedTuple):
+    """An image that is ready to be loaded: the name for pods, and the OCI archive that holds it."""
+
+    ref: str
+    archive: Path
+
+
+def build_all(*, progress: Progress) -> dict[str, BuiltImage]:
+    """Brings every image up to date; by name: `store`, `operator`, `prometheus`.
+
+    The load runs from the store's image. `progress` gets one sentence per step. Two builds of one
+    checkout at the same time wait for each other. Raises ImageError.
+    """
+    checkout = find_checkout()
+    wanted = planned_images(checkout)
+    with _only_build(checkout):
+        missing = [spec for spec in IMAGES if not wanted[spec.name].archive.exists()]
+        for spec in IMAGES:
+            if spec not in missing:
+                progress(f"image {wanted[spec.name].ref} is up to date")
+        if missing:
+            base = base_of_this_machine(checkout.archives)
+            buildah = Buildah(checkout.buildah)
+            _prepare_base(buildah, base, progress)
+            for spec in missing:
+                _build_image(checkout, buildah, base, spec, wanted[spec.name], progress)
+    return wanted
+
+
+def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
+    """Name and archive of each image as the sources are now; an archive may not exist yet."""
+    base = base_of_this_machine(checkout.archives)
+    planned: dict[str, BuiltImage] = {}
+    for spec in IMAGES:
+        files = [checkout.root / spec.dockerfile]
+        if spec.lock:
+            files.append(checkout.root / spec.lock)
+        for folder in spec.sources:
+            files += source_files(checkout.root / folder)
+        facts = [spec.name, base.digest]
+        if spec.program:
+            facts.append(_program_version(spec.program))
+        digest = content_hash(checkout.root, files, facts)
+        planned[spec.name] = BuiltImage(
+            ref=f"{_REGISTRY}/zonequake/{spec.name}:{digest}",
+            archive=checkout.archives / f"{spec.name}-{digest}.tar",
+        )
+    return planned
+
+
+def _program_version(program: str) -> str:
+    programs.require(program)
+    return programs.run(["dpkg-query", "--show", "--showformat=${Version}", program])
+
+
+def _prepare_base(buildah: Buildah, base: Base, progress: Progress) -> None:
+    if not base.archive.exists():
+        progress(f"building the base image from {base.codename}'s packages")
+        with _timed("base image", progress):
+            build_base(base)
+    if not buildah.has(_base_name(base)):
+        buildah.import_root(base.archive, _base_name(base))
+
+
+def _base_name(base: Base) -> str:
+    return f"localhost/zonequake/base:{base.digest}"
+
+
+def _build_image(
+    checkout: Checkout,
+    buildah: Buildah,
+    base: Base,
+    spec: ImageSpec,
+    image: BuiltImage,
+    progress: Progress,
+) -> None:
+    arguments = {"BASE": _base_name(base)}
+    wheels: Path | None = None
+    if spec.lock and spec.extra:
+        arguments |= {"EXTRA": spec.extra, "PIP_OPTIONS": "--no-index --find-links=/build"}
+        lock = checkout.root / spec.lock
+        python = python_version(base)
+        wheels = wheel_folder(checkout.root, checkout.wheels, lock, python)
+        if not wheels.exists():
+            with _timed(f"wheels of {spec.name}", progress):
+                download_wheels(wheels, lock, python)
+    progress(f"building image {image.ref}")
+    with (
+        _timed(f"image {image.ref}", progress),
+        tempfile.TemporaryDirectory(dir=checkout.archives, prefix="context-") as context,
+    ):
+        _stage(checkout, spec, wheels, Path(context))
+        buildah.build(
+            Path(context), dockerfile=spec.dockerfile, arguments=arguments, name=image.ref
+        )
+        buildah.save(image.ref, image.archive, image.ref)
+    buildah.remove_others(image.ref.rpartition(":")[0], image.ref)
+    for old in checkout.archives.glob(f"{spec.name}-*.tar"):
+        if old != image.archive:
+            old.unlink()
+
+
+def _stage(checkout: Checkout, spec: ImageSpec, wheels: Path | None, context: Path) -> None:
+    """Lays out the build context: this image's files alone, so that no other change rebuilds it."""
+    shutil.copy2(checkout.root / spec.dockerfile, context)
+    for folder in ("operator", "workloads", "requirements"):
+        (context / folder).mkdir()
+    for source in spec.sources:
+        for path in source_files(checkout.root / source):
+            target = context / path.relative_to(checkout.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+    if spec.lock and wheels:
+        shutil.copy2(checkout.root / spec.lock, context / "requirements")
+        for wheel in wheels.iterdir():
+            shutil.copy2(wheel, context / "requirements")
+    if spec.program:
+        shutil.copy2(programs.require(spec.program), context)
+
+
+@contextmanager
+def _timed(what: str, progress: Progress) -> Iterator[None]:
+    start_s = time.monotonic()
+    yield
+    progress(f"{what}: done in {time.monotonic() - start_s:.1f} s")
+
+
+@contextmanager
+def _only_build(checkout: Checkout) -> Iterator[None]:
+    checkout.archives.mkdir(parents=True, exist_ok=True)
+    with (checkout.archives / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

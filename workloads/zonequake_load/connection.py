@@ -1,0 +1,223 @@
+"""Connections to data nodes: one per address, many requests outstanding on each.
+
+The one question this module must answer rightly is whether a request *certainly* never left
+(`NotSent`) or may have (`Unanswered`): everything handed to an open socket counts as left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from zonequake_load.errors import NotSent, Unanswered
+from zonequake_store.client_protocol import MAX_FRAME_BYTES, Body, Reply, Request
+
+CONNECT_TIMEOUT_S = 0.3
+"""A node on the same network answers in milliseconds; a dead one must not cost more than this."""
+
+REFUSED_PAUSE_S = 0.05
+"""After a failed connect further requests fail at once for so long: a pod needs longer to start."""
+
+TCP_USER_TIMEOUT_MS = 1_000
+"""The kernel gives a connection up when sent data stays unacknowledged for so long."""
+
+_HEADER_BYTES = 4
+
+
+class Connection(asyncio.Protocol):
+    """One framed connection. Requests are numbered, replies may come in any order."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.received = 0
+        self._ids = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[Reply]] = {}
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(Reply)
+        self._retiring = False
+
+    @property
+    def usable(self) -> bool:
+        return (
+            self._transport is not None and not self._transport.is_closing() and not self._retiring
+        )
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += 1
+        buffer = self._buffer
+        buffer += data
+        start = 0
+        while len(buffer) - start >= _HEADER_BYTES:
+            size = int.from_bytes(buffer[start : start + _HEADER_BYTES], "big")
+            if size > MAX_FRAME_BYTES:
+                self.close(f"{self.address} sent a frame of {size} bytes")
+                return
+            end = start + _HEADER_BYTES + size
+            if len(buffer) < end:
+                break
+            try:
+                reply = self._decoder.decode(bytes(buffer[start + _HEADER_BYTES : end]))
+            except msgspec.MsgspecError as error:
+                self.close(f"{self.address} sent what is no reply: {error}")
+                return
+            waiting = self._pending.pop(reply.id, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(reply)
+            start = end
+        del buffer[:start]
+        self._close_if_idle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail_pending(f"connection to {self.address} lost: {exc or 'closed by the node'}")
+
+    async def request(self, body: Body, timeout_s: float) -> Reply:
+        """Send `body` and wait for its reply.
+
+        Raises:
+            NotSent: the connection was closed before.
+            Unanswered: it was lost after, or no reply came within `timeout_s`.
+        """
+        if self._transport is None or not self.usable:
+            raise NotSent(f"connection to {self.address} is closed")
+        number = next(self._ids)
+        payload = self._encoder.encode(Request(number, body))
+        waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._pending[number] = waiting
+        received = self.received
+        self._transport.write(len(payload).to_bytes(_HEADER_BYTES, "big") + payload)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiting
+        except TimeoutError:
+            if self.received == received:
+                self.retire()
+            message = f"no reply from {self.address} within {timeout_s * 1e3:.0f} ms"
+            raise Unanswered(message) from None
+        finally:
+            self._pending.pop(number, None)
+            self._close_if_idle()
+
+    def retire(self) -> None:
+        """Take no further request: the node has gone silent. What is outstanding may yet end."""
+        self._retiring = True
+
+    def close(self, why: str = "closed by the client") -> None:
+        """Close at once; what is outstanding is `Unanswered`."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail_pending(why)
+
+    def _close_if_idle(self) -> None:
+        if self._retiring and not self._pending:
+            self.close()
+
+    def _fail_pending(self, why: str) -> None:
+        pending, self._pending = self._pending, {}
+        for waiting in pending.values():
+            if not waiting.done():
+                waiting.set_exception(Unanswered(why))
+
+
+class Dialer(Protocol):
+    """Opens a connection to an address; another one than TCP is the port-forward of `kv`."""
+
+    def __call__(
+        self, address: str, connection: Callable[[], Connection]
+    ) -> Awaitable[Connection]: ...
+
+
+async def dial_tcp(address: str, connection: Callable[[], Connection]) -> Connection:
+    """Connect to `host:port`. Raises OSError."""
+    host, port = split_address(address)
+    _, opened = await asyncio.get_running_loop().create_connection(connection, host, port)
+    return opened
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port` in two. Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise ValueError(f"found address {address!r}, expected host:port")
+    return host.strip("[]"), int(port)
+
+
+class Connections:
+    """At most one usable connection for each address, opened when first needed."""
+
+    def __init__(
+        self, dial: Dialer = dial_tcp, connect_timeout_s: float = CONNECT_TIMEOUT_S
+    ) -> None:
+        self._dial = dial
+        self._connect_timeout_s = connect_timeout_s
+        self._open: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._refused: dict[str, tuple[float, str]] = {}
+
+    async def request(self, address: str, body: Body, timeout_s: float) -> Reply:
+        """One attempt at `address`; raises `NotSent` or `Unanswered`."""
+        connection = self._open.get(address)
+        if connection is None or not connection.usable:
+            loop = asyncio.get_running_loop()
+            before = loop.time()
+            connection = await self._connect(address, timeout_s)
+            timeout_s = max(0.001, timeout_s - (loop.time() - before))
+        return await connection.request(body, timeout_s)
+
+    async def _connect(self, address: str, timeout_s: float) -> Connection:
+        loop = asyncio.get_running_loop()
+        until, why = self._refused.get(address, (0.0, ""))
+        if loop.time() < until:
+            raise NotSent(why)
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = loop.create_task(self._open_one(address))
+            self._opening[address] = opening
+            opening.add_done_callback(lambda task: self._opened(address, task))
+        try:
+            # Shielded: others wait for the same connection.
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(opening)
+        except TimeoutError:
+            raise NotSent(f"no connection to {address} within {timeout_s * 1e3:.0f} ms") from None
+
+    def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
+        del self._opening[address]
+        if not task.cancelled():
+            task.exception()  # all who waited may have given up before it failed
+
+    async def _open_one(self, address: str) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                connection = await self._dial(address, lambda: Connection(address))
+        except (OSError, ValueError) as error:  # TimeoutError is an OSError
+            why = f"cannot connect to {address}: {error or type(error).__name__}"
+            self._refused[address] = (loop.time() + REFUSED_PAUSE_S, why)
+            raise NotSent(why) from None
+        self._refused.pop(address, None)
+        self._open[address] = connection
+        return connection
+
+    async def close(self) -> None:
+        """Close all; what is outstanding is `Unanswered`."""
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()

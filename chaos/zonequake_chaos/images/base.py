@@ -18,7 +18,8 @@ from zonequake_chaos.images.content import content_hash
 from zonequake_chaos.images.errors import BaseUnusableError
 
 # python3-venv: the Dockerfile makes a virtual environment. tini: PID 1. procps: `kill` for exec.
-PACKAGES = ("ca-certificates", "procps", "python3", "python3-venv", "tini")
+# libstdc++6: numpy's wheels link to it.
+PACKAGES = ("ca-certificates", "libstdc++6", "procps", "python3", "python3-venv", "tini")
 _DISTRIBUTIONS = {"Debian", "Ubuntu"}
 _COMPONENTS = {"main", "universe"}
 _OLDEST_PYTHON = (3, 11)

@@ -91,8 +91,11 @@ def _prepare_base(buildah: Buildah, base: Base, progress: Progress) -> None:
         progress(f"building the base image from {base.codename}'s packages")
         with _timed("base image", progress):
             build_base(base)
-    if not buildah.has(_base_name(base)):
-        buildah.import_root(base.archive, _base_name(base))
+        _remove_others(base.archive, "base")
+    name = _base_name(base)
+    if not buildah.has(name):
+        buildah.remove_others(name)
+        buildah.import_root(base.archive, name)
 
 
 def _base_name(base: Base) -> str:
@@ -127,9 +130,13 @@ def _build_image(
             Path(context), dockerfile=spec.dockerfile, arguments=arguments, name=image.ref
         )
         buildah.save(image.ref, image.archive, image.ref)
-    buildah.remove_others(image.ref.rpartition(":")[0], image.ref)
-    for old in checkout.archives.glob(f"{spec.name}-*.tar"):
-        if old != image.archive:
+    buildah.remove_others(image.ref)
+    _remove_others(image.archive, spec.name)
+
+
+def _remove_others(archive: Path, name: str) -> None:
+    for old in archive.parent.glob(f"{name}-*.tar"):
+        if old != archive:
             old.unlink()
 
 

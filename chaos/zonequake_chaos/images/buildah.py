@@ -28,14 +28,19 @@ class Buildah:
         """Whether the storage holds an image of this name."""
         return any(line == name for line in self._images())
 
-    def remove_others(self, repository: str, keep: str) -> None:
-        """Removes the images of a repository but one; layers that others share stay."""
+    def remove_others(self, keep: str) -> None:
+        """Removes the images with this one's name and another tag; shared layers stay."""
+        repository = keep.rpartition(":")[0]
         for name in self._images():
             if name.startswith(f"{repository}:") and name != keep:
                 self._run("rmi", "--force", name)
 
     def import_root(self, archive: Path, name: str) -> None:
-        """Makes an image of one layer from the tar of a root file system."""
+        """Makes an image of one layer from the tar of a root file system.
+
+        Layers that no named image needs are dropped: they were cached for another root.
+        """
+        self._run("rmi", "--prune")
         container = self._run("from", "--quiet", "scratch").strip()
         try:
             self._run("add", "--quiet", container, str(archive), "/")

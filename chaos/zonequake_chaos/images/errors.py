@@ -1,10 +1,11 @@
-"""The exceptions of this package.
+"""The exceptions of the image builder: a branch of the harness's own tree.
 
-ImageError
-├── NotACheckoutError     the package runs from somewhere without Dockerfile and locks
-├── ProgramMissingError   mmdebstrap, buildah, prometheus … is not installed
-├── ProgramFailedError    one of them ended with another code than 0
-└── BaseUnusableError     the machine's distribution can't give a base for the images
+HarnessError (zonequake_chaos.errors)
+└── ImageError
+    ├── NotACheckoutError     the package runs from somewhere without Dockerfile and locks
+    ├── ProgramMissingError   mmdebstrap, buildah, prometheus … is not installed
+    ├── ProgramFailedError    one of them ended with another code than 0
+    └── BaseUnusableError     the machine's distribution can't give a base for the images
 """
 
 from __future__ import annotations

@@ -1,0 +1,61 @@
+"""What can go wrong in the harness itself.
+
+    ChaosError
+    ├── UsageError          wrong words from the user: exit code 254
+    │   ├── ManifestError   a scenario file that can't be read
+    │   └── GuardError      the namespace did not agree to chaos
+    └── HarnessError        the harness could not do its work: exit code 255
+        ├── ClusterError    the Kubernetes API answered otherwise than expected
+        │   ├── NotFound
+        │   └── Conflict
+        ├── WaitExpired     a state did not come in time
+        └── FaultFailed     a fault was tried and could not be proven
+
+A fault whose trigger never came is no error: it is a `fault.missed` event, and the run is unknown.
+"""
+
+from __future__ import annotations
+
+
+class ChaosError(Exception):
+    """Base of all errors of this package; the text is one sentence for the user."""
+
+
+class UsageError(ChaosError):
+    """The command, its options or its files are wrong."""
+
+
+class ManifestError(UsageError):
+    """A scenario can't be read: the text names path, value and what is allowed."""
+
+
+class GuardError(UsageError):
+    """The cluster or namespace did not agree to chaos."""
+
+
+class HarnessError(ChaosError):
+    """The harness could not do its work; says nothing about the system under test."""
+
+
+class ClusterError(HarnessError):
+    """An answer of the Kubernetes API, or of a pod through it, that isn't a success."""
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class NotFound(ClusterError):
+    """HTTP 404."""
+
+
+class Conflict(ClusterError):
+    """HTTP 409 or 422 of a precondition: somebody else changed the object."""
+
+
+class WaitExpired(HarnessError):
+    """A state did not come within its time-out; the text says what was seen instead."""
+
+
+class FaultFailed(HarnessError):
+    """A fault was injected and no proof of its effect, or of its end, was found."""

@@ -1,0 +1,124 @@
+"""The cleanup journal: what must be undone, on disk before it is done.
+
+A line of `cleanup.jsonl` is either a debt (written and fsynced before the fault goes in) or the
+number of a debt that was paid. The harness may die at any instant: `zonequake clean RUN` reads the
+file and pays what is left. Paying twice does no harm, as each action states what shall hold and
+not what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from zonequake_chaos.errors import HarnessError
+
+FILE_NAME = "cleanup.jsonl"
+
+
+class RemoveFinalizer(msgspec.Struct, frozen=True, kw_only=True, tag="remove_finalizer"):
+    """The pod doesn't carry the finalizer."""
+
+    pod: str
+    finalizer: str
+
+
+class RestoreScale(msgspec.Struct, frozen=True, kw_only=True, tag="restore_scale"):
+    """The StatefulSet has this many replicas."""
+
+    stateful_set: str
+    replicas: int
+
+
+class ContinueProcess(msgspec.Struct, frozen=True, kw_only=True, tag="continue_process"):
+    """The store's process in this pod isn't stopped."""
+
+    pod: str
+    uid: str
+
+
+class DeleteLoad(msgspec.Struct, frozen=True, kw_only=True, tag="delete_load"):
+    """Nothing of the run's load is left."""
+
+    name: str
+
+
+class DeleteZone(msgspec.Struct, frozen=True, kw_only=True, tag="delete_zone"):
+    """The run's zone is gone."""
+
+    zone: str
+
+
+Debt = RemoveFinalizer | RestoreScale | ContinueProcess | DeleteLoad | DeleteZone
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    number: int
+    debt: Debt | None = None
+
+
+class Journal:
+    """The debts of one run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._open: dict[int, Debt] = {}
+        self._last = 0
+        if self._path.exists():
+            for raw in self._path.read_bytes().splitlines():
+                self._read(raw)
+
+    def _read(self, raw: bytes) -> None:
+        try:
+            line = msgspec.json.decode(raw, type=_Line)
+        except msgspec.DecodeError:
+            # A torn last line: the harness died while writing it, so nothing was injected yet.
+            return
+        self._last = max(self._last, line.number)
+        if line.debt is not None:
+            self._open[line.number] = line.debt
+        else:
+            self._open.pop(line.number, None)
+
+    @property
+    def debts(self) -> list[tuple[int, Debt]]:
+        """What is still owed, newest first: undone in the opposite order of doing."""
+        return sorted(self._open.items(), reverse=True)
+
+    def owe(self, debt: Debt) -> int:
+        """Records `debt` durably; only then may the fault go in."""
+        self._last += 1
+        self._append(_Line(number=self._last, debt=debt))
+        self._open[self._last] = debt
+        return self._last
+
+    def paid(self, number: int) -> None:
+        """Records that a debt was paid; a number that isn't owed changes nothing."""
+        if self._open.pop(number, None) is not None:
+            self._append(_Line(number=number))
+
+    async def pay_all(self, pay: Callable[[Debt], Awaitable[None]]) -> list[str]:
+        """Pays every debt; returns why some could not be paid (empty: all are)."""
+        problems = []
+        for number, debt in self.debts:
+            try:
+                await pay(debt)
+            except HarnessError as error:
+                problems.append(f"{debt}: {error}")
+            else:
+                self.paid(number)
+        return problems
+
+    def _append(self, line: _Line) -> None:
+        before = self._path.read_bytes() if self._path.exists() else b""
+        torn = before and not before.endswith(b"\n")
+        data = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)

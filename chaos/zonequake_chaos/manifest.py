@@ -1,0 +1,177 @@
+"""Reads scenario files: YAML to `ChaosRun`, with errors that name path, value and what is allowed.
+
+A misspelled field is refused and never ignored: a fault that silently fell back to a default would
+be a run that shows less than it says.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import yaml
+from msgspec import inspect
+
+from zonequake_chaos.errors import ManifestError
+from zonequake_chaos.scenario import ChaosRun, Fault, OnStage, Target, TargetRole
+
+_SHIPPED = resources.files("zonequake_chaos") / "scenarios"
+
+
+def shipped() -> dict[str, str]:
+    """Names of the scenarios that come with the package, and their text, sorted by name."""
+    return {
+        entry.name.removesuffix(".yaml"): entry.read_text()
+        for entry in sorted(_SHIPPED.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".yaml")
+    }
+
+
+def load(name_or_path: str, overrides: Sequence[str] = ()) -> ChaosRun:
+    """The scenario shipped under that name, or the file at that path.
+
+    `overrides` are `path.in.spec=value` with YAML values, for instance `zones.0.partitions=4`.
+    Raises ManifestError.
+    """
+    known = shipped()
+    if name_or_path in known:
+        return parse(known[name_or_path], where=name_or_path, overrides=overrides)
+    path = Path(name_or_path)
+    if not path.is_file():
+        raise ManifestError(
+            f"found neither a scenario nor a file named {name_or_path!r}; "
+            f"shipped scenarios are {', '.join(known)}"
+        )
+    return parse(path.read_text(), where=str(path), overrides=overrides)
+
+
+def parse(text: str, *, where: str, overrides: Sequence[str] = ()) -> ChaosRun:
+    """`text` as a checked scenario; `where` names it in errors. Raises ManifestError."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{where}: not YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise ManifestError(f"{where}: expected a mapping with kind: ChaosRun at the top")
+    for override in overrides:
+        _override(document.setdefault("spec", {}), override)
+    for problem in _unknown_fields(document, inspect.type_info(ChaosRun), "$"):
+        raise ManifestError(f"{where}: {problem}")
+    try:
+        run = msgspec.convert(document, ChaosRun)
+    except msgspec.ValidationError as error:
+        raise ManifestError(f"{where}: {error}") from error
+    for problem in _contradictions(run):
+        raise ManifestError(f"{where}: {problem}")
+    return run
+
+
+def _override(spec: object, override: str) -> None:
+    """Sets one value inside the raw spec; the parts of the path are field names or list indexes."""
+    path, separator, value = override.partition("=")
+    keys = path.removeprefix("spec.").split(".")
+    if not separator or not all(keys):
+        raise ManifestError(f"--set {override!r}: expected path=value, as in zones.0.partitions=4")
+    place = spec
+    for depth, key in enumerate(keys):
+        last = depth == len(keys) - 1
+        if isinstance(place, list):
+            if not key.isdigit() or int(key) >= len(place):
+                raise ManifestError(f"--set {override!r}: no element {key!r} among {len(place)}")
+            if last:
+                place[int(key)] = yaml.safe_load(value)
+            else:
+                place = place[int(key)]
+        elif isinstance(place, dict):
+            if last:
+                place[key] = yaml.safe_load(value)
+            else:
+                place = place.setdefault(key, {})
+        else:
+            raise ManifestError(f"--set {override!r}: {'.'.join(keys[:depth])} holds a plain value")
+
+
+def _unknown_fields(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
+    """Every field of `value` that `kind` doesn't know, with the names that it does."""
+    if isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        kind = _union_member(value, kind)
+    if isinstance(kind, inspect.ListType) and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown_fields(item, kind.item_type, f"{path}[{index}]")
+    if not isinstance(kind, inspect.StructType) or not isinstance(value, Mapping):
+        return
+    fields = {field.encode_name: field.type for field in kind.fields}
+    tag_field = kind.tag_field
+    for name, inner in value.items():
+        if name == tag_field:
+            continue
+        if name not in fields:
+            names = [*([tag_field] if tag_field else []), *fields]
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            yield f"unknown field {name!r} at {path}{hint}; allowed are {', '.join(names)}"
+        else:
+            yield from _unknown_fields(inner, fields[name], f"{path}.{name}")
+
+
+def _union_member(value: object, union: inspect.UnionType) -> inspect.Type:
+    """The struct of a tagged union that the value's tag names, or the union itself."""
+    structs = [kind for kind in union.types if isinstance(kind, inspect.StructType)]
+    if not isinstance(value, Mapping):
+        return union
+    for struct in structs:
+        if struct.tag_field is None or value.get(struct.tag_field) == struct.tag:
+            return struct
+    return union
+
+
+def _contradictions(run: ChaosRun) -> Iterator[str]:
+    """What the types can't say: names that are used twice, or point nowhere."""
+    spec = run.spec
+    pools = [pool.name for pool in spec.pools]
+    for kind, names in (
+        ("pool", pools),
+        ("zone", [zone.name for zone in spec.zones]),
+        ("fault", [fault.name for fault in spec.faults]),
+    ):
+        for name in {name for name in names if names.count(name) > 1}:
+            yield f"two {kind}s are named {name!r}; names must be unique"
+    earlier: list[str] = []
+    for fault in spec.faults:
+        yield from _fault_contradictions(fault, pools, [zone.name for zone in spec.zones], earlier)
+        earlier.append(fault.name)
+
+
+def _fault_contradictions(
+    fault: Fault, pools: list[str], zones: list[str], earlier: list[str]
+) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    target: Target | None = getattr(fault, "target", None)
+    pool = target.pool if target is not None else getattr(fault, "pool", None)
+    if pool is not None and pool not in pools:
+        yield f"{here}: pool {pool!r} is not among spec.pools ({', '.join(pools)})"
+    zone = getattr(fault.trigger, "zone", None)
+    if zone is not None and zone not in zones:
+        yield f"{here}: zone {zone!r} is not among spec.zones ({', '.join(zones)})"
+    if isinstance(fault.trigger, OnStage):
+        other = fault.trigger.other_partition_than
+        if other is not None and other not in earlier:
+            yield (
+                f"{here}: otherPartitionThan names {other!r}, which is no earlier fault "
+                f"({', '.join(earlier) or 'there is none'})"
+            )
+        if not fault.trigger.stages:
+            yield f"{here}: the trigger's stages are empty, so it can never come"
+        if fault.trigger.min_progress > fault.trigger.max_progress:
+            yield f"{here}: minProgress is above maxProgress, so the trigger can never come"
+    if target is None:
+        return
+    if (target.role is TargetRole.NODE) != (target.node is not None):
+        yield f"{here}: target.node belongs to role 'node', and to no other"
+    if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
+        yield f"{here}: only a trigger 'when: stage' sees a catching-up peer"

@@ -1,0 +1,66 @@
+"""Kubernetes objects as the harness's own types: the one place that knows their JSON."""
+
+from __future__ import annotations
+
+from zonequake_chaos.kube import Json
+from zonequake_chaos.state import KeysView, PodView
+
+STORE_LABELS = "app.kubernetes.io/component=store"
+POOL_LABEL = "zonequake.io/pool"
+STORE_CONTAINER = "store"
+ADMIN_PORT = 8080
+
+
+def pod_view(pod: Json) -> PodView:
+    """A data node's pod."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    labels = metadata.get("labels") or {}
+    names = [container["name"] for container in pod["spec"]["containers"]]
+    return PodView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        pool=labels.get(POOL_LABEL, ""),
+        ready=is_ready(pod),
+        phase=status.get("phase", "Unknown"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        container=STORE_CONTAINER if STORE_CONTAINER in names else names[0],
+        restarts=sum(
+            int(state.get("restartCount", 0)) for state in status.get("containerStatuses") or []
+        ),
+        labels=tuple(sorted(labels.items())),
+    )
+
+
+def is_ready(pod: Json) -> bool:
+    """The pod's Ready condition: its containers' probes and its readiness gates."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def pod_ended(pod: Json) -> bool:
+    """Whether all containers of the pod have ended, in the kubelet's word."""
+    states = (pod.get("status") or {}).get("containerStatuses") or []
+    return bool(states) and all("terminated" in (s.get("state") or {}) for s in states)
+
+
+def keys_view(partition: Json) -> KeysView:
+    """A Partition resource's keys; a key that is absent is empty."""
+    spec, status = partition["spec"], partition.get("status") or {}
+    return KeysView(
+        zone=str(spec["zone"]),
+        partition=int(spec["partition"]),
+        stable=_nodes(status.get("stable")),
+        pending=_nodes(status.get("pending")),
+        planned=_nodes(status.get("planned")),
+        token=int(status.get("configurationToken") or 0),
+        revision=int(status.get("changeTriggerRevision") or 0),
+    )
+
+
+def _nodes(assignments: object) -> tuple[str, ...]:
+    """Node names of an assignment set, which is a list of names or carries one in `nodes`."""
+    if isinstance(assignments, dict):
+        assignments = assignments.get("nodes")
+    if not isinstance(assignments, list):
+        return ()
+    return tuple(str(a["node"]) if isinstance(a, dict) else str(a) for a in assignments)

@@ -1,0 +1,48 @@
+"""Verdicts, their precedence and their exit codes (docs/interfaces.md, "Verdicts").
+
+    violated 1 › cleanup-not-proven 4 › harness-failed 255 › unknown 2 › slo-breached 3 › passed 0
+
+A violation is never masked by another state, and what was not shown never passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+USAGE_EXIT_CODE = 254
+
+
+class Verdict(StrEnum):
+    """What a run, or one part of it, ended as; declared in order of precedence."""
+
+    VIOLATED = "violated"
+    CLEANUP_NOT_PROVEN = "cleanup-not-proven"
+    HARNESS_FAILED = "harness-failed"
+    UNKNOWN = "unknown"
+    SLO_BREACHED = "slo-breached"
+    PASSED = "passed"
+
+
+EXIT_CODES = {
+    Verdict.VIOLATED: 1,
+    Verdict.CLEANUP_NOT_PROVEN: 4,
+    Verdict.HARNESS_FAILED: 255,
+    Verdict.UNKNOWN: 2,
+    Verdict.SLO_BREACHED: 3,
+    Verdict.PASSED: 0,
+}
+_PRECEDENCE = tuple(Verdict)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict that outranks all others; `unknown` of nothing, as nothing was shown."""
+    return min(verdicts, key=_PRECEDENCE.index, default=Verdict.UNKNOWN)
+
+
+def from_exit_code(code: int) -> Verdict:
+    """The verdict behind an exit code; any code that has none is a failure of the harness."""
+    for verdict, known in EXIT_CODES.items():
+        if code == known:
+            return verdict
+    return Verdict.HARNESS_FAILED

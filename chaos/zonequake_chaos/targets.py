@@ -1,0 +1,85 @@
+"""Whom a fault is for: pure choice of nodes by role, drawn by the run's seed.
+
+An empty choice is an error and never a quiet pass. The same view, sighting and seed give the same
+nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from zonequake_chaos.scenario import Target, TargetRole
+from zonequake_chaos.state import ClusterView
+from zonequake_chaos.triggers import Sighting
+
+_T = TypeVar("_T")
+
+
+class Chooser(Protocol):
+    """The part of random.Random that choices need."""
+
+    def sample(self, population: Sequence[_T], k: int) -> list[_T]: ...
+
+
+class NoTarget(Exception):
+    """Nobody plays the role; the text says who was there."""
+
+
+def choose_sighting(candidates: Sequence[Sighting], chooser: Chooser) -> Sighting:
+    """One of the places where the trigger held."""
+    return chooser.sample(candidates, 1)[0]
+
+
+def choose_nodes(
+    target: Target, view: ClusterView, sighting: Sighting, chooser: Chooser
+) -> tuple[str, ...]:
+    """Names of the nodes that the fault is for, sorted. Raises NoTarget."""
+    candidates = sorted(
+        name
+        for name in _candidates(target, view, sighting)
+        if name in view.nodes and target.pool in (None, view.nodes[name].pod.pool)
+    )
+    if target.role is TargetRole.ALL:
+        chosen = candidates
+    else:
+        chosen = chooser.sample(candidates, min(target.count, len(candidates)))
+    if not chosen or (target.role is not TargetRole.ALL and len(chosen) < target.count):
+        raise NoTarget(
+            f"needed {target.count} of role {target.role.value}, found "
+            f"{', '.join(candidates) or 'nobody'} among {', '.join(sorted(view.nodes))}"
+        )
+    return tuple(sorted(chosen))
+
+
+def in_words(target: Target) -> str:
+    """The target as the plan prints it before it is known."""
+    many = f"{target.count} × " if target.count > 1 else ""
+    pool = f" of pool {target.pool}" if target.pool else ""
+    match target.role:
+        case TargetRole.NODE:
+            return str(target.node)
+        case TargetRole.ALL:
+            return f"all data nodes{pool}"
+        case TargetRole.ANY:
+            return f"{many}any data node{pool}"
+        case role:
+            return f"{many}{role.value.replace('_', ' ')}{pool}"
+
+
+def _candidates(target: Target, view: ClusterView, sighting: Sighting) -> list[str]:
+    partition = view.partitions.get(sighting.place) if sighting.place is not None else None
+    match target.role:
+        case TargetRole.NODE:
+            return [str(target.node)]
+        case TargetRole.ALL | TargetRole.ANY:
+            return list(view.nodes)
+        case TargetRole.CATCHING_UP_PEER:
+            return list(sighting.catching_up)
+        case TargetRole.LEADER:
+            if sighting.leader is not None:
+                return [sighting.leader]
+            return sorted({p.leader for p in view.partitions.values() if p.leader is not None})
+        case TargetRole.FOLLOWER:
+            seen = [partition] if partition is not None else list(view.partitions.values())
+            return sorted({node for p in seen for node in p.members if node != p.leader})

@@ -1,0 +1,155 @@
+"""Runs one load pod: `python -m zonequake_load`.
+
+Environment: `ZQ_LOAD_PLAN` (JSON file with a `LoadPlan`), `ZQ_LOAD_DIR` (default `/history`),
+`ZQ_LOAD_PORT` (default 8081), `ZQ_BIND` (default `0.0.0.0`), `ZQ_LOAD_POD` (default the host name),
+`ZQ_LOAD_ORDINAL` (default the number behind the last dash of the pod's name).
+
+Exit codes: 0 stopped by SIGTERM or SIGINT, 1 the history could not be kept, 254 wrong usage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import uvloop
+from aiohttp import web
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from zonequake_load.control import LoadPlan
+from zonequake_load.errors import LoadError, PlanError
+from zonequake_load.history import Recorder, machine_clock
+from zonequake_load.identity import begin_incarnation
+from zonequake_load.load import Load
+from zonequake_load.recovery import read_past
+from zonequake_load.server import make_app
+from zonequake_load.tally import Tally
+from zonequake_load.targets.registry import target_for
+
+GRACE_S = 2.0
+"""After a signal outstanding operations may end for so long; the rest end as `info`."""
+
+log = logging.getLogger("zonequake_load")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the environment says."""
+
+    plan: LoadPlan
+    directory: Path
+    bind: str
+    port: int
+    pod: str
+    ordinal: int
+
+
+def settings_from(environment: Mapping[str, str], host_name: str) -> Settings:
+    """Raises PlanError if something is missing or unreadable."""
+    plan_file = environment.get("ZQ_LOAD_PLAN")
+    if not plan_file:
+        raise PlanError("found no ZQ_LOAD_PLAN, expected the name of a JSON file with the plan")
+    try:
+        plan = msgspec.json.decode(Path(plan_file).read_bytes(), type=LoadPlan)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise PlanError(f"cannot read the plan {plan_file}: {error}") from error
+    pod = environment.get("ZQ_LOAD_POD", host_name)
+    ordinal = environment.get("ZQ_LOAD_ORDINAL")
+    if ordinal is None:
+        behind_dash = re.search(r"-(\d+)$", pod)
+        ordinal = behind_dash[1] if behind_dash else "0"
+    try:
+        return Settings(
+            plan=plan,
+            directory=Path(environment.get("ZQ_LOAD_DIR", "/history")),
+            bind=environment.get("ZQ_BIND", "0.0.0.0"),  # noqa: S104 - a pod serves its network
+            port=int(environment.get("ZQ_LOAD_PORT", "8081")),
+            pod=pod,
+            ordinal=int(ordinal),
+        )
+    except ValueError as error:
+        raise PlanError(f"expected numbers in ZQ_LOAD_PORT and ZQ_LOAD_ORDINAL: {error}") from error
+
+
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM. Raises LoadError."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    settings.directory.mkdir(parents=True, exist_ok=True)
+    past = read_past(settings.directory)
+    for name in past.damaged:
+        log.warning("%s has an unreadable line", name)
+    incarnation = begin_incarnation(settings.directory, int(time.time()))
+    rng = random.Random(f"{settings.plan.seed}/{settings.ordinal}/{incarnation}/client")  # noqa: S311 - a seed replays it
+    load = Load(
+        settings.plan,
+        pod=settings.pod,
+        ordinal=settings.ordinal,
+        incarnation=incarnation,
+        directory=settings.directory,
+        target=target_for(settings.plan, rng),
+        recorder=Recorder(
+            settings.directory, f"{settings.pod}-{incarnation}", settings.plan.zone, machine_clock()
+        ),
+        tally=Tally(registry),
+        past=past,
+    )
+    runner = web.AppRunner(make_app(load, settings.directory, registry), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, settings.bind, settings.port).start()
+    running = asyncio.create_task(load.run())
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    stopped = asyncio.create_task(stopping.wait())
+    log.info("load pod %s, incarnation %d, port %d", settings.pod, incarnation, settings.port)
+    try:
+        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        load.end()
+        await asyncio.wait({running}, timeout=GRACE_S)
+        running.cancel()
+        try:
+            await running
+        except asyncio.CancelledError:
+            log.info("stopped with operations outstanding; they are recorded as info")
+    finally:
+        stopped.cancel()
+        await runner.cleanup()
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        settings = settings_from(os.environ, socket.gethostname())
+    except PlanError as error:
+        log.error("%s", error)
+        return 254
+    exit_code = 0
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings))
+    except* PlanError as group:
+        log.error("%s", group.exceptions[0])
+        exit_code = 254
+    except* LoadError:
+        log.exception("the load can't go on")
+        exit_code = 1
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

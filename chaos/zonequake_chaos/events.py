@@ -7,7 +7,7 @@ the end with `source: store`, in their own times.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -56,11 +56,11 @@ class EventLog:
     def emit(
         self,
         kind: str,
+        data: Mapping[str, object],
         *,
         place: tuple[str, int] | None = None,
         node: str | None = None,
         at: Moment | None = None,
-        **data: object,
     ) -> Event:
         """Writes one event of the runner, now or at the moment `at`."""
         moment = at or self._clock.now()
@@ -74,7 +74,7 @@ class EventLog:
             zone=zone,
             partition=partition,
             node=node,
-            data=data,
+            data=dict(data),
         )
         self._write([event])
         return event

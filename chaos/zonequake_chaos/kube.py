@@ -6,6 +6,8 @@ with a time-out each, and answers stay JSON until `zonequake_chaos.objects` give
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -182,6 +184,146 @@ class Kube:
             "timeoutSeconds": str(WATCH_TIMEOUT_S),
             "resourceVersion": resource_version,
         }
+        async with self._request("GET", self.path(kind), params=params, timeout_s=None) as response:
+            buffer = b""
+            async for chunk in response.content.iter_any():
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in lines:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        return
+                    yield WatchEvent(kind=event["type"], object=event["object"])
+
+    # Pods --------------------------------------------------------------------------------------
+
+    async def pod_proxy(
+        self,
+        pod: str,
+        port: int,
+        path: str,
+        *,
+        method: str = "GET",
+        body: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """An HTTP call to a pod's port, through the API server."""
+        return await self._bytes(
+            method,
+            self.path("Pod", f"{pod}:{port}", "proxy") + path,
+            body=body,
+            params=params,
+            timeout_s=timeout_s,
+        )
+
+    async def service_proxy(
+        self,
+        service: str,
+        port: int,
+        path: str,
+        *,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
+        """An HTTP call to a service's port, through the API server."""
+        return await self._bytes(
+            method,
+            self.path("Service", f"{service}:{port}", "proxy") + path,
+            body=body,
+            headers=headers,
+            timeout_s=timeout_s,
+        )
+
+    async def logs(self, pod: str, *, previous: bool = False) -> bytes:
+        """A pod's log so far, or that of its container's last life."""
+        params = {"timestamps": "true"} | ({"previous": "true"} if previous else {})
+        return await self._bytes("GET", self.path("Pod", pod, "log"), params=params)
+
+    async def execute(
+        self, pod: str, container: str, command: list[str], *, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> ExecResult:
+        """Runs a command in a container and waits for its end. Raises ClusterError."""
+        query = [("command", word) for word in command]
+        query += [("container", container), ("stdout", "true"), ("stderr", "true")]
+        output = {_EXEC_STDOUT: b"", _EXEC_STDERR: b"", _EXEC_STATUS: b""}
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.ws_connect(
+                    self._host + self.path("Pod", pod, "exec"),
+                    params=query,
+                    headers=await self._credentials(),
+                    protocols=("v4.channel.k8s.io",),
+                ) as socket,
+            ):
+                async for message in socket:
+                    if message.type is aiohttp.WSMsgType.BINARY and message.data:
+                        output[message.data[0]] += message.data[1:]
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ClusterError(
+                f"exec in pod {pod}, container {container}: {error or 'no end'} "
+                f"within {timeout_s:g} s"
+            ) from error
+        return ExecResult(
+            code=_exit_code(output[_EXEC_STATUS], pod),
+            stdout=output[_EXEC_STDOUT].decode(errors="replace"),
+            stderr=output[_EXEC_STDERR].decode(errors="replace"),
+        )
+
+    # Requests ----------------------------------------------------------------------------------
+
+    async def _credentials(self) -> dict[str, str]:
+        settings: dict[str, Any] = dict(await self._configuration.auth_settings())
+        return {entry["key"]: entry["value"] for entry in settings.values() if entry.get("value")}
+
+    @contextlib.asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = REQUEST_TIMEOUT_S,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A response that is a success. Raises ClusterError."""
+        try:
+            response = await self._session.request(
+                method,
+                self._host + path,
+                params=params,
+                data=body,
+                headers={**(headers or {}), **await self._credentials()},
+                timeout=aiohttp.ClientTimeout(total=timeout_s, connect=5),
+            )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ClusterError(
+                f"{method} {path}: {error or 'no answer'} ({type(error).__name__})"
+            ) from error
+        try:
+            if response.status >= 300:
+                text = (await response.text(errors="replace"))[:600]
+                raise _error(method, path, response.status, text)
+            yield response
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ClusterError(f"{method} {path}: {error!r} while reading") from error
+        finally:
+            # A response that wasn't read to its end (a watch) may not go back into the pool.
+            response.close()
+
+    async def _bytes(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> bytes:
         async with self._request(
             method, path, params=params, body=body, headers=headers, timeout_s=timeout_s
         ) as response:

@@ -173,14 +173,16 @@ class Observer:
         if self._events is not None and (event.kind == "DELETED" or pod != before):
             self._events.emit(
                 "pod.event",
+                {
+                    "pod": pod.name,
+                    "type": event.kind,
+                    "phase": pod.phase,
+                    "reason": "Ready" if pod.ready else "NotReady",
+                    "uid": pod.uid,
+                    "restarts": pod.restarts,
+                    "deleting": pod.deleting,
+                },
                 node=pod.name,
-                pod=pod.name,
-                type=event.kind,
-                phase=pod.phase,
-                reason="Ready" if pod.ready else "NotReady",
-                uid=pod.uid,
-                restarts=pod.restarts,
-                deleting=pod.deleting,
             )
 
     def _forget_pod(self, name: str) -> None:
@@ -201,12 +203,14 @@ class Observer:
         if self._events is not None and keys != before:
             self._events.emit(
                 "partition.changed",
+                {
+                    "stable": keys.stable,
+                    "pending": keys.pending,
+                    "planned": keys.planned,
+                    "token": keys.token,
+                    "revision": keys.revision,
+                },
                 place=place,
-                stable=list(keys.stable),
-                pending=list(keys.pending),
-                planned=list(keys.planned),
-                token=keys.token,
-                revision=keys.revision,
             )
 
     async def _on_kubernetes_event(self, event: WatchEvent) -> None:
@@ -215,8 +219,10 @@ class Observer:
         about = event.object.get("involvedObject") or {}
         self._events.emit(
             "kubernetes.event",
-            object=f"{about.get('kind')}/{about.get('name')}",
-            reason=event.object.get("reason"),
-            message=event.object.get("message"),
-            type=event.object.get("type"),
+            {
+                "object": f"{about.get('kind')}/{about.get('name')}",
+                "reason": event.object.get("reason"),
+                "message": event.object.get("message"),
+                "type": event.object.get("type"),
+            },
         )

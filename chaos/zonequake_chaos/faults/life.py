@@ -1,0 +1,97 @@
+"""The life of a fault, in six verbs (after CockroachDB's roachtest).
+
+    prepare → inject → wait_until_effective → recover → wait_until_recovered → clean_up
+
+`prepare` records in the cleanup journal what will have to be undone; `inject` and `recover` change
+the cluster; the two waits only observe, and return the proof. `clean_up` may come at any time and
+twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zonequake_chaos.clock import Clock
+from zonequake_chaos.events import EventLog
+from zonequake_chaos.journal import Debt, Journal
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.observe import Observer
+from zonequake_chaos.state import NodeView
+from zonequake_chaos.triggers import Sighting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a fault acts on and looks through; `release` is the Helm release."""
+
+    kube: Kube
+    observer: Observer
+    journal: Journal
+    events: EventLog
+    clock: Clock
+    release: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """One target as it was just before the fault."""
+
+    node: str
+    pod_uid: str
+    container: str
+    restarts: int
+    process_incarnation: str | None
+
+    @classmethod
+    def of(cls, node: NodeView) -> Victim:
+        return cls(
+            node=node.name,
+            pod_uid=node.pod.uid,
+            container=node.pod.container,
+            restarts=node.pod.restarts,
+            process_incarnation=node.process_incarnation,
+        )
+
+
+Proof = dict[str, object]
+"""What was seen, for the event `fault.effective`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Injury:
+    """One injection of one fault: the world, the victims, the trigger's sighting, the debts."""
+
+    world: World
+    name: str
+    victims: tuple[Victim, ...]
+    sighting: Sighting
+    timeout_s: float
+    hold_s: float
+    debts: list[int] = field(default_factory=list)
+
+    def owe(self, debt: Debt) -> None:
+        """Records what this fault will have to undo."""
+        self.debts.append(self.world.journal.owe(debt))
+
+    def pay(self) -> None:
+        """Records that all of it was undone."""
+        for number in self.debts:
+            self.world.journal.paid(number)
+        self.debts.clear()
+
+
+class FaultLife(Protocol):
+    """One kind of fault. Raises HarnessError where it can't do what its verb says."""
+
+    async def prepare(self, injury: Injury) -> None: ...
+
+    async def inject(self, injury: Injury) -> None: ...
+
+    async def wait_until_effective(self, injury: Injury) -> Proof: ...
+
+    async def recover(self, injury: Injury) -> None: ...
+
+    async def wait_until_recovered(self, injury: Injury) -> None: ...
+
+    async def clean_up(self, injury: Injury) -> None: ...

@@ -1,0 +1,66 @@
+"""Holds data nodes down for any time.
+
+A finalizer goes on the pod, then the pod is deleted: its containers end with the kubelet's word,
+and the StatefulSet can't put a successor in its place as long as the object is there. Recovery
+removes the finalizer.
+"""
+
+from __future__ import annotations
+
+from zonequake_chaos.errors import NotFound
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.watching import until_back, until_processes_gone
+from zonequake_chaos.journal import RemoveFinalizer
+from zonequake_chaos.kube import Kube
+
+FINALIZER = "zonequake.io/outage"
+
+
+class NodeOutage:
+    """See the module."""
+
+    async def prepare(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            injury.owe(RemoveFinalizer(pod=victim.node, finalizer=FINALIZER))
+
+    async def inject(self, injury: Injury) -> None:
+        kube = injury.world.kube
+        for victim in injury.victims:
+            pod = await kube.get("Pod", victim.node)
+            present = pod["metadata"].get("finalizers") or []
+            await kube.patch(
+                "Pod",
+                victim.node,
+                {"metadata": {"uid": victim.pod_uid, "finalizers": [*present, FINALIZER]}},
+            )
+        for victim in injury.victims:
+            await kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=0)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        return await until_processes_gone(injury)
+
+    async def recover(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            await remove_finalizer(injury.world.kube, pod=victim.node, finalizer=FINALIZER)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await until_back(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self.recover(injury)
+        injury.pay()
+
+
+async def remove_finalizer(kube: Kube, *, pod: str, finalizer: str) -> None:
+    """Sees to it that the pod doesn't carry the finalizer, if there is such a pod at all."""
+    try:
+        found = await kube.get("Pod", pod)
+        metadata = found["metadata"]
+        present = metadata.get("finalizers") or []
+        if finalizer in present:
+            rest = [entry for entry in present if entry != finalizer]
+            await kube.patch(
+                "Pod", pod, {"metadata": {"uid": metadata["uid"], "finalizers": rest or None}}
+            )
+    except NotFound:
+        return

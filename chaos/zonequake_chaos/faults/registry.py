@@ -1,0 +1,30 @@
+"""From a fault in the manifest to the code that does it: a plain table, no discovery."""
+
+from __future__ import annotations
+
+from zonequake_chaos import scenario
+from zonequake_chaos.faults.life import FaultLife
+from zonequake_chaos.faults.node_outage import NodeOutage
+from zonequake_chaos.faults.pod_kill import PodDeletion
+from zonequake_chaos.faults.processes import ProcessKill, ProcessPause
+from zonequake_chaos.faults.rolling_restart import RollingRestart
+from zonequake_chaos.faults.scale import Scale
+
+
+def life_of(fault: scenario.Fault) -> FaultLife:
+    """A new life for one injection of `fault`."""
+    match fault:
+        case scenario.PodKill():
+            return PodDeletion(grace_s=0)
+        case scenario.GracefulDelete():
+            return PodDeletion(grace_s=None)
+        case scenario.ProcessKill():
+            return ProcessKill()
+        case scenario.ProcessPause():
+            return ProcessPause()
+        case scenario.NodeOutage():
+            return NodeOutage()
+        case scenario.RollingRestart():
+            return RollingRestart()
+        case scenario.Scale():
+            return Scale(pool=fault.pool, replicas=fault.replicas)

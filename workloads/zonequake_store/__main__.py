@@ -1,0 +1,36 @@
+"""`python -m zonequake_store`: one data node, with its settings from the environment."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import uvloop
+
+from zonequake_store.app import Node
+from zonequake_store.errors import SettingsError, StoreError
+from zonequake_store.settings import settings_from
+
+_USAGE = 254
+
+
+def main() -> int:
+    """Run the node; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        return uvloop.run(_run())
+    except SettingsError as error:
+        logging.critical("%s", error)
+        return _USAGE
+    except StoreError as error:
+        logging.critical("%s", error)
+        return 1
+
+
+async def _run() -> int:
+    return await Node(settings_from(os.environ)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

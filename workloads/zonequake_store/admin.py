@@ -1,0 +1,168 @@
+"""The admin API: HTTP and JSON for the operator, the chaos runner and Prometheus."""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from zonequake_store.admin_protocol import (
+    DumpEntry,
+    DumpHeader,
+    NodeIdentity,
+    OrderBatch,
+    OrderReplies,
+    ReplicasReport,
+    ReplicaStatus,
+)
+from zonequake_store.client_protocol import Value
+from zonequake_store.data_store import View, cells_of
+from zonequake_store.host import Host
+from zonequake_store.orders import Orders
+from zonequake_store.partition import decode_cell, digest
+from zonequake_store.reports import replica_status, resting_status
+
+DRAIN_TIMEOUT_S = 10.0
+_MAX_ORDERS_BYTES = 16 << 20
+_LINES_PER_WRITE = 500
+
+_encode = msgspec.json.encode
+_orders_decoder = msgspec.json.Decoder(OrderBatch)
+
+
+class AdminApi:
+    """The routes of docs/interfaces.md, "Admin protocol". `is_ready()` answers /readyz."""
+
+    def __init__(
+        self,
+        host: Host,
+        orders: Orders,
+        *,
+        identity: NodeIdentity,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._host = host
+        self._orders = orders
+        self._identity = identity
+        self._registry = registry
+        self.is_ready = False
+        self.application = web.Application(client_max_size=_MAX_ORDERS_BYTES)
+        self.application.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+                web.get("/metrics", self._metrics),
+                web.get("/admin/v1/node", self._node),
+                web.get("/admin/v1/replicas", self._replicas),
+                web.get("/admin/v1/replicas/{group}/dump", self._dump),
+                web.post("/admin/v1/orders", self._execute),
+                web.get("/admin/v1/events", self._events),
+                web.post("/admin/v1/drain", self._drain),
+            ]
+        )
+
+    def identity(self) -> NodeIdentity:
+        """Who this node is, now."""
+        return msgspec.structs.replace(self._identity, draining=self._host.draining)
+
+    def statuses(self) -> list[ReplicaStatus]:
+        """Every replica, running or on disk."""
+        host = self._host
+        found = [replica_status(replica) for replica in host.replicas.values()]
+        found += [resting_status(group, record, None) for group, record in host.waiting.items()]
+        found += [
+            resting_status(group, record, reason) for group, (record, reason) in host.broken.items()
+        ]
+        return found
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        if self.is_ready:
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text="not ready: the listeners are not open yet\n")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def _node(self, _: web.Request) -> web.Response:
+        return _json(self.identity())
+
+    async def _replicas(self, _: web.Request) -> web.Response:
+        return _json(ReplicasReport(node=self.identity(), replicas=self.statuses()))
+
+    async def _execute(self, request: web.Request) -> web.Response:
+        try:
+            batch = _orders_decoder.decode(await request.read())
+        except msgspec.DecodeError as error:
+            raise web.HTTPBadRequest(
+                text=f"the body is not an OrderBatch: {error}; see docs/interfaces.md\n"
+            ) from error
+        replies = await self._orders.execute(batch.orders)
+        return _json(
+            OrderReplies(process_incarnation=self._identity.process_incarnation, replies=replies)
+        )
+
+    async def _drain(self, _: web.Request) -> web.Response:
+        if await self._host.drain(DRAIN_TIMEOUT_S):
+            return web.Response(text="no leadership is left here\n")
+        return web.Response(
+            status=503,
+            text=f"leaderships are left after {DRAIN_TIMEOUT_S:.0f} s; the others took none\n",
+        )
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        text = request.query.get("after", "0")
+        if not text.isdecimal():
+            raise web.HTTPBadRequest(text=f"after is {text!r}; expected an event's seq\n")
+        lines = b"".join(self._host.journal.after(int(text)))
+        return web.Response(body=lines, content_type="application/x-ndjson")
+
+    async def _dump(self, request: web.Request) -> web.StreamResponse:
+        group = request.match_info["group"]
+        replica = self._host.replicas.get(group)
+        if replica is None:
+            raise web.HTTPNotFound(text=f"no replica of {group!r} runs here\n")
+        view = await self._host.snapshots.view(replica)
+        try:
+            keys = sum(1 for _ in cells_of(view.pairs()))
+            header = DumpHeader(
+                group=group,
+                node=self._host.name,
+                incarnation=replica.me.incarnation,
+                applied=view.state.index,
+                term=view.state.term,
+                lineage=view.state.lineage,
+                digest=digest(cells_of(view.pairs())),
+                keys=keys,
+            )
+            response = web.StreamResponse()
+            response.content_type = "application/x-ndjson"
+            await response.prepare(request)
+            await response.write(_encode(header) + b"\n")
+            await _write_cells(response, view)
+            await response.write_eof()
+        finally:
+            view.close()
+        return response
+
+
+async def _write_cells(response: web.StreamResponse, view: View) -> None:
+    lines: list[bytes] = []
+    for key, encoded in cells_of(view.pairs()):
+        cell = decode_cell(encoded)
+        value: Value = list(cell.value) if isinstance(cell.value, tuple) else cell.value
+        entry = DumpEntry(key=key, value=value, index=cell.index, filler_bytes=len(cell.filler))
+        lines.append(_encode(entry))
+        if len(lines) >= _LINES_PER_WRITE:
+            await response.write(b"\n".join(lines) + b"\n")
+            lines.clear()
+    if lines:
+        await response.write(b"\n".join(lines) + b"\n")
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=_encode(value), content_type="application/json")

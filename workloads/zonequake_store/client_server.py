@@ -1,0 +1,79 @@
+"""The client protocol's server: requests in, replies in any order (docs/interfaces.md)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from zonequake_store.client_protocol import Reply, Request, Route, Status
+from zonequake_store.framing import FrameConnection
+from zonequake_store.host import Host
+
+_decode = msgspec.msgpack.Decoder(Request).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+# A client that does not read its replies is cut off before it costs the node's memory.
+_MAX_UNREAD_BYTES = 32 << 20
+
+
+class ClientConnection(FrameConnection):
+    """One client's connection."""
+
+    def __init__(self, host: Host, connections: set[ClientConnection]) -> None:
+        super().__init__()
+        self._host = host
+        self._connections = connections
+
+    def opened(self) -> None:
+        self._connections.add(self)
+
+    def closed(self) -> None:
+        self._connections.discard(self)
+
+    def frame_received(self, frame: memoryview) -> None:
+        try:
+            request = _decode(frame)
+        except msgspec.DecodeError:
+            self.close()
+            return
+        host, body = self._host, request.body
+        host.counters.requests += 1
+        if isinstance(body, Route):
+            self.answer(Reply(request.id, Status.OK, route=host.route(body.zone)))
+            return
+        replica = host.replicas.get(body.group)
+        if replica is None:
+            self.answer(Reply(request.id, Status.NOT_HERE))
+        elif replica.offer(request.id, body, self.answer):
+            host.wake(replica)
+
+    def answer(self, reply: Reply) -> None:
+        """Send a reply."""
+        self.send(_encode(reply))
+        if self.unsent_bytes > _MAX_UNREAD_BYTES:
+            self.close()
+
+
+class ClientServer:
+    """The listener and its connections."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._connections: set[ClientConnection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Open the listener; returns its port."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: ClientConnection(self._host, self._connections), host, port
+        )
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    def close(self) -> None:
+        """Close the listener and every connection, after what is answered left."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()

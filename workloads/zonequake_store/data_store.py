@@ -1,0 +1,309 @@
+"""The applied state of all replicas of a node, in one LMDB environment.
+
+    number b"a"            AppliedState
+    number b"c" client     Session
+    number b"k" key        Cell
+
+Applied commands change a replica's cells in memory first (`Overlay`); about once a second, what
+changed goes to disk in **one** transaction with the applied index and the client table. After a
+crash the state is therefore exactly that after some entry, and the log, which is never compacted
+beyond that entry, brings the rest. Commits are synced: a power loss costs a second of replay, not
+the environment. (An unsynced environment would save nothing at one commit a second.)
+
+A snapshot is a read transaction: it sees the state of one applied index while writes go on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import lmdb
+import msgspec
+
+from zonequake_store.errors import StorageError
+from zonequake_store.partition import (
+    AppliedState,
+    Cell,
+    ClientTable,
+    Session,
+    decode_cell,
+    encode_cell,
+)
+
+_NUMBER = struct.Struct(">Q")
+_APPLIED, _CLIENT, _CELL = b"a", b"c", b"k"
+_ERASE_KEYS_PER_COMMIT = 5_000
+
+# What a cell costs in the overlay beyond its value, for the flush limit.
+_CELL_OVERHEAD_BYTES = 200
+
+_encoder = msgspec.msgpack.Encoder()
+_state_decoder: msgspec.msgpack.Decoder[AppliedState] = msgspec.msgpack.Decoder(AppliedState)
+_session_decoder: msgspec.msgpack.Decoder[Session] = msgspec.msgpack.Decoder(Session)
+
+Pair = tuple[bytes, bytes]
+"""A key without its number, and its value: what a snapshot consists of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flush:
+    """What one replica changed since its last flush."""
+
+    number: int
+    state: AppliedState
+    cells: dict[str, Cell]
+    sessions: dict[str, bytes]
+    evicted: frozenset[str]
+
+
+class DataStore:
+    """The environment. Writes are for one thread alone; reads may come from others."""
+
+    def __init__(self, path: Path, *, map_bytes: int) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            # One slot per reading thread, and one per snapshot that is being sent.
+            self._environment = lmdb.open(
+                str(path), map_size=map_bytes, max_readers=1024, readahead=False
+            )
+        except lmdb.Error as error:
+            raise StorageError(
+                f"the data environment {path} does not open ({error}); if the disk is sound, erase "
+                "the data directory, and the replicas come back from their peers"
+            ) from error
+
+    def close(self) -> None:
+        """Close the environment; no other call may follow."""
+        self._environment.close()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the map that have ever been used."""
+        info = self._environment.info()
+        page_bytes: int = self._environment.stat()["psize"]
+        used: int = (info["last_pgno"] + 1) * page_bytes
+        return used
+
+    def cell(self, number: int, key: str) -> Cell | None:
+        """A replica's stored cell."""
+        with self._environment.begin() as txn:
+            value = txn.get(_NUMBER.pack(number) + _CELL + key.encode())
+        return None if value is None else decode_cell(value)
+
+    def state(self, number: int) -> AppliedState:
+        """How far the stored cells are."""
+        with self._environment.begin() as txn:
+            value = txn.get(_NUMBER.pack(number) + _APPLIED)
+        return AppliedState() if value is None else _state_decoder.decode(value)
+
+    def clients(self, number: int) -> ClientTable:
+        """The stored client table."""
+        prefix = _NUMBER.pack(number) + _CLIENT
+        sessions: list[tuple[str, Session]] = []
+        with self._environment.begin() as txn:
+            for key, value in _range(txn, prefix):
+                sessions.append((key[9:].decode(), _session_decoder.decode(value)))
+        return ClientTable(sessions)
+
+    def flush(self, flushes: Iterable[Flush]) -> None:
+        """Store what replicas changed, all in one commit. Raises StorageError when full."""
+        pairs: list[Pair] = []
+        gone: list[bytes] = []
+        for flush in flushes:
+            prefix = _NUMBER.pack(flush.number)
+            cells, clients = prefix + _CELL, prefix + _CLIENT
+            pairs += [(cells + key.encode(), encode_cell(c)) for key, c in flush.cells.items()]
+            pairs += [(clients + name.encode(), raw) for name, raw in flush.sessions.items()]
+            pairs.append((prefix + _APPLIED, _encoder.encode(flush.state)))
+            gone += [clients + name.encode() for name in flush.evicted]
+        self._put(sorted(pairs), gone)
+
+    def stage(self, number: int, pairs: Iterable[Pair]) -> None:
+        """Store a piece of a snapshot under a number that no replica uses yet."""
+        prefix = _NUMBER.pack(number)
+        self._put([(prefix + key, value) for key, value in pairs], [])
+
+    def _put(self, pairs: list[Pair], gone: list[bytes]) -> None:
+        try:
+            with self._environment.begin(write=True) as txn:
+                with txn.cursor() as cursor:
+                    cursor.putmulti(pairs)
+                for key in gone:
+                    txn.delete(key)
+        except (lmdb.MapFullError, lmdb.DiskError) as error:
+            raise StorageError(
+                f"the data environment takes no more ({error}); free the disk or raise "
+                "ZQ_DATA_MAP_BYTES, then start the node again"
+            ) from error
+
+    def erase(self, number: int) -> None:
+        """Delete all that is stored under a number, in several commits."""
+        prefix = _NUMBER.pack(number)
+        while True:
+            with self._environment.begin(write=True) as txn, txn.cursor() as cursor:
+                positioned = cursor.set_range(prefix)
+                for _ in range(_ERASE_KEYS_PER_COMMIT):
+                    if not positioned or cursor.key()[:8] != prefix:
+                        return
+                    positioned = cursor.delete()
+
+    def numbers(self) -> set[int]:
+        """Every number under which something is stored."""
+        found: set[int] = set()
+        with self._environment.begin() as txn, txn.cursor() as cursor:
+            positioned = cursor.first()
+            while positioned:
+                number = _NUMBER.unpack_from(cursor.key())[0]
+                found.add(number)
+                positioned = cursor.set_range(_NUMBER.pack(number + 1))
+        return found
+
+    def view(self, number: int) -> DataView:
+        """The state at one applied index; hold it no longer than needed, it keeps old pages."""
+        return DataView(self._environment, number)
+
+
+class DataView:
+    """A replica's state in one read transaction."""
+
+    def __init__(self, environment: lmdb.Environment, number: int) -> None:
+        self._txn = environment.begin()
+        self._prefix = _NUMBER.pack(number)
+        value = self._txn.get(self._prefix + _APPLIED)
+        self.state = AppliedState() if value is None else _state_decoder.decode(value)
+
+    def pairs(self) -> Iterator[Pair]:
+        """All of it, in key order."""
+        for key, value in _range(self._txn, self._prefix):
+            yield key[8:], value
+
+    def close(self) -> None:
+        """End the transaction."""
+        self._txn.abort()
+
+
+class MemoryView:
+    """A volatile replica's state as it was when the view was taken."""
+
+    def __init__(self, pairs: list[Pair], state: AppliedState) -> None:
+        self.state = state
+        self._pairs = pairs
+
+    def pairs(self) -> Iterator[Pair]:
+        """All of it, in key order."""
+        return iter(self._pairs)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+View = DataView | MemoryView
+
+
+def cells_of(pairs: Iterable[Pair]) -> Iterator[tuple[str, bytes]]:
+    """Keys and encoded cells among a snapshot's pairs, in their order."""
+    for key, value in pairs:
+        if key[:1] == _CELL:
+            yield key[1:].decode(), value
+
+
+def _range(txn: lmdb.Transaction, prefix: bytes) -> Iterator[Pair]:
+    with txn.cursor() as cursor:
+        if cursor.set_range(prefix):
+            for key, value in cursor:
+                name = bytes(key)
+                if not name.startswith(prefix):
+                    return
+                yield name, bytes(value)
+
+
+class Overlay:
+    """A durable replica's cells: what is not on disk yet in front of what is.
+
+    Two layers, because a flush runs in another thread while commands go on:
+    `_fresh` (since the flush began) before `_leaving` (in the flush) before the disk.
+    """
+
+    def __init__(self, store: DataStore, number: int) -> None:
+        self._store = store
+        self.number = number
+        self._fresh: dict[str, Cell] = {}
+        self._leaving: dict[str, Cell] = {}
+        self.dirty_bytes = 0
+
+    def get(self, key: str) -> Cell | None:
+        """The cell of `key`, or None."""
+        cell = self._fresh.get(key)
+        if cell is None:
+            cell = self._leaving.get(key)
+            if cell is None:
+                cell = self._store.cell(self.number, key)
+        return cell
+
+    def put(self, key: str, cell: Cell) -> None:
+        """Replace the cell of `key`."""
+        self._fresh[key] = cell
+        self.dirty_bytes += _CELL_OVERHEAD_BYTES + len(cell.filler)
+
+    def begin_flush(self, state: AppliedState, clients: ClientTable) -> Flush:
+        """Take what changed; `end_flush` must follow before the next one."""
+        self._leaving, self._fresh = self._fresh, {}
+        self.dirty_bytes = 0
+        flush = Flush(
+            number=self.number,
+            state=state,
+            cells=self._leaving,
+            sessions={name: _encoder.encode(clients.sessions[name]) for name in clients.changed},
+            evicted=frozenset(clients.evicted),
+        )
+        clients.changed.clear()
+        clients.evicted.clear()
+        return flush
+
+    def end_flush(self) -> None:
+        """What was taken is on disk."""
+        self._leaving = {}
+
+
+class MemoryCells:
+    """A volatile replica's cells; gone with the process."""
+
+    def __init__(self, cells: dict[str, Cell] | None = None) -> None:
+        self._cells: dict[str, Cell] = {} if cells is None else cells
+
+    def get(self, key: str) -> Cell | None:
+        """The cell of `key`, or None."""
+        return self._cells.get(key)
+
+    def put(self, key: str, cell: Cell) -> None:
+        """Replace the cell of `key`."""
+        self._cells[key] = cell
+
+    def view(self, state: AppliedState, clients: ClientTable) -> MemoryView:
+        """A snapshot, as of now."""
+        pairs = [(_CELL + key.encode(), encode_cell(cell)) for key, cell in self._cells.items()]
+        pairs += [
+            (_CLIENT + name.encode(), _encoder.encode(session))
+            for name, session in clients.sessions.items()
+        ]
+        pairs.append((_APPLIED, _encoder.encode(state)))
+        return MemoryView(sorted(pairs), state)
+
+
+def from_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Cell], ClientTable, AppliedState]:
+    """A volatile replica's state out of a snapshot."""
+    cells: dict[str, Cell] = {}
+    sessions: list[tuple[str, Session]] = []
+    state = AppliedState()
+    for key, value in pairs:
+        kind, name = key[:1], key[1:]
+        if kind == _CELL:
+            cells[name.decode()] = decode_cell(value)
+        elif kind == _CLIENT:
+            sessions.append((name.decode(), _session_decoder.decode(value)))
+        else:
+            state = _state_decoder.decode(value)
+    return cells, ClientTable(sessions), state

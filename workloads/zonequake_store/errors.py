@@ -1,0 +1,40 @@
+"""What can go wrong in a data node.
+
+StoreError
+├── SettingsError        the environment does not describe a data node
+├── StorageError
+│   ├── DirectoryLocked  another process has the data directory open
+│   └── LogCorrupt       a replica's log is damaged in its middle: the replica is broken
+├── SnapshotRefused      a streamed snapshot does not fit what was announced
+└── ProtocolError        a peer or client sent something that is not of the protocol
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """Root of every error that the data node raises on purpose."""
+
+
+class SettingsError(StoreError):
+    """The environment does not describe a data node."""
+
+
+class StorageError(StoreError):
+    """The data directory cannot be used as it is."""
+
+
+class DirectoryLocked(StorageError):
+    """Another process has the data directory open."""
+
+
+class LogCorrupt(StorageError):
+    """A replica's log is damaged before its last record."""
+
+
+class SnapshotRefused(StoreError):
+    """A streamed snapshot does not fit what was announced."""
+
+
+class ProtocolError(StoreError):
+    """A peer or client sent something that is not of the protocol."""

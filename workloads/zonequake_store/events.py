@@ -1,0 +1,110 @@
+"""The node's journal: what happened to its replicas, kept across restarts.
+
+One line of JSON per event in `<data>/events.jsonl`. Lines are buffered and written each second,
+and at once when somebody waits for them (a stage, a leader): a SIGKILL costs at most a second of
+the less important ones. A torn last line of a killed process is cut at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from zonequake_store.admin_protocol import StoreEvent
+
+# Kinds that a chaos run decides by: they are on disk before anybody can act on them.
+_AT_ONCE = frozenset({"leader.change", "rebalance.stage", "node.started", "node.stopping"})
+
+# The newest events are answered from memory; the file keeps about twice as many.
+_KEPT_EVENTS = 20_000
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[StoreEvent] = msgspec.json.Decoder(StoreEvent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Where an event's times come from. `name` names the monotonic clock (the boot id)."""
+
+    monotonic_ns: Callable[[], int]
+    wall_ns: Callable[[], int]
+    name: str
+
+
+class Journal:
+    """The events of one node."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._events = _read(path)
+        if len(self._events) > _KEPT_EVENTS:
+            self._events = self._events[-_KEPT_EVENTS:]
+        _replace(path, self._events)
+        self._file = path.open("ab", buffering=0)
+        self._buffer: list[bytes] = []
+        self._seq = self._events[-1].seq if self._events else 0
+
+    def add(
+        self,
+        kind: str,
+        *,
+        zone: str | None = None,
+        partition: int | None = None,
+        data: dict[str, object],
+    ) -> None:
+        """Note an event."""
+        self._seq += 1
+        event = StoreEvent(
+            seq=self._seq,
+            kind=kind,
+            time=self._clock.monotonic_ns(),
+            wall=self._clock.wall_ns(),
+            clock=self._clock.name,
+            zone=zone,
+            partition=partition,
+            data=data,
+        )
+        self._events.append(event)
+        if len(self._events) > 2 * _KEPT_EVENTS:
+            del self._events[:_KEPT_EVENTS]
+        self._buffer.append(_encoder.encode(event) + b"\n")
+        if kind in _AT_ONCE:
+            self.flush()
+
+    def after(self, seq: int) -> Iterator[bytes]:
+        """Lines of the events behind `seq`, oldest first."""
+        first = self._events[0].seq if self._events else 0
+        for event in self._events[max(0, seq - first + 1) :]:
+            yield _encoder.encode(event) + b"\n"
+
+    def flush(self) -> None:
+        """Hand the buffered lines to the kernel: safe from a SIGKILL, not from a power loss."""
+        if self._buffer:
+            lines, self._buffer = b"".join(self._buffer), []
+            self._file.write(lines)
+
+    def close(self) -> None:
+        """Write the rest and close the file."""
+        self.flush()
+        self._file.close()
+
+
+def _read(path: Path) -> list[StoreEvent]:
+    events: list[StoreEvent] = []
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            try:
+                events.append(_decoder.decode(line))
+            except msgspec.DecodeError:
+                break
+    return events
+
+
+def _replace(path: Path, events: list[StoreEvent]) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(b"".join(_encoder.encode(event) + b"\n" for event in events))
+    fresh.replace(path)

@@ -1,0 +1,102 @@
+"""Frames on a TCP connection: a 4-byte big-endian length, then that many bytes.
+
+Both the peer and the client protocol speak so. What is written within one turn of the loop leaves
+in one call, so that a burst of replies costs one system call, not one each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+from zonequake_store.client_protocol import MAX_FRAME_BYTES
+
+_LENGTH = struct.Struct(">I")
+
+
+class FrameConnection(asyncio.Protocol):
+    """One connection. Subclasses take frames in `frame_received`.
+
+    A frame that cannot be read closes the connection: after it nothing can be trusted.
+    """
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._outgoing: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._flush_due = False
+
+    def frame_received(self, frame: memoryview) -> None:
+        """Take one frame; the view is valid during the call only."""
+        raise NotImplementedError
+
+    def closed(self) -> None:
+        """The connection is gone."""
+
+    def opened(self) -> None:
+        """The connection is there."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the kernel did not take yet."""
+        return self._transport.get_write_buffer_size() if self._transport else 0
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame at the end of this turn; dropped if the connection is gone."""
+        self._outgoing.append(_LENGTH.pack(len(frame)))
+        self._outgoing.append(frame)
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def close(self) -> None:
+        """Send what is due, then close."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        outgoing, self._outgoing = self._outgoing, []
+        if outgoing and self.is_open and self._transport is not None:
+            self._transport.write(b"".join(outgoing))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.opened()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._outgoing.clear()
+        self.closed()
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        position, available = 0, len(received)
+        view = memoryview(received)
+        try:
+            while available - position >= 4:
+                length = _LENGTH.unpack_from(received, position)[0]
+                if length > MAX_FRAME_BYTES:
+                    self.close()
+                    position = available
+                    break
+                if available - position - 4 < length:
+                    break
+                frame = view[position + 4 : position + 4 + length]
+                try:
+                    self.frame_received(frame)
+                finally:
+                    frame.release()
+                position += 4 + length
+        finally:
+            view.release()
+        if position:
+            del received[:position]

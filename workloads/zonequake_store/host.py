@@ -1,0 +1,394 @@
+"""All replicas of a node: one loop turn serves every replica that has work.
+
+    frames, ticks, clients ──► wake(replica) ──► turn:  propose and start reads
+                                                        take each core's Ready
+                                                        one frame to each peer
+                                                        one batch to the log writer
+                              stored ◄── log writer ◄──┘
+                              messages_after_store, stored(ready), wake
+
+A turn runs at most once per pass of the event loop, so that what arrives together is proposed,
+stored and sent together: the slower the disk, the larger the batches, without a timer. A replica
+whose Ready is being stored is passed over (the core gives none); its work waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from zonequake_store.client_protocol import PartitionRoute, RouteReply
+from zonequake_store.data_store import DataStore, Overlay
+from zonequake_store.errors import LogCorrupt
+from zonequake_store.events import Journal
+from zonequake_store.log_writes import Compact, GroupRecord, Install, PutHardState
+from zonequake_store.outbox import Outbox
+from zonequake_store.peer_protocol import Messages
+from zonequake_store.raft.api import LeaderChanged, Ready, Settings, StageChanged
+from zonequake_store.raft.errors import LogCompacted, LogCorrupted
+from zonequake_store.raft.messages import Peer
+from zonequake_store.replica import Replica
+from zonequake_store.replica_log import DurableLog
+from zonequake_store.reports import stage_event
+from zonequake_store.snapshots import Snapshots
+from zonequake_store.storage import LogBatch, Storage
+from zonequake_store.transport import Transport
+
+TICK_S = Settings().tick_s
+FLUSH_S = 1.0
+# A replica that changes more than this between two flushes is flushed at once.
+_FLUSH_BYTES = 8 << 20
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the node has done since its start."""
+
+    turns: int = 0
+    writes_applied: int = 0
+    requests: int = 0
+    frames_dropped: int = 0
+    loop_lag_s: float = 0.0
+    longest_loop_lag_s: float = 0.0
+
+
+class Host:
+    """The replicas that run in this process, and those on disk that wait for a start order.
+
+    `append_delay_s` and `flushes=False` are halves of the planted faults `ack-before-commit` and
+    `drop-log-tail`: the first holds entries back, the second leaves the applied state to the log,
+    so that a log that lost its tail takes the state with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        storage: Storage,
+        transport: Transport,
+        journal: Journal,
+        append_delay_s: float,
+        flushes: bool,
+    ) -> None:
+        self.name = name
+        self.storage = storage
+        self.transport = transport
+        self.journal = journal
+        self.counters = Counters()
+        self.replicas: dict[str, Replica] = {}
+        self.waiting: dict[str, GroupRecord] = dict(storage.records)
+        self.broken: dict[str, tuple[GroupRecord, str]] = {}
+        self.draining = False
+        self.outbox = Outbox(transport, self._unreachable, append_delay_s=append_delay_s)
+        self.snapshots = Snapshots(self)
+        self._flushes = flushes
+        self._loop = asyncio.get_running_loop()
+        self._awake: set[Replica] = set()
+        self._turn_due = False
+        self._next_tick_s = self._loop.time() + TICK_S
+        self._timers = [
+            self._loop.call_at(self._next_tick_s, self._tick),
+            self._loop.call_later(FLUSH_S, self._flush_due),
+        ]
+
+    # ── turns ────────────────────────────────────────────────────────────────────────────────
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica take part in the next turn."""
+        self._awake.add(replica)
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def received(self, frame: Messages) -> None:
+        """Take a peer's messages."""
+        for group, messages in frame.groups:
+            replica = self.replicas.get(group)
+            if replica is None:
+                continue
+            for message in messages:
+                if message.to == replica.me:
+                    replica.raft.step(message)
+            self.wake(replica)
+
+    def _tick(self) -> None:
+        now_s = self._loop.time()
+        lag_s = now_s - self._next_tick_s
+        self.counters.loop_lag_s = lag_s
+        self.counters.longest_loop_lag_s = max(self.counters.longest_loop_lag_s, lag_s)
+        # Ticks that were missed are not made up for: a node that was stopped for a while must not
+        # find that its election time-out passed before it could read what its peers sent.
+        self._next_tick_s = max(self._next_tick_s + TICK_S, now_s + TICK_S / 2)
+        self._timers[0] = self._loop.call_at(self._next_tick_s, self._tick)
+        for replica in self.replicas.values():
+            replica.raft.tick()
+            if replica.raft.has_ready():
+                self.wake(replica)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        self.counters.turns += 1
+        awake, self._awake = self._awake, set()
+        batch = LogBatch()
+        stored: list[tuple[Replica, Ready]] = []
+        for replica in awake:
+            if replica.stopped:
+                continue
+            try:
+                self._serve(replica, batch, stored)
+            except (LogCorrupt, LogCorrupted, LogCompacted) as error:
+                self.break_down(replica, str(error))
+        if stored:
+            self.storage.write_log(batch, lambda: self._stored(stored))
+        self.outbox.flush()
+
+    def _serve(
+        self, replica: Replica, batch: LogBatch, stored: list[tuple[Replica, Ready]]
+    ) -> None:
+        replica.begin_turn()
+        raft = replica.raft
+        while raft.has_ready():
+            ready = raft.ready()
+            self.outbox.add(replica.group, ready.messages)
+            for event in ready.events:
+                self._note(replica, event)
+            for read in ready.reads:
+                replica.confirm_read(read.request, read.index)
+            for number in ready.aborted_reads:
+                replica.abort_read(number)
+            for request in ready.snapshots_to_send:
+                self.snapshots.send(replica, request)
+            if ready.snapshot is None:
+                self._apply(replica, ready)
+            if ready.snapshot is not None:
+                replica.record = self.snapshots.record_of_staged(replica, ready.snapshot)
+            if ready.must_store and not replica.is_volatile:
+                self._store(replica, ready, batch)
+                stored.append((replica, ready))
+                return
+            self._finish(replica, ready)
+
+    def _store(self, replica: Replica, ready: Ready, batch: LogBatch) -> None:
+        log, writes = replica.log, batch.of(replica.record)
+        assert isinstance(log, DurableLog)
+        if ready.snapshot is not None:
+            writes.append(Install(replica.group, replica.record, ready.snapshot))
+        if ready.entries:
+            writes.append(log.append(ready.entries))
+        if ready.hard_state is not None:
+            writes.append(PutHardState(log.number, ready.hard_state))
+
+    def _stored(self, stored: list[tuple[Replica, Ready]]) -> None:
+        for replica, ready in stored:
+            if replica.stopped:
+                continue
+            try:
+                self._finish(replica, ready)
+            except (LogCorrupt, LogCorrupted) as error:
+                self.break_down(replica, str(error))
+            else:
+                self.wake(replica)
+        self.outbox.flush()
+
+    def _finish(self, replica: Replica, ready: Ready) -> None:
+        """All of a Ready is stored."""
+        if ready.snapshot is not None:
+            replica.log.installed(ready.snapshot)
+            self.snapshots.install(replica)
+        if ready.entries:
+            replica.log.stored(ready.entries)
+        replica.raft.stored(ready)
+        self.outbox.add(replica.group, ready.messages_after_store)
+        if ready.snapshot is not None:
+            self._apply(replica, ready)
+
+    def _apply(self, replica: Replica, ready: Ready) -> None:
+        if ready.committed:
+            replica.apply(ready.committed)
+            self.counters.writes_applied += len(ready.committed)
+            cells = replica.cells
+            if isinstance(cells, Overlay):
+                if cells.dirty_bytes > _FLUSH_BYTES and self._flushes:
+                    self.flush([replica])
+            else:
+                replica.durable_index = replica.partition.index
+                self._compact(replica)
+        replica.serve_reads()
+
+    def _note(self, replica: Replica, event: object) -> None:
+        record = replica.record
+        if isinstance(event, LeaderChanged):
+            led = replica.leads
+            replica.leader = event.leader
+            if led and not replica.leads:
+                replica.lost_leadership()
+                self.snapshots.stop_sending(replica)
+            self.journal.add(
+                "leader.change",
+                zone=record.zone,
+                partition=record.partition,
+                data={
+                    "leader": event.leader.node if event.leader else None,
+                    "term": event.term,
+                },
+            )
+        elif isinstance(event, StageChanged):
+            self.journal.add(
+                "rebalance.stage",
+                zone=record.zone,
+                partition=record.partition,
+                data=stage_event(event, replica.raft.status().term),
+            )
+
+    def _unreachable(self, group: str, peer: Peer) -> None:
+        self.counters.frames_dropped += 1
+        replica = self.replicas.get(group)
+        if replica is not None:
+            replica.raft.report_unreachable(peer)
+
+    # ── replicas come and go ─────────────────────────────────────────────────────────────────
+
+    def add(self, replica: Replica) -> None:
+        """Let a replica take part from now on."""
+        self.waiting.pop(replica.group, None)
+        self.replicas[replica.group] = replica
+        if self.draining:
+            replica.raft.refuse_leadership(True)
+        self.wake(replica)
+
+    def remove(self, replica: Replica) -> None:
+        """Stop a replica; its files stay."""
+        replica.stop()
+        self.replicas.pop(replica.group, None)
+        self._awake.discard(replica)
+        self.snapshots.stop_sending(replica)
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """A replica cannot go on: stop it, keep its files, say why."""
+        self.remove(replica)
+        self.broken[replica.group] = (replica.record, reason)
+        self.note_replica("replica.broken", replica.record, reason)
+
+    def note_replica(self, kind: str, record: GroupRecord, reason: str) -> None:
+        """Write a replica's event into the journal."""
+        self.journal.add(
+            kind,
+            zone=record.zone,
+            partition=record.partition,
+            data={"incarnation": record.incarnation, "reason": reason},
+        )
+
+    # ── flushing and compaction ──────────────────────────────────────────────────────────────
+
+    def _flush_due(self) -> None:
+        self._timers[1] = self._loop.call_later(FLUSH_S, self._flush_due)
+        self.journal.flush()
+        if not self._flushes:
+            return
+        self.flush(
+            [
+                replica
+                for replica in self.replicas.values()
+                if replica.partition.index > replica.durable_index
+            ]
+        )
+
+    def flush(self, replicas: list[Replica]) -> None:
+        """Have what these replicas applied stored in one commit."""
+        flushing: list[tuple[Replica, Overlay, int]] = []
+        jobs = []
+        for replica in replicas:
+            cells = replica.cells
+            if not replica.flushing and isinstance(cells, Overlay):
+                replica.flushing = True
+                state = replica.partition.state
+                flushing.append((replica, cells, state.index))
+                jobs.append(cells.begin_flush(state, replica.partition.clients))
+        if jobs:
+            data: DataStore = self.storage.data
+            self.storage.write_data(lambda: data.flush(jobs), lambda: self._flushed(flushing))
+
+    def _flushed(self, flushed: list[tuple[Replica, Overlay, int]]) -> None:
+        for replica, cells, index in flushed:
+            replica.flushing = False
+            cells.end_flush()
+            if replica.cells is cells and not replica.stopped:
+                replica.durable_index = index
+                self._compact(replica)
+
+    async def flushed(self, replica: Replica) -> None:
+        """Wait until all that the replica has applied by now is stored."""
+        wanted = replica.partition.index
+        while replica.durable_index < wanted and not replica.stopped:
+            self.flush([replica])
+            await asyncio.sleep(0.002)
+
+    def _compact(self, replica: Replica) -> None:
+        highest = min(replica.durable_index, self.snapshots.lowest_index_sent(replica))
+        index = None if replica.compacting else replica.log.compaction_index(highest)
+        if index is None:
+            return
+        meta = replica.raft.snapshot_meta(index)
+        if not isinstance(replica.log, DurableLog):
+            replica.log.compacted(meta)
+            replica.raft.compact(index)
+            return
+        replica.compacting = True
+        batch = LogBatch()
+        batch.of(replica.record).append(Compact(replica.log.number, meta))
+
+        def compacted() -> None:
+            replica.compacting = False
+            if not replica.stopped and replica.log.first_index <= index:
+                replica.log.compacted(meta)
+                replica.raft.compact(index)
+
+        self.storage.write_log(batch, compacted)
+
+    # ── what clients ask, and the end ────────────────────────────────────────────────────────
+
+    def route(self, zone: str) -> RouteReply:
+        """What this node knows of a zone's partitions."""
+        routes: list[PartitionRoute] = []
+        partitions = 0
+        for group, replica in self.replicas.items():
+            if replica.record.zone != zone:
+                continue
+            partitions = replica.record.partitions
+            status = replica.raft.status()
+            members = status.configuration.members if status.configuration else frozenset()
+            leader = status.leader.node if status.leader else None
+            routes.append(
+                PartitionRoute(
+                    replica.record.partition,
+                    group,
+                    sorted(peer.node for peer in members),
+                    leader,
+                    self.transport.client_address(leader) if leader else None,
+                    status.term,
+                )
+            )
+        return RouteReply(zone, partitions, routes, self.transport.client_addresses())
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Hand over every leadership and refuse new ones; True if none was left in time."""
+        self.draining = True
+        for replica in self.replicas.values():
+            replica.raft.refuse_leadership(True)
+            self.wake(replica)
+        deadline_s = self._loop.time() + timeout_s
+        while any(replica.leads for replica in self.replicas.values()):
+            if self._loop.time() >= deadline_s:
+                return False
+            await asyncio.sleep(0.01)
+        return True
+
+    async def close(self) -> None:
+        """Store what is applied and stop everything."""
+        for timer in self._timers:
+            timer.cancel()
+        await self.snapshots.close()
+        for replica in list(self.replicas.values()):
+            if self._flushes:
+                await self.flushed(replica)
+            self.remove(replica)

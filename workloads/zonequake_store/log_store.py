@@ -1,0 +1,320 @@
+"""The logs of all groups of a node, in one LMDB environment.
+
+One synced commit carries what every group of the node has to store in a loop turn (group commit).
+Three databases:
+
+    meta    b"incarnation", b"next"            of the storage; the next free number
+            b"group/" name                     GroupRecord
+    state   number                             HardState
+            number b"s"                        SnapshotMeta: where the log begins
+    log     number first-index                 record
+
+**Damage.** A last record that cannot be read is cut off, with the reason kept for the replica's
+events: it can only be a write that the disk had promised and not done, and Raft replaces it from
+the others. A record that cannot be read before a good one is rot: the replica is broken.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import msgspec
+
+from zonequake_store.errors import LogCorrupt, StorageError
+from zonequake_store.log_records import (
+    count_in,
+    damage,
+    decode_record,
+    encode_record,
+    holds_configuration,
+    pieces,
+)
+from zonequake_store.log_writes import (
+    Append,
+    Compact,
+    Erase,
+    GroupRecord,
+    Install,
+    LogWrite,
+    PutHardState,
+    PutRecord,
+)
+from zonequake_store.raft.messages import (
+    Configuration,
+    Entry,
+    EntryKind,
+    HardState,
+    SnapshotMeta,
+    decode_configuration,
+)
+
+_NUMBER = struct.Struct(">Q")
+_KEY = struct.Struct(">QQ")
+_encoder = msgspec.msgpack.Encoder()
+_hard_state_decoder: msgspec.msgpack.Decoder[HardState] = msgspec.msgpack.Decoder(HardState)
+_record_decoder: msgspec.msgpack.Decoder[GroupRecord] = msgspec.msgpack.Decoder(GroupRecord)
+_snapshot_decoder: msgspec.msgpack.Decoder[SnapshotMeta] = msgspec.msgpack.Decoder(SnapshotMeta)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredLog:
+    """A replica's log as found at start. `records`: last index and stored bytes of each."""
+
+    hard_state: HardState
+    snapshot: SnapshotMeta | None
+    configurations: tuple[tuple[int, Configuration], ...]
+    last_index: int
+    last_term: int
+    records: tuple[tuple[int, int], ...]
+    cut: str | None
+
+
+class LogStore:
+    """The environment. `write` is for one thread alone; reads may come from another.
+
+    `sync=False` is for zones whose setting is `fsync: false`: a power loss may cost the whole
+    environment, which is why they have one of their own.
+    """
+
+    def __init__(self, path: Path, *, map_bytes: int, sync: bool) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._environment = lmdb.open(
+                str(path),
+                map_size=map_bytes,
+                max_dbs=3,
+                sync=sync,
+                metasync=sync,
+                writemap=False,
+                max_readers=64,
+                readahead=False,
+            )
+        except lmdb.Error as error:
+            raise StorageError(
+                f"the log environment {path} does not open ({error}); if the disk is sound, erase "
+                "the data directory, and the replicas come back from their peers"
+            ) from error
+        self._meta: Any = self._environment.open_db(b"meta")
+        self._state: Any = self._environment.open_db(b"state")
+        self._log: Any = self._environment.open_db(b"log")
+
+    def close(self) -> None:
+        """Close the environment; no other call may follow."""
+        self._environment.close()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the map that have ever been used."""
+        info = self._environment.info()
+        page_bytes: int = self._environment.stat()["psize"]
+        used: int = (info["last_pgno"] + 1) * page_bytes
+        return used
+
+    def identity(self, fresh: str) -> str:
+        """The storage incarnation; `fresh` becomes it if there is none."""
+        with self._environment.begin(db=self._meta, write=True) as txn:
+            stored = txn.get(b"incarnation")
+            if stored is None:
+                txn.put(b"incarnation", fresh.encode())
+                return fresh
+            return bytes(stored).decode()
+
+    def records(self) -> dict[str, GroupRecord]:
+        """All replicas on disk."""
+        found: dict[str, GroupRecord] = {}
+        with self._environment.begin(db=self._meta) as txn, txn.cursor() as cursor:
+            if cursor.set_range(b"group/"):
+                for key, value in cursor:
+                    if not key.startswith(b"group/"):
+                        break
+                    found[key[6:].decode()] = _record_decoder.decode(value)
+        return found
+
+    def next_number(self) -> int:
+        """The lowest number above every one that a replica ever had here."""
+        with self._environment.begin(db=self._meta) as txn:
+            stored = txn.get(b"next")
+            return 1 if stored is None else int(_NUMBER.unpack(stored)[0])
+
+    def write(self, writes: Iterable[LogWrite]) -> None:
+        """Store all of it in one commit, in the order given.
+
+        Raises StorageError if the map or the disk is full; nothing of it is stored then.
+        """
+        try:
+            with self._environment.begin(write=True) as txn:
+                for write in writes:
+                    self._write(txn, write)
+        except (lmdb.MapFullError, lmdb.DiskError) as error:
+            raise StorageError(
+                f"the log environment takes no more ({error}); free the disk or raise "
+                "ZQ_LOG_MAP_BYTES, then start the node again"
+            ) from error
+
+    def _write(self, txn: lmdb.Transaction, write: LogWrite) -> None:
+        match write:
+            case Append(number, entries, truncates):
+                if truncates:
+                    self._truncate(txn, number, entries[0].index)
+                for piece in pieces(entries):
+                    txn.put(_KEY.pack(number, piece[0].index), encode_record(piece), db=self._log)
+            case PutHardState(number, hard_state):
+                txn.put(_NUMBER.pack(number), _encoder.encode(hard_state), db=self._state)
+            case Compact(number, meta):
+                txn.put(_NUMBER.pack(number) + b"s", _encoder.encode(meta), db=self._state)
+                self._forget_until(txn, number, meta.index)
+            case PutRecord(group, record):
+                self._put_record(txn, group, record)
+            case Install(group, record, meta):
+                self._put_record(txn, group, record)
+                self._erase_log(txn, record.number)
+                txn.put(_NUMBER.pack(record.number) + b"s", _encoder.encode(meta), db=self._state)
+            case Erase(group, number):
+                txn.delete(b"group/" + group.encode(), db=self._meta)
+                txn.delete(_NUMBER.pack(number), db=self._state)
+                txn.delete(_NUMBER.pack(number) + b"s", db=self._state)
+                self._erase_log(txn, number)
+
+    def _put_record(self, txn: lmdb.Transaction, group: str, record: GroupRecord) -> None:
+        txn.put(b"group/" + group.encode(), _encoder.encode(record), db=self._meta)
+        stored = txn.get(b"next", db=self._meta)
+        next_number = 1 if stored is None else _NUMBER.unpack(stored)[0]
+        highest = max(record.number, record.data_number)
+        if highest >= next_number:
+            txn.put(b"next", _NUMBER.pack(highest + 1), db=self._meta)
+
+    def _truncate(self, txn: lmdb.Transaction, number: int, index: int) -> None:
+        """Delete entries from `index` on; the record that holds the one before it is cut down."""
+        with txn.cursor(db=self._log) as cursor:
+            positioned = cursor.set_range(_KEY.pack(number, index))
+            while positioned and cursor.key()[:8] == _NUMBER.pack(number):
+                positioned = cursor.delete()
+            before = cursor.last() if not positioned else cursor.prev()
+            if not before or cursor.key()[:8] != _NUMBER.pack(number):
+                return
+            entries = decode_record(bytes(cursor.value()))
+            if entries[-1].index >= index:
+                kept = tuple(entry for entry in entries if entry.index < index)
+                txn.put(bytes(cursor.key()), encode_record(kept), db=self._log)
+
+    def _forget_until(self, txn: lmdb.Transaction, number: int, index: int) -> None:
+        prefix = _NUMBER.pack(number)
+        with txn.cursor(db=self._log) as cursor:
+            positioned = cursor.set_range(prefix)
+            while positioned and cursor.key()[:8] == prefix:
+                first = _KEY.unpack(cursor.key())[1]
+                count = count_in(bytes(cursor.value()))
+                if first + count - 1 > index:
+                    return
+                positioned = cursor.delete()
+
+    def _erase_log(self, txn: lmdb.Transaction, number: int) -> None:
+        prefix = _NUMBER.pack(number)
+        with txn.cursor(db=self._log) as cursor:
+            positioned = cursor.set_range(prefix)
+            while positioned and cursor.key()[:8] == prefix:
+                positioned = cursor.delete()
+
+    def entries(self, number: int, low: int, high: int, max_bytes: int) -> tuple[Entry, ...]:
+        """Entries `low` ≤ index < `high`, at least one, then as many as `max_bytes` allows."""
+        found: list[Entry] = []
+        size_bytes = 0
+        for entry in self._scan(number, low):
+            if entry.index >= high or (found and size_bytes + len(entry.data) > max_bytes):
+                break
+            size_bytes += len(entry.data)
+            found.append(entry)
+        return tuple(found)
+
+    def _scan(self, number: int, low: int) -> Iterator[Entry]:
+        prefix = _NUMBER.pack(number)
+        with self._environment.begin(db=self._log) as txn, txn.cursor() as cursor:
+            positioned = cursor.set_range(_KEY.pack(number, low))
+            if not positioned:
+                positioned = cursor.last()
+            elif cursor.key() != _KEY.pack(number, low):
+                positioned = cursor.prev()
+            while positioned and cursor.key()[:8] <= prefix:
+                if cursor.key()[:8] == prefix:
+                    for entry in decode_record(bytes(cursor.value())):
+                        if entry.index >= low:
+                            yield entry
+                positioned = cursor.next()
+
+    def recover(self, number: int) -> RecoveredLog:
+        """Read a replica's log, check it, and cut off a last record that is damaged.
+
+        Raises LogCorrupt if a record before the last cannot be read, or one is missing.
+        """
+        prefix = _NUMBER.pack(number)
+        damaged: tuple[bytes, str] | None = None
+        with self._environment.begin() as txn:
+            stored = txn.get(prefix, db=self._state)
+            hard_state = HardState() if stored is None else _hard_state_decoder.decode(stored)
+            stored = txn.get(prefix + b"s", db=self._state)
+            snapshot = None if stored is None else _snapshot_decoder.decode(stored)
+            start = snapshot.index if snapshot else 0
+            last = start
+            last_term = snapshot.term if snapshot else 0
+            configurations: list[tuple[int, Configuration]] = []
+            pieces_found: list[tuple[int, int]] = []
+            for key, value in self._records(txn, number):
+                if damaged:
+                    raise LogCorrupt(f"{damaged[1]}, and records follow it")
+                first = _KEY.unpack(key)[1]
+                reason = damage(value)
+                if reason:
+                    damaged = (key, f"record of index {first}: {reason}")
+                    continue
+                if first > last + 1:
+                    raise LogCorrupt(f"entries {last + 1} to {first - 1} are missing from the log")
+                last = first + count_in(value) - 1
+                pieces_found.append((last, len(value)))
+                if holds_configuration(value):
+                    configurations += [
+                        (entry.index, decode_configuration(entry))
+                        for entry in decode_record(value)
+                        if entry.kind is EntryKind.CONFIGURATION and entry.index > start
+                    ]
+            if last > start:
+                last_term = next(self._scan(number, last)).term
+        if damaged:
+            with self._environment.begin(write=True, db=self._log) as txn:
+                txn.delete(damaged[0])
+        return RecoveredLog(
+            hard_state=hard_state,
+            snapshot=snapshot,
+            configurations=tuple(configurations),
+            last_index=last,
+            last_term=last_term,
+            records=tuple(pieces_found),
+            cut=f"cut off {damaged[1]}" if damaged else None,
+        )
+
+    def _records(self, txn: lmdb.Transaction, number: int) -> Iterator[tuple[bytes, bytes]]:
+        prefix = _NUMBER.pack(number)
+        with txn.cursor(db=self._log) as cursor:
+            positioned = cursor.set_range(prefix)
+            while positioned and cursor.key()[:8] == prefix:
+                yield bytes(cursor.key()), bytes(cursor.value())
+                positioned = cursor.next()
+
+    def drop_tail(self, number: int, count: int, *, keep_until: int) -> None:
+        """Lose the last `count` entries, as a disk that lies would: planted fault only.
+
+        Entries up to `keep_until` stay: they are applied on disk.
+        """
+        recovered = self.recover(number)
+        last = max(recovered.last_index - count, keep_until)
+        if last >= recovered.last_index:
+            return
+        with self._environment.begin(write=True) as txn:
+            self._truncate(txn, number, last + 1)
+            state = recovered.hard_state
+            kept = HardState(state.term, state.vote, min(state.commit, last))
+            txn.put(_NUMBER.pack(number), _encoder.encode(kept), db=self._state)

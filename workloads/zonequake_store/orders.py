@@ -1,0 +1,329 @@
+"""Orders of the operator, carried out (docs/interfaces.md, "Admin protocol").
+
+Every order may be repeated; one with a lower token than the replica has seen is `stale`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from zonequake_store.admin_protocol import (
+    Bootstrap,
+    ChangePeers,
+    Grant,
+    Order,
+    OrderReply,
+    OrderStatus,
+    StartReplica,
+    StopReplica,
+    TransferLeadership,
+)
+from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.errors import LogCorrupt
+from zonequake_store.host import Host
+from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
+from zonequake_store.partition import AppliedState, ClientTable, Partition
+from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.errors import BootstrapRefused, LogCorrupted
+from zonequake_store.raft.messages import Configuration, HardState, Peer
+from zonequake_store.replica import Faults, Replica
+from zonequake_store.replica_log import DurableLog, MemoryLog
+from zonequake_store.reports import peers_of
+from zonequake_store.settings import PlantedFault
+from zonequake_store.storage import LogBatch
+
+# What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
+DROPPED_ENTRIES = 50
+
+
+class Orders:
+    """Carries orders out, one at a time. `random(n)` gives 0 ≤ x < n."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        random: Callable[[int], int],
+        planted_fault: PlantedFault | None,
+    ) -> None:
+        self._host = host
+        self._random = random
+        self._planted_fault = planted_fault
+        self._faults = Faults(
+            acknowledge_before_commit=planted_fault is PlantedFault.ACK_BEFORE_COMMIT,
+            local_reads=planted_fault is PlantedFault.LOCAL_READS,
+            forget_request_ids=planted_fault is PlantedFault.FORGET_REQUEST_ID,
+        )
+        self._one_at_a_time = asyncio.Lock()
+
+    async def execute(self, orders: list[Order]) -> list[OrderReply]:
+        """Carry out orders in their order."""
+        async with self._one_at_a_time:
+            return [await self._execute(order) for order in orders]
+
+    async def _execute(self, order: Order) -> OrderReply:
+        broken = self._host.broken.get(order.group)
+        if broken is not None and not isinstance(order, StopReplica):
+            return _failed(f"the replica is broken ({broken[1]}); stop and erase it")
+        if isinstance(order, StartReplica):
+            return await self._start(order)
+        if isinstance(order, StopReplica):
+            return await self._stop(order)
+        replica = self._host.replicas.get(order.group)
+        if replica is None:
+            return OrderReply(status=OrderStatus.NOT_HERE)
+        configuration = replica.raft.status().configuration
+        if configuration is not None:
+            replica.raise_token(configuration.token)
+        if order.token < replica.token:
+            return _stale(order.token, replica.token)
+        try:
+            reply = self._at_replica(replica, order)
+        except LogCorrupted as error:
+            self._host.break_down(replica, str(error))
+            return _failed(str(error))
+        if reply.status is OrderStatus.RECEIVED:
+            replica.raise_token(order.token)
+        self._host.wake(replica)
+        return reply
+
+    def _at_replica(
+        self, replica: Replica, order: Bootstrap | ChangePeers | Grant | TransferLeadership
+    ) -> OrderReply:
+        raft = replica.raft
+        match order:
+            case Bootstrap():
+                try:
+                    raft.bootstrap(Configuration(peers=peers_of(order.peers), token=order.token))
+                except BootstrapRefused as error:
+                    return _failed(str(error))
+                return OrderReply(status=OrderStatus.RECEIVED)
+            case ChangePeers():
+                self._host.transport.told(order.addresses)
+                answer = raft.change_peers(
+                    term=order.term, token=order.token, peers=peers_of(order.peers)
+                )
+                return OrderReply(status=OrderStatus(answer.value))
+            case Grant():
+                granted = raft.grant(
+                    term=order.term, token=order.token, peers=peers_of(order.peers)
+                )
+                return OrderReply(status=OrderStatus(granted.value))
+            case TransferLeadership():
+                return self._transfer(replica, order)
+
+    def _transfer(self, replica: Replica, order: TransferLeadership) -> OrderReply:
+        if not replica.leads:
+            if order.to is not None and replica.leader and replica.leader.node == order.to:
+                return OrderReply(status=OrderStatus.RECEIVED)
+            return OrderReply(status=OrderStatus.NOT_LEADER)
+        target: Peer | None = None
+        if order.to is not None:
+            configuration = replica.raft.status().configuration
+            members = configuration.members if configuration else frozenset()
+            target = next((peer for peer in members if peer.node == order.to), None)
+            if target is None:
+                return _failed(f"{order.to} is no member of {replica.group}")
+            if target == replica.me:
+                return OrderReply(status=OrderStatus.RECEIVED)
+        if not replica.raft.transfer_leadership(target):
+            return _failed("there is nobody to hand leadership to")
+        return OrderReply(status=OrderStatus.RECEIVED)
+
+    # ── start ────────────────────────────────────────────────────────────────────────────────
+
+    async def _start(self, order: StartReplica) -> OrderReply:
+        host = self._host
+        host.transport.told(order.addresses)
+        replica = host.replicas.get(order.group)
+        record = replica.record if replica else host.waiting.get(order.group)
+        token = replica.token if replica else record.token if record else 0
+        if order.token < token:
+            return _stale(order.token, token)
+        host.snapshots.rates[order.group] = order.catch_up_bytes_per_second
+        if replica is not None:
+            replica.raise_token(order.token)
+            replica.raft.set_catch_up_rate(order.catch_up_bytes_per_second)
+            return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
+        if not 0 <= order.partition < order.partitions:
+            return _failed(
+                f"partition is {order.partition}; expected 0 to {order.partitions - 1}, because "
+                f"the zone has {order.partitions} partitions"
+            )
+        reason = "start order" if record is None else "start order after a restart"
+        if order.volatile:
+            replica = self._volatile(order)
+        else:
+            if record is None:
+                record = self._new_record(order)
+            else:
+                record = msgspec.structs.replace(
+                    record, partitions=order.partitions, token=order.token
+                )
+            batch = LogBatch()
+            batch.of(record).append(PutRecord(order.group, record))
+            stored = asyncio.get_running_loop().create_future()
+            host.storage.write_log(batch, lambda: stored.set_result(None))
+            await stored
+            try:
+                replica = self._durable(order, record)
+            except LogCorrupt as error:
+                host.waiting.pop(order.group, None)
+                host.broken[order.group] = (record, str(error))
+                host.note_replica("replica.broken", record, str(error))
+                return _failed(f"the replica is broken ({error}); stop and erase it")
+        host.add(replica)
+        host.note_replica("replica.started", replica.record, reason)
+        return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
+
+    def _new_record(self, order: StartReplica) -> GroupRecord:
+        return GroupRecord(
+            number=self._host.storage.new_number() if not order.volatile else 0,
+            data_number=self._host.storage.new_number() if not order.volatile else 0,
+            incarnation=f"{self._random(1 << 64):016x}",
+            zone=order.zone,
+            partition=order.partition,
+            partitions=order.partitions,
+            token=order.token,
+            fsync=order.fsync,
+        )
+
+    def _durable(self, order: StartReplica, record: GroupRecord) -> Replica:
+        storage = self._host.storage
+        store = storage.log_of(record)
+        state = storage.data.state(record.data_number)
+        if self._planted_fault is PlantedFault.DROP_LOG_TAIL:
+            store.drop_tail(record.number, DROPPED_ENTRIES, keep_until=state.index)
+        recovered = store.recover(record.number)
+        if recovered.cut:
+            self._host.note_replica("replica.started", record, recovered.cut)
+        start = recovered.snapshot.index if recovered.snapshot else 0
+        if not start <= state.index <= recovered.last_index:
+            raise LogCorrupt(
+                f"the stored state is that of index {state.index}, but the log holds "
+                f"{start + 1} to {recovered.last_index}"
+            )
+        return self._replica(
+            order,
+            record,
+            DurableLog(store, record.number, recovered),
+            recovered.hard_state,
+            Overlay(storage.data, record.data_number),
+            storage.data.clients(record.data_number),
+            state,
+        )
+
+    def _volatile(self, order: StartReplica) -> Replica:
+        return self._replica(
+            order,
+            self._new_record(order),
+            MemoryLog(),
+            HardState(),
+            MemoryCells(),
+            ClientTable(),
+            AppliedState(),
+        )
+
+    def _replica(
+        self,
+        order: StartReplica,
+        record: GroupRecord,
+        log: DurableLog | MemoryLog,
+        hard_state: HardState,
+        cells: Overlay | MemoryCells,
+        clients: ClientTable,
+        state: AppliedState,
+    ) -> Replica:
+        me = Peer(self._host.name, record.incarnation)
+        planted = (
+            frozenset({JOINT_BEFORE_CAUGHT_UP})
+            if self._planted_fault is PlantedFault.JOINT_BEFORE_CAUGHT_UP
+            else frozenset()
+        )
+        try:
+            raft = Raft(
+                me=me,
+                settings=Settings(
+                    catch_up_bytes_per_second=order.catch_up_bytes_per_second, planted=planted
+                ),
+                log=log,
+                hard_state=hard_state,
+                random=self._random,
+                applied=state.index,
+            )
+        except LogCorrupted as error:
+            raise LogCorrupt(str(error)) from error
+        return Replica(
+            group=order.group,
+            record=record,
+            me=me,
+            raft=raft,
+            log=log,
+            cells=cells,
+            partition=Partition(
+                cells,
+                clients=clients,
+                state=state,
+                deduplicate=not self._faults.forget_request_ids,
+            ),
+            faults=self._faults,
+            client_address=self._host.transport.client_address,
+        )
+
+    # ── stop ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _stop(self, order: StopReplica) -> OrderReply:
+        host = self._host
+        replica = host.replicas.get(order.group)
+        broken = host.broken.get(order.group)
+        record = (
+            replica.record if replica else broken[0] if broken else host.waiting.get(order.group)
+        )
+        if record is None:
+            return OrderReply(status=OrderStatus.RECEIVED)  # stopped and erased before
+        token = replica.token if replica else record.token
+        if order.token < token:
+            return _stale(order.token, token)
+        if order.incarnation != record.incarnation:
+            return OrderReply(
+                status=OrderStatus.STALE,
+                error=f"the order is for incarnation {order.incarnation}, the replica is "
+                f"{record.incarnation}",
+            )
+        if replica is not None:
+            if not order.erase:
+                await host.flushed(replica)
+            host.remove(replica)
+            host.note_replica("replica.stopped", record, "erased" if order.erase else "stopped")
+        if replica is not None and replica.is_volatile:
+            return OrderReply(status=OrderStatus.RECEIVED)
+        if not order.erase:
+            if broken is None:
+                host.waiting[order.group] = record
+            return OrderReply(status=OrderStatus.RECEIVED)
+        host.waiting.pop(order.group, None)
+        host.broken.pop(order.group, None)
+        batch = LogBatch()
+        batch.of(record).append(Erase(order.group, record.number))
+        erased = asyncio.get_running_loop().create_future()
+        host.storage.write_log(batch, lambda: erased.set_result(None))
+        await erased
+        if replica is not None:
+            host.snapshots.discard(replica)
+        host.snapshots.erase(record.data_number)
+        return OrderReply(status=OrderStatus.RECEIVED)
+
+
+def _failed(error: str) -> OrderReply:
+    return OrderReply(status=OrderStatus.FAILED, error=error)
+
+
+def _stale(found: int, seen: int) -> OrderReply:
+    return OrderReply(
+        status=OrderStatus.STALE,
+        error=f"the order's token is {found}, the replica has seen {seen}",
+    )

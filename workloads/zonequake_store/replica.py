@@ -1,0 +1,360 @@
+"""One replica: a Raft core, its log, the partition's state, and the clients that wait for it.
+
+    client ──offer──► _offered ──begin_turn──► raft.propose ──► _pending[index] ──apply──► answer
+                      _asked   ──begin_turn──► raft.read    ──► _reading[n]     ──serve──► answer
+
+A pending proposal ends in one of three ways: its entry is applied (the outcome), another entry is
+applied at its index (certainly lost: `not_leader`), or leadership goes first (`unknown`: it may
+still be committed by the next leader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from zonequake_store.client_protocol import (
+    MAX_FILLER_BYTES,
+    Append,
+    Cas,
+    Read,
+    Reply,
+    Status,
+    Value,
+    Write,
+    partition_of,
+)
+from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.log_writes import GroupRecord
+from zonequake_store.partition import (
+    MAX_KEY_BYTES,
+    AppendCommand,
+    CasCommand,
+    Command,
+    Outcome,
+    Partition,
+    SetCommand,
+    Verdict,
+    decode_command,
+    encode_command,
+)
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.errors import NotLeader
+from zonequake_store.raft.messages import Entry, EntryKind, Peer, SnapshotMeta
+from zonequake_store.replica_log import DurableLog, MemoryLog
+
+# Closed-loop clients wait for their answers: more than this means they come faster than the
+# partition commits, and an honest refusal beats an answer after the client's deadline.
+MAX_WAITING_PER_REPLICA = 4096
+
+Answer = Callable[[Reply], None]
+Operation = Read | Write | Cas | Append
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    id: int
+    answer: Answer
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    id: int
+    answer: Answer
+    key: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Staging:
+    """A snapshot on its way in. Pieces below `following` are stored, below `submitted` on the way.
+
+    `number`: where a durable replica keeps its cells meanwhile; `pairs`: those of a volatile one.
+    """
+
+    stream: int
+    sender: Peer
+    number: int
+    pairs: list[tuple[bytes, bytes]]
+    following: int = 0
+    submitted: int = 0
+    meta: SnapshotMeta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Planted faults that change what a replica answers (docs/interfaces.md)."""
+
+    acknowledge_before_commit: bool = False
+    local_reads: bool = False
+    forget_request_ids: bool = False
+
+
+class Replica:
+    """One replica of a group, running in this process."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        record: GroupRecord,
+        me: Peer,
+        raft: Raft,
+        log: DurableLog | MemoryLog,
+        cells: Overlay | MemoryCells,
+        partition: Partition,
+        faults: Faults,
+        client_address: Callable[[str], str | None],
+    ) -> None:
+        self.group = group
+        self.record = record
+        self.me = me
+        self.raft = raft
+        self.log = log
+        self.cells = cells
+        self.partition = partition
+        self.token = record.token
+        self.leader: Peer | None = None
+        self.durable_index = partition.index
+        self.flushing = False
+        self.compacting = False
+        self.stopped = False
+        self.staging: Staging | None = None
+        self._faults = faults
+        self._client_address = client_address
+        self._offered: list[tuple[Command, int, Answer]] = []
+        self._asked: list[_Reading] = []
+        self._pending: dict[int, _Proposal] = {}
+        self._reading: dict[int, list[_Reading]] = {}
+        self._confirmed: list[tuple[int, list[_Reading]]] = []
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether log and state are gone with the process."""
+        return isinstance(self.log, MemoryLog)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica leads, as its core last said."""
+        return self.leader == self.me
+
+    # ── clients ──────────────────────────────────────────────────────────────────────────────
+
+    def offer(self, id_: int, operation: Operation, answer: Answer) -> bool:
+        """Take a client's operation; True if a turn is needed, False if it is answered already."""
+        fault = self._fault_of(operation)
+        if fault is not None:
+            answer(Reply(id_, fault[0], error=fault[1]))
+            return False
+        if isinstance(operation, Read):
+            if operation.bounded or self._faults.local_reads:
+                self._serve(_Reading(id_, answer, operation.key))
+                return False
+            if not self.leads:
+                answer(self._not_leader(id_, self.leader))
+                return False
+            self._asked.append(_Reading(id_, answer, operation.key))
+            return True
+        if not self.leads:
+            answer(self._not_leader(id_, self.leader))
+            return False
+        if len(self._pending) + len(self._offered) >= MAX_WAITING_PER_REPLICA:
+            answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
+            return False
+        self._offered.append((_command_of(operation), id_, answer))
+        return True
+
+    def _fault_of(self, operation: Operation) -> tuple[Status, str] | None:
+        key = operation.key
+        if partition_of(key, self.record.partitions) != self.record.partition:
+            right = partition_of(key, self.record.partitions)
+            return Status.WRONG_PARTITION, f"the key belongs to partition {right}"
+        if not key or len(key.encode()) > MAX_KEY_BYTES:
+            return Status.INVALID, f"a key has 1 to {MAX_KEY_BYTES} bytes of UTF-8"
+        if isinstance(operation, Write) and len(operation.filler) > MAX_FILLER_BYTES:
+            return Status.INVALID, f"a filler has at most {MAX_FILLER_BYTES} bytes"
+        return None
+
+    def begin_turn(self) -> None:
+        """Hand what clients asked since the last turn to the core, in one batch."""
+        if self._offered:
+            offered, self._offered = self._offered, []
+            try:
+                term, index = self.raft.propose([encode_command(item[0]) for item in offered])
+            except NotLeader as error:
+                for _, id_, answer in offered:
+                    answer(self._not_leader(id_, error.leader))
+            else:
+                for place, (command, id_, answer) in enumerate(offered, index):
+                    if self._faults.acknowledge_before_commit:
+                        answer(self._reply(id_, self.partition.foresee(term, place, command)))
+                    else:
+                        self._pending[place] = _Proposal(id_, answer, term)
+        if self._asked:
+            asked, self._asked = self._asked, []
+            try:
+                self._reading[self.raft.read()] = asked
+            except NotLeader as error:
+                for reading in asked:
+                    reading.answer(self._not_leader(reading.id, error.leader))
+
+    def confirm_read(self, number: int, index: int) -> None:
+        """The reads of `number` may be answered from a state that has applied `index`."""
+        readings = self._reading.pop(number, None)
+        if readings is not None:
+            self._confirmed.append((index, readings))
+
+    def abort_read(self, number: int) -> None:
+        """The reads of `number` found no leader here."""
+        for reading in self._reading.pop(number, ()):
+            reading.answer(self._not_leader(reading.id, self.leader))
+
+    def lost_leadership(self) -> None:
+        """Tell every client that waits for a write that nothing is known of it."""
+        pending, self._pending = self._pending, {}
+        for proposal in pending.values():
+            proposal.answer(
+                Reply(proposal.id, Status.UNKNOWN, error="leadership was lost before the commit")
+            )
+
+    def stop(self) -> None:
+        """Answer everybody who waits; the replica does nothing from now on."""
+        self.stopped = True
+        self.lost_leadership()
+        for _, id_, answer in self._offered:
+            answer(Reply(id_, Status.NOT_HERE, error="the replica was stopped"))
+        waiting = [reading for readings in self._reading.values() for reading in readings]
+        waiting += [reading for _, readings in self._confirmed for reading in readings]
+        for reading in waiting + self._asked:
+            reading.answer(Reply(reading.id, Status.NOT_HERE, error="the replica was stopped"))
+        self._offered.clear()
+        self._asked.clear()
+        self._reading.clear()
+        self._confirmed.clear()
+
+    # ── state ────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, entries: tuple[Entry, ...]) -> None:
+        """Apply committed entries, in order, and answer who waits for them."""
+        partition, pending = self.partition, self._pending
+        for entry in entries:
+            term, index = entry.term, entry.index
+            if entry.kind is not EntryKind.COMMAND:
+                partition.skip(term, index, configuration=entry.kind is EntryKind.CONFIGURATION)
+                outcome = None
+            else:
+                outcome = partition.apply(term, index, decode_command(entry.data))
+            proposal = pending.pop(index, None)
+            if proposal is None:
+                continue
+            if outcome is None or proposal.term != term:
+                proposal.answer(self._not_leader(proposal.id, self.leader))
+            else:
+                proposal.answer(self._reply(proposal.id, outcome))
+        if entries:
+            self.raft.applied(entries[-1].index)
+
+    def serve_reads(self) -> None:
+        """Answer the confirmed reads whose state is here."""
+        if not self._confirmed:
+            return
+        applied = self.partition.index
+        later: list[tuple[int, list[_Reading]]] = []
+        for index, readings in self._confirmed:
+            if index > applied:
+                later.append((index, readings))
+                continue
+            for reading in readings:
+                self._serve(reading)
+        self._confirmed = later
+
+    def replace_state(self, cells: Overlay | MemoryCells, partition: Partition) -> None:
+        """A snapshot was installed: its state takes the place of this one."""
+        self.cells = cells
+        self.partition = partition
+        self.durable_index = partition.index
+        self.staging = None
+
+    def _serve(self, reading: _Reading) -> None:
+        partition = self.partition
+        cell = partition.read(reading.key)
+        value: Value = None
+        if cell is not None:
+            value = list(cell.value) if isinstance(cell.value, tuple) else cell.value
+        reading.answer(
+            Reply(
+                reading.id,
+                Status.OK,
+                value=value,
+                lineage=partition.lineage,
+                term=partition.term,
+                index=partition.index,
+            )
+        )
+
+    def _reply(self, id_: int, outcome: Outcome) -> Reply:
+        lineage = self.partition.lineage
+        match outcome.verdict:
+            case Verdict.DONE:
+                return Reply(
+                    id_,
+                    Status.OK,
+                    applied=True,
+                    lineage=lineage,
+                    term=outcome.term,
+                    index=outcome.index,
+                )
+            case Verdict.UNEQUAL:
+                found = outcome.value
+                return Reply(
+                    id_,
+                    Status.OK,
+                    value=list(found) if isinstance(found, tuple) else found,
+                    applied=False,
+                    lineage=lineage,
+                    term=outcome.term,
+                    index=outcome.index,
+                )
+            case Verdict.WRONG_TYPE:
+                return Reply(
+                    id_,
+                    Status.INVALID,
+                    error="the key holds a list where a register is wanted, "
+                    "or a register where a list is wanted",
+                )
+            case Verdict.FORGOTTEN:
+                return Reply(
+                    id_, Status.UNKNOWN, error="the outcome of this request_id is forgotten"
+                )
+
+    def _not_leader(self, id_: int, leader: Peer | None) -> Reply:
+        if leader is None or leader == self.me:
+            return Reply(id_, Status.NOT_LEADER)
+        return Reply(
+            id_,
+            Status.NOT_LEADER,
+            leader=leader.node,
+            leader_address=self._client_address(leader.node),
+        )
+
+    def raise_token(self, token: int) -> None:
+        """Note a token that an order or a configuration carried."""
+        if token > self.token:
+            self.token = token
+            self.record = msgspec.structs.replace(self.record, token=token)
+
+
+def _command_of(operation: Write | Cas | Append) -> Command:
+    match operation:
+        case Write():
+            return SetCommand(
+                operation.key, operation.value, operation.filler, operation.request_id
+            )
+        case Cas():
+            return CasCommand(
+                operation.key, operation.expected, operation.value, operation.request_id
+            )
+        case Append():
+            return AppendCommand(operation.key, operation.value, operation.request_id)

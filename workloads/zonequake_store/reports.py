@@ -1,0 +1,111 @@
+"""What a node tells the operator and the journal about its replicas: plain conversions."""
+
+from __future__ import annotations
+
+from zonequake_store.admin_protocol import (
+    CatchUpProgress,
+    ConfigurationReport,
+    PeerName,
+    ReplicaStatus,
+    Role,
+)
+from zonequake_store.log_writes import GroupRecord
+from zonequake_store.raft.api import PeerProgress, StageChanged
+from zonequake_store.raft.api import Role as RaftRole
+from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.replica import Replica
+
+_ROLES = {
+    RaftRole.FOLLOWER: Role.FOLLOWER,
+    RaftRole.PRE_CANDIDATE: Role.CANDIDATE,
+    RaftRole.CANDIDATE: Role.CANDIDATE,
+    RaftRole.LEADER: Role.LEADER,
+}
+
+
+def peer_names(peers: tuple[Peer, ...]) -> list[PeerName]:
+    """Peers as the admin protocol names them."""
+    return [PeerName(peer.node, peer.incarnation) for peer in peers]
+
+
+def peers_of(names: list[PeerName]) -> tuple[Peer, ...]:
+    """Peers as the core names them, sorted."""
+    return tuple(sorted(Peer(name.node, name.incarnation) for name in names))
+
+
+def replica_status(replica: Replica) -> ReplicaStatus:
+    """A running replica."""
+    status = replica.raft.status()
+    configuration = status.configuration
+    if configuration is not None:
+        replica.raise_token(configuration.token)
+    return ReplicaStatus(
+        group=replica.group,
+        zone=replica.record.zone,
+        partition=replica.record.partition,
+        incarnation=replica.me.incarnation,
+        role=_ROLES[status.role],
+        term=status.term,
+        leader=status.leader.node if status.leader else None,
+        configuration=_configuration(configuration, status.configuration_index),
+        token=replica.token,
+        lineage=replica.partition.lineage,
+        stage=status.stage,
+        stage_token=status.stage_token,
+        stage_peers=peer_names(status.stage_peers),
+        caught_up=status.caught_up,
+        progress=[_progress(progress) for progress in status.progress],
+        reconfiguration_error=status.reconfiguration_error,
+        commit=status.commit,
+        applied=replica.partition.index,
+        first_index=status.first_index,
+        last_index=status.last_index,
+    )
+
+
+def resting_status(group: str, record: GroupRecord, broken: str | None) -> ReplicaStatus:
+    """A replica on disk that waits for its start order, or is broken."""
+    return ReplicaStatus(
+        group=group,
+        zone=record.zone,
+        partition=record.partition,
+        incarnation=record.incarnation,
+        role=Role.WAITING if broken is None else Role.BROKEN,
+        term=0,
+        token=record.token,
+        broken_reason=broken,
+    )
+
+
+def stage_event(event: StageChanged, term: int) -> dict[str, object]:
+    """The data of a `rebalance.stage` event (docs/interfaces.md, "Events")."""
+    return {
+        "stage": "CAUGHT_UP" if event.caught_up else event.stage.value,
+        "token": event.token,
+        "peers": [peer.node for peer in event.peers],
+        "adding": [peer.node for peer in event.adding],
+        "term": term,
+        "reason": event.reason,
+        "progress": {progress.peer.node: progress.fraction for progress in event.progress},
+    }
+
+
+def _configuration(configuration: Configuration | None, index: int) -> ConfigurationReport | None:
+    if configuration is None:
+        return None
+    return ConfigurationReport(
+        peers=peer_names(configuration.peers),
+        old_peers=peer_names(configuration.old_peers),
+        token=configuration.token,
+        index=index,
+    )
+
+
+def _progress(progress: PeerProgress) -> CatchUpProgress:
+    return CatchUpProgress(
+        peer=PeerName(progress.peer.node, progress.peer.incarnation),
+        fraction=progress.fraction,
+        bytes_sent=progress.bytes_sent,
+        match_index=progress.match_index,
+        by="snapshot" if progress.by_snapshot else "log",
+    )

@@ -1,0 +1,147 @@
+"""A node's data directory: who may use it, what is in it, and the threads that write it.
+
+    <data>/LOCK            held (fcntl) while a process uses the directory
+    <data>/log/            LMDB: logs and records of replicas whose zone syncs
+    <data>/log-unsynced/   LMDB: the same for zones with fsync: false
+    <data>/data/           LMDB: applied state of all replicas
+    <data>/events.jsonl    the journal
+
+The logs of zones without fsync live in an environment of their own, because an LMDB environment
+with unsynced commits may be lost as a whole in a power loss; a SIGKILL hurts neither.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from zonequake_store.data_store import DataStore
+from zonequake_store.errors import DirectoryLocked, StorageError
+from zonequake_store.log_store import LogStore
+from zonequake_store.log_writes import GroupRecord, LogWrite
+from zonequake_store.settings import NodeSettings
+from zonequake_store.writer import Writer
+
+
+@dataclass(slots=True)
+class LogBatch:
+    """What one loop turn stores: one commit in each environment that has something."""
+
+    synced: list[LogWrite] = field(default_factory=list)
+    unsynced: list[LogWrite] = field(default_factory=list)
+
+    def of(self, record: GroupRecord) -> list[LogWrite]:
+        """The list for a replica's writes."""
+        return self.synced if record.fsync else self.unsynced
+
+    def __bool__(self) -> bool:
+        return bool(self.synced or self.unsynced)
+
+
+class Storage:
+    """The open data directory. Raises DirectoryLocked or StorageError if it cannot be used."""
+
+    def __init__(self, settings: NodeSettings, *, fresh_incarnation: str) -> None:
+        directory = settings.data_dir
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (directory / "LOCK").open("w")
+        except OSError as error:
+            raise StorageError(
+                f"the data directory {directory} cannot be written ({error}); check the volume and "
+                "its owner"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DirectoryLocked(
+                f"the data directory {directory} is in use by another process; two data nodes "
+                "must not share one: stop the other, or set ZQ_DATA_DIR"
+            ) from error
+        self._lock.write(f"{os.getpid()}\n")
+        self._lock.flush()
+        self._synced = LogStore(directory / "log", map_bytes=settings.log_map_bytes, sync=True)
+        self._unsynced = LogStore(
+            directory / "log-unsynced", map_bytes=settings.log_map_bytes, sync=False
+        )
+        self.data = DataStore(directory / "data", map_bytes=settings.data_map_bytes)
+        self.incarnation = self._synced.identity(fresh_incarnation)
+        self.records = self._synced.records() | self._unsynced.records()
+        self._next_number = self._free_numbers()
+        self._log_writer: Writer[LogBatch] | None = None
+        self._data_writer: Writer[Callable[[], None]] | None = None
+
+    def _free_numbers(self) -> int:
+        """Erase what no replica owns (a snapshot that was never installed) and return the lowest
+        number that was never used."""
+        owned = {record.data_number for record in self.records.values()}
+        stored = self.data.numbers()
+        for number in stored - owned:
+            self.data.erase(number)
+        return (
+            max(self._synced.next_number(), self._unsynced.next_number(), *(n + 1 for n in stored))
+            if stored
+            else max(self._synced.next_number(), self._unsynced.next_number())
+        )
+
+    def start(
+        self,
+        *,
+        failed: Callable[[Exception], None],
+        observe_log_s: Callable[[float], None],
+        observe_data_s: Callable[[float], None],
+    ) -> None:
+        """Start the writer threads; needs a running loop."""
+        self._log_writer = Writer(
+            "log writer", self._write_log, failed=failed, observe_s=observe_log_s
+        )
+        self._data_writer = Writer("data writer", _run_all, failed=failed, observe_s=observe_data_s)
+
+    def close(self) -> None:
+        """Write what was submitted, close everything, release the lock."""
+        if self._log_writer is not None and self._data_writer is not None:
+            self._log_writer.stop()
+            self._data_writer.stop()
+        self._synced.close()
+        self._unsynced.close()
+        self.data.close()
+        self._lock.close()
+
+    def new_number(self) -> int:
+        """A number for a log or for cells, never used before."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        return number
+
+    def log_of(self, record: GroupRecord) -> LogStore:
+        """The environment that holds a replica's log."""
+        return self._synced if record.fsync else self._unsynced
+
+    def write_log(self, batch: LogBatch, done: Callable[[], None]) -> None:
+        """Have a batch stored durably, then `done` called on the loop."""
+        assert self._log_writer is not None, "the writers are started with the node"
+        self._log_writer.submit(batch, done)
+
+    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Have a job on the data environment run in its thread, then `done` on the loop."""
+        assert self._data_writer is not None, "the writers are started with the node"
+        self._data_writer.submit(job, done)
+
+    @property
+    def log_used_bytes(self) -> int:
+        """Bytes used of the log maps."""
+        return self._synced.used_bytes + self._unsynced.used_bytes
+
+    def _write_log(self, batches: list[LogBatch]) -> None:
+        synced = [write for batch in batches for write in batch.synced]
+        unsynced = [write for batch in batches for write in batch.unsynced]
+        if synced:
+            self._synced.write(synced)
+        if unsynced:
+            self._unsynced.write(unsynced)
+
+
+def _run_all(jobs: Iterable[Callable[[], None]]) -> None:
+    for job in jobs:
+        job()

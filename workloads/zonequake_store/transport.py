@@ -1,0 +1,277 @@
+"""Links between data nodes: one outgoing connection per peer, frames of many groups in each.
+
+A node sends on the connection that it opened and receives on those that others opened. Both sides
+begin with a Hello, which names the process and its addresses: a pod that came back under another
+IP address connects, says so, and the others drop their dead connection and call back at once,
+without waiting for DNS. The answer proves that an address still belongs to the node: IP addresses
+are used again for other pods.
+
+Nothing here is reliable, and needn't be: what does not fit the buffer, or finds no connection, is
+dropped, and Raft sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+import msgspec
+
+from zonequake_store.framing import FrameConnection
+from zonequake_store.peer_protocol import Frame, Hello, decode_frame, encode_frame
+
+# A restarted peer should be found within a heartbeat or two; a peer that is gone for good should
+# cost nothing.
+_FIRST_BACKOFF_S = 0.1
+_LONGEST_BACKOFF_S = 1.0
+_CONNECT_TIMEOUT_S = 2.0
+# Several snapshot pieces and APPENDs in flight fit; what is more would only arrive too late.
+_MAX_UNSENT_BYTES = 8 * 1024 * 1024
+# A peer behind a dead network says nothing: the kernel gives up its bytes after this.
+_USER_TIMEOUT_MS = 3_000
+# A link that nobody used for so long is closed: its peer left the configurations.
+_UNUSED_S = 60.0
+
+
+class _Incoming(FrameConnection):
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self._owner = transport
+        self._peer: str | None = None
+
+    def opened(self) -> None:
+        self._owner.incoming.add(self)
+
+    def closed(self) -> None:
+        self._owner.incoming.discard(self)
+
+    def frame_received(self, frame: memoryview) -> None:
+        try:
+            decoded = decode_frame(frame)
+        except msgspec.DecodeError:
+            self.close()
+            return
+        if isinstance(decoded, Hello):
+            self._peer = decoded.node
+            self.send(encode_frame(self._owner.hello()))
+            self._owner.learn(decoded)
+        elif self._peer is None:
+            self.close()
+        else:
+            self._owner.received(self._peer, decoded)
+
+
+class _Outgoing(FrameConnection):
+    """`greeted` is set when the other side said who it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
+        self.gone = asyncio.Event()
+
+    def frame_received(self, frame: memoryview) -> None:
+        with contextlib.suppress(msgspec.DecodeError):
+            decoded = decode_frame(frame)
+            if isinstance(decoded, Hello) and not self.greeting.done():
+                self.greeting.set_result(decoded)
+                return
+        self.close()
+
+    def closed(self) -> None:
+        self.gone.set()
+        if not self.greeting.done():
+            self.greeting.cancel()
+
+
+class _Link:
+    """The outgoing connection to one node, opened again and again while it is used."""
+
+    def __init__(self, owner: Transport, node: str) -> None:
+        self._owner = owner
+        self.node = node
+        self.incarnation: str | None = None
+        self.connection: _Outgoing | None = None
+        self.used_s = asyncio.get_running_loop().time()
+        self._hurry = asyncio.Event()
+        self.task = asyncio.create_task(self._keep_connected(), name=f"link to {node}")
+
+    def call_back(self) -> None:
+        """The peer has a new process or address: forget the old connection, connect at once."""
+        if self.connection is not None:
+            self.connection.close()
+        self._hurry.set()
+
+    async def _keep_connected(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff_s = _FIRST_BACKOFF_S
+        while loop.time() - self.used_s < _UNUSED_S:
+            self._hurry.clear()
+            for address in self._owner.addresses_of(self.node):
+                connection = await self._connect(address)
+                if connection is not None:
+                    backoff_s = _FIRST_BACKOFF_S
+                    self.connection = connection
+                    await connection.gone.wait()
+                    self.connection = None
+                    break
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), backoff_s)
+                backoff_s = _FIRST_BACKOFF_S / 2
+            backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
+        self._owner.forget(self)
+
+    async def _connect(self, address: str) -> _Outgoing | None:
+        host, _, port = address.rpartition(":")
+        connection: _Outgoing | None = None
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                transport, connection = await asyncio.get_running_loop().create_connection(
+                    _Outgoing, host, int(port)
+                )
+                raw = transport.get_extra_info("socket")
+                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+                connection.send(encode_frame(self._owner.hello()))
+                hello = await connection.greeting
+        except (OSError, ValueError, TimeoutError):
+            hello = None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                if connection is not None:
+                    connection.close()
+                raise
+            hello = None  # the other side closed before it greeted
+        if hello is not None and hello.node == self.node and connection is not None:
+            self.incarnation = hello.process_incarnation
+            self._owner.learn(hello)
+            return connection
+        if connection is not None:
+            connection.close()
+        self._owner.disbelieve(self.node, address)
+        return None
+
+
+class Transport:
+    """All links of a node.
+
+    `hello()` says who this node is; `received(node, frame)` takes what peers send. `domain`: peers
+    are found as `<node>.<domain>:<port>`; empty: only by addresses told by orders and peers.
+    """
+
+    def __init__(
+        self,
+        *,
+        domain: str,
+        port: int,
+        hello: Callable[[], Hello],
+        received: Callable[[str, Frame], None],
+    ) -> None:
+        self._domain = domain
+        self._port = port
+        self.hello = hello
+        self.received = received
+        self.incoming: set[_Incoming] = set()
+        self._links: dict[str, _Link] = {}
+        self._ordered: dict[str, str] = {}
+        self._learned: dict[str, Hello] = {}
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Open the listener; returns its port."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Incoming(self), host, port
+        )
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Close every connection and the listener."""
+        links = list(self._links.values())
+        for link in links:
+            link.task.cancel()
+        await asyncio.gather(*(link.task for link in links), return_exceptions=True)
+        for link in links:
+            if link.connection is not None:
+                link.connection.close()
+        for incoming in list(self.incoming):
+            incoming.close()
+        if self._server is not None:
+            self._server.close()
+
+    def told(self, addresses: dict[str, str]) -> None:
+        """Addresses out of an order."""
+        self._ordered.update(addresses)
+
+    def send(self, node: str, frame: bytes) -> bool:
+        """Send a frame; False: it was dropped, or cannot arrive now."""
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = _Link(self, node)
+        link.used_s = asyncio.get_running_loop().time()
+        connection = link.connection
+        if connection is None or not connection.is_open:
+            return False
+        if connection.unsent_bytes > _MAX_UNSENT_BYTES:
+            return False
+        connection.send(frame)
+        return True
+
+    def is_congested(self, node: str) -> bool:
+        """Whether bulk data for a node should wait."""
+        link = self._links.get(node)
+        connection = link.connection if link else None
+        return connection is None or connection.unsent_bytes > _MAX_UNSENT_BYTES // 4
+
+    def is_connected(self, node: str) -> bool:
+        """Whether frames to a node can leave now."""
+        link = self._links.get(node)
+        return link is not None and link.connection is not None and link.connection.is_open
+
+    def client_addresses(self) -> dict[str, str]:
+        """Client addresses of all nodes that ever said hello."""
+        return {node: hello.client_address for node, hello in self._learned.items()}
+
+    def client_address(self, node: str) -> str | None:
+        """A node's client address, if it ever said hello."""
+        hello = self._learned.get(node)
+        return hello.client_address if hello else None
+
+    def learn(self, hello: Hello) -> None:
+        """A peer said who and where it is."""
+        known = self._learned.get(hello.node)
+        self._learned[hello.node] = hello
+        link = self._links.get(hello.node)
+        if link is None:
+            return
+        restarted = link.incarnation not in (None, hello.process_incarnation)
+        moved = known is not None and known.peer_address != hello.peer_address
+        if restarted or moved or link.connection is None:
+            link.incarnation = hello.process_incarnation
+            link.call_back()
+
+    def disbelieve(self, node: str, address: str) -> None:
+        """An address did not lead to the node."""
+        learned = self._learned.get(node)
+        if learned is not None and learned.peer_address == address and self._domain:
+            # The client address stays: only a wrong hint comes of it.
+            self._learned[node] = msgspec.structs.replace(learned, peer_address="")
+
+    def addresses_of(self, node: str) -> list[str]:
+        """Where to try, best first: what the node said itself, its name, what orders said."""
+        candidates: list[str] = []
+        learned = self._learned.get(node)
+        if learned is not None and learned.peer_address:
+            candidates.append(learned.peer_address)
+        if self._domain:
+            candidates.append(f"{node}.{self._domain}:{self._port}")
+        ordered = self._ordered.get(node)
+        if ordered and ordered not in candidates:
+            candidates.append(ordered)
+        return candidates
+
+    def forget(self, link: _Link) -> None:
+        """A link was not used for long."""
+        if self._links.get(link.node) is link:
+            del self._links[link.node]

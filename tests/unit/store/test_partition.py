@@ -1,0 +1,189 @@
+"""The partition's state machine: outcomes, once, eviction, digest."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonequake_store import partition as p
+from zonequake_store.client_protocol import RequestId
+from zonequake_store.data_store import MemoryCells, from_pairs
+from zonequake_store.partition import (
+    AppendCommand,
+    AppliedState,
+    CasCommand,
+    ClientTable,
+    Command,
+    Partition,
+    SetCommand,
+    Verdict,
+    decode_command,
+    digest,
+    encode_cell,
+    encode_command,
+)
+
+
+def fresh(*, deduplicate: bool = True) -> tuple[Partition, MemoryCells]:
+    cells = MemoryCells()
+    return (
+        Partition(cells, clients=ClientTable(), state=AppliedState(), deduplicate=deduplicate),
+        cells,
+    )
+
+
+def value_of(partition: Partition, key: str) -> object:
+    cell = partition.read(key)
+    return None if cell is None else cell.value
+
+
+def test_a_write_sets_the_register_and_says_where() -> None:
+    partition, _ = fresh()
+    outcome = partition.apply(3, 1, SetCommand("k", 7, b"filler"))
+    assert (outcome.verdict, outcome.term, outcome.index) == (Verdict.DONE, 3, 1)
+    cell = partition.read("k")
+    assert cell is not None
+    assert (cell.value, cell.index, cell.filler) == (7, 1, b"filler")
+
+
+def test_a_cas_that_finds_another_value_changes_nothing_and_tells_it() -> None:
+    partition, _ = fresh()
+    partition.apply(1, 1, SetCommand("k", 7))
+    outcome = partition.apply(1, 2, CasCommand("k", 8, 9))
+    assert (outcome.verdict, outcome.value) == (Verdict.UNEQUAL, 7)
+    assert value_of(partition, "k") == 7
+    assert partition.apply(1, 3, CasCommand("k", 7, 9)).verdict is Verdict.DONE
+    assert value_of(partition, "k") == 9
+
+
+def test_a_cas_on_an_absent_key_expects_none() -> None:
+    partition, _ = fresh()
+    assert partition.apply(1, 1, CasCommand("k", None, 1)).verdict is Verdict.DONE
+    assert partition.apply(1, 2, CasCommand("k", None, 2)).verdict is Verdict.UNEQUAL
+
+
+def test_a_key_is_a_register_or_a_list_but_never_both() -> None:
+    partition, _ = fresh()
+    partition.apply(1, 1, SetCommand("register", 1))
+    partition.apply(1, 2, AppendCommand("list", 1))
+    assert partition.apply(1, 3, AppendCommand("register", 2)).verdict is Verdict.WRONG_TYPE
+    assert partition.apply(1, 4, SetCommand("list", 2)).verdict is Verdict.WRONG_TYPE
+    assert partition.apply(1, 5, CasCommand("list", None, 2)).verdict is Verdict.WRONG_TYPE
+    assert (value_of(partition, "register"), value_of(partition, "list")) == (1, (1,))
+
+
+def test_a_repeated_append_is_applied_once_and_gets_the_first_answer() -> None:
+    partition, _ = fresh()
+    command = AppendCommand("list", 5, RequestId("c", 1))
+    first = partition.apply(1, 1, command)
+    partition.apply(1, 2, AppendCommand("list", 6, RequestId("c", 2)))
+    again = partition.apply(2, 3, command)
+    assert again == first
+    assert value_of(partition, "list") == (5, 6)
+
+
+def test_a_repeated_cas_gets_the_first_answer_although_the_value_changed() -> None:
+    partition, _ = fresh()
+    command = CasCommand("k", None, 1, RequestId("c", 1))
+    assert partition.apply(1, 1, command).verdict is Verdict.DONE
+    partition.apply(1, 2, SetCommand("k", 2))
+    assert partition.apply(1, 3, command).verdict is Verdict.DONE
+    assert value_of(partition, "k") == 2
+
+
+def test_the_planted_fault_applies_a_repetition_again() -> None:
+    partition, _ = fresh(deduplicate=False)
+    command = AppendCommand("list", 5, RequestId("c", 1))
+    partition.apply(1, 1, command)
+    partition.apply(1, 2, command)
+    assert value_of(partition, "list") == (5, 5)
+
+
+def test_a_forgotten_outcome_is_never_applied_again() -> None:
+    partition, _ = fresh()
+    for n in range(p.MAX_RESULTS_PER_CLIENT + 1):
+        partition.apply(1, n + 1, AppendCommand("list", n, RequestId("c", n + 1)))
+    index = p.MAX_RESULTS_PER_CLIENT + 2
+    outcome = partition.apply(1, index, AppendCommand("list", 0, RequestId("c", 1)))
+    assert outcome.verdict is Verdict.FORGOTTEN
+    value = value_of(partition, "list")
+    assert isinstance(value, tuple)
+    assert value.count(0) == 1
+
+
+def test_the_client_that_was_quiet_for_longest_is_evicted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(p, "MAX_CLIENTS", 2)
+    partition, _ = fresh()
+    for index, client in enumerate(("a", "b", "a", "c"), 1):
+        partition.apply(1, index, SetCommand("k", index, b"", RequestId(client, index)))
+    assert list(partition.clients.sessions) == ["a", "c"]
+    assert partition.clients.evicted == {"b"}
+
+
+def test_entries_must_follow_each_other() -> None:
+    partition, _ = fresh()
+    partition.apply(1, 1, SetCommand("k", 1))
+    with pytest.raises(ValueError, match="entry 3 cannot be applied after entry 1"):
+        partition.apply(1, 3, SetCommand("k", 1))
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+IDS = st.none() | st.builds(RequestId, st.sampled_from(["x", "y"]), st.integers(1, 6))
+COMMANDS = st.one_of(
+    st.builds(SetCommand, KEYS, st.integers(1, 9), st.binary(max_size=3), IDS),
+    st.builds(CasCommand, KEYS, st.none() | st.integers(1, 9), st.integers(1, 9), IDS),
+    st.builds(AppendCommand, KEYS, st.integers(1, 9), IDS),
+)
+
+
+def content_digest(partition: Partition, cells: MemoryCells) -> str:
+    view = cells.view(partition.state, partition.clients)
+    return digest((k[1:].decode(), v) for k, v in view.pairs() if k[:1] == b"k")
+
+
+@given(st.lists(COMMANDS, max_size=40), st.integers(0, 40))
+def test_a_replica_that_continues_from_a_snapshot_equals_one_that_applied_all(
+    commands: list[Command], cut: int
+) -> None:
+    whole, whole_cells = fresh()
+    outcomes = [
+        whole.apply(1, i, decode_command(encode_command(c))) for i, c in enumerate(commands, 1)
+    ]
+    first, first_cells = fresh()
+    for index, command in enumerate(commands[:cut], 1):
+        first.apply(1, index, command)
+    contents, clients, state = from_pairs(first_cells.view(first.state, first.clients).pairs())
+    second_cells = MemoryCells(contents)
+    second = Partition(second_cells, clients=clients, state=state)
+    rest = [
+        second.apply(1, index, command)
+        for index, command in enumerate(commands[cut:], len(commands[:cut]) + 1)
+    ]
+    assert rest == outcomes[len(commands[:cut]) :]
+    assert second.state == whole.state
+    assert content_digest(second, second_cells) == content_digest(whole, whole_cells)
+    assert msgspec.msgpack.encode(second.clients.sessions) == msgspec.msgpack.encode(
+        whole.clients.sessions
+    )
+
+
+@given(st.lists(COMMANDS, max_size=30))
+def test_every_request_id_takes_effect_at_most_once(commands: list[Command]) -> None:
+    partition, _ = fresh()
+    first: dict[RequestId, object] = {}
+    for index, command in enumerate(commands, 1):
+        outcome = partition.apply(1, index, command)
+        if command.request_id is not None:
+            assert first.setdefault(command.request_id, outcome) == outcome
+
+
+def test_the_digest_tells_contents_apart() -> None:
+    one = [("a", encode_cell(p.Cell(1, 1))), ("b", encode_cell(p.Cell(2, 2)))]
+    other = [one[0], ("b", encode_cell(p.Cell(2, 3)))]
+    assert digest(one) == digest(list(one))
+    assert digest(one) != digest(one[:1])
+    assert digest(one) != digest(other)

@@ -1,0 +1,31 @@
+.DEFAULT_GOAL := help
+GROUPS := lint unit simulation processes chart kube spark cluster
+
+.PHONY: demo test setup bench images lock clean help $(GROUPS)
+
+demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
+	.venv/bin/zonequake demo
+
+test: setup ## every check and every test
+	.venv/bin/python scripts/run_tests.py
+
+$(GROUPS): setup ## one group of `test`
+	.venv/bin/python scripts/run_tests.py $@
+
+setup: ## system packages and .venv; does nothing if nothing is missing
+	scripts/setup.sh
+
+bench: setup ## the measurements of docs/performance.md
+	.venv/bin/python -m benchmarks
+
+images: setup ## build the container images into .zonequake/images
+	.venv/bin/zonequake images build
+
+lock: setup ## write requirements/*.txt anew from pyproject.toml
+	scripts/lock.sh
+
+clean: ## stop this checkout's cluster and remove what was built here
+	scripts/clean.sh
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z$$()A-Z]+:.*## / { name = $$1; sub(/\$$\(GROUPS\)/, "$(GROUPS)", name); printf "  make %-14s %s\n", name, $$2 }' Makefile

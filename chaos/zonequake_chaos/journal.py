@@ -54,6 +54,12 @@ class DeleteZone(msgspec.Struct, frozen=True, kw_only=True, tag="delete_zone"):
 
 Debt = RemoveFinalizer | RestoreScale | ContinueProcess | DeleteLoad | DeleteZone
 
+HEALING = (RemoveFinalizer, ContinueProcess)
+"""What harms the system under test as long as it is owed; the rest can wait for the collection."""
+
+_ORDER = (*HEALING, DeleteLoad, DeleteZone, RestoreScale)
+"""Nodes go last: a zone is erased from its nodes as long as they are there."""
+
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int
@@ -85,8 +91,11 @@ class Journal:
 
     @property
     def debts(self) -> list[tuple[int, Debt]]:
-        """What is still owed, newest first: undone in the opposite order of doing."""
-        return sorted(self._open.items(), reverse=True)
+        """What is still owed, in the order in which it is to be paid.
+
+        Within a kind the newest comes first: undone in the opposite order of doing.
+        """
+        return sorted(self._open.items(), key=lambda owed: (_ORDER.index(type(owed[1])), -owed[0]))
 
     def owe(self, debt: Debt) -> int:
         """Records `debt` durably; only then may the fault go in."""
@@ -100,10 +109,14 @@ class Journal:
         if self._open.pop(number, None) is not None:
             self._append(_Line(number=number))
 
-    async def pay_all(self, pay: Callable[[Debt], Awaitable[None]]) -> list[str]:
-        """Pays every debt; returns why some could not be paid (empty: all are)."""
+    async def pay_all(
+        self, pay: Callable[[Debt], Awaitable[None]], kinds: tuple[type[Debt], ...] = _ORDER
+    ) -> list[str]:
+        """Pays every debt of these kinds; returns why some could not be paid (empty: all are)."""
         problems = []
         for number, debt in self.debts:
+            if not isinstance(debt, kinds):
+                continue
             try:
                 await pay(debt)
             except HarnessError as error:

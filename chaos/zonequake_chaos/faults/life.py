@@ -9,6 +9,8 @@ twice.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -79,6 +81,14 @@ class Injury:
         for number in self.debts:
             self.world.journal.paid(number)
         self.debts.clear()
+
+
+async def together(actions: Iterable[Coroutine[object, object, None]]) -> None:
+    """Does all actions at once, lets every one end, then raises the first error there was."""
+    results = await asyncio.gather(*actions, return_exceptions=True)
+    for result in results:
+        if result is not None:
+            raise result
 
 
 class FaultLife(Protocol):

@@ -6,9 +6,7 @@ object before the process: the proof is the process that no longer answers, neve
 
 from __future__ import annotations
 
-import asyncio
-
-from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.life import Injury, Proof, together
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 
 
@@ -23,13 +21,10 @@ class PodDeletion:
 
     async def inject(self, injury: Injury) -> None:
         """Deletes exactly the pods that were chosen: a successor has another UID."""
-        async with asyncio.TaskGroup() as group:
-            for victim in injury.victims:
-                group.create_task(
-                    injury.world.kube.delete(
-                        "Pod", victim.node, uid=victim.pod_uid, grace_s=self._grace_s
-                    )
-                )
+        await together(
+            injury.world.kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=self._grace_s)
+            for victim in injury.victims
+        )
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         return await until_processes_gone(injury)

@@ -7,11 +7,10 @@ the same instant, and the command prints whom it met and when.
 
 from __future__ import annotations
 
-import asyncio
 import signal
 
 from zonequake_chaos.errors import ClusterError, FaultFailed, NotFound
-from zonequake_chaos.faults.life import Injury, Proof, Victim
+from zonequake_chaos.faults.life import Injury, Proof, Victim, together
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_chaos.journal import ContinueProcess
 from zonequake_chaos.kube import ExecResult, Kube
@@ -64,9 +63,7 @@ async def _signal_all(injury: Injury, number: signal.Signals) -> None:
                 f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'no child of PID 1'}"
             )
 
-    async with asyncio.TaskGroup() as group:
-        for victim in injury.victims:
-            group.create_task(one(victim))
+    await together(one(victim) for victim in injury.victims)
 
 
 class ProcessKill:

@@ -1,0 +1,58 @@
+"""Pays the debts of a cleanup journal. Each may be paid twice, and by another process."""
+
+from __future__ import annotations
+
+import asyncio
+
+from zonequake_chaos.errors import ClusterError, NotFound, WaitExpired
+from zonequake_chaos.faults.node_outage import remove_finalizer
+from zonequake_chaos.faults.processes import continue_process
+from zonequake_chaos.faults.scale import set_replicas
+from zonequake_chaos.journal import (
+    ContinueProcess,
+    Debt,
+    DeleteLoad,
+    DeleteZone,
+    RemoveFinalizer,
+    RestoreScale,
+)
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.load_pods import delete_load
+
+ZONE_GONE_S = 60.0
+_POLL_S = 0.5
+
+
+async def pay(kube: Kube, debt: Debt) -> None:
+    """Sees to it that what `debt` says holds. Raises ClusterError, WaitExpired."""
+    match debt:
+        case RemoveFinalizer():
+            await remove_finalizer(kube, pod=debt.pod, finalizer=debt.finalizer)
+        case ContinueProcess():
+            await continue_process(kube, pod=debt.pod, uid=debt.uid)
+        case RestoreScale():
+            try:
+                await set_replicas(kube, name=debt.stateful_set, replicas=debt.replicas)
+            except NotFound:
+                return
+        case DeleteLoad():
+            await delete_load(kube, debt.name)
+        case DeleteZone():
+            await delete_zone(kube, debt.zone)
+
+
+async def delete_zone(kube: Kube, zone: str) -> None:
+    """Deletes a zone and waits until its finalizer let it go. Raises WaitExpired."""
+    for _ in range(int(ZONE_GONE_S / _POLL_S)):
+        try:
+            await kube.delete("DistributionZone", zone)
+            await asyncio.sleep(_POLL_S)
+        except NotFound:
+            return
+        except ClusterError as error:
+            if error.status in (401, 403):
+                raise
+            await asyncio.sleep(_POLL_S)
+    raise WaitExpired(
+        f"zone {zone} is still there {ZONE_GONE_S:g} s after its deletion: is the operator running?"
+    )

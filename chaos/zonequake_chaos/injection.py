@@ -1,0 +1,191 @@
+"""Does one fault of a scenario: trigger, targets, six verbs, and a record of each step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from zonequake_chaos.clock import Clock, Moment
+from zonequake_chaos.errors import ChaosError, WaitExpired
+from zonequake_chaos.faults.life import FaultLife, Injury, Proof, Victim, World
+from zonequake_chaos.faults.registry import life_of
+from zonequake_chaos.judge import Landing
+from zonequake_chaos.scenario import Fault, OnStage, RollingRestart, Scale, TargetRole, fault_type
+from zonequake_chaos.state import ClusterView
+from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sighting
+from zonequake_chaos.triggers import Before, Place, Sighting, sightings
+from zonequake_chaos.triggers import in_words as trigger_in_words
+from zonequake_store.admin_protocol import Stage
+
+
+@dataclass(slots=True, kw_only=True)
+class Done:
+    """What became of the faults so far: who missed and why, where stage-bound ones landed."""
+
+    places: dict[str, Place | None] = field(default_factory=dict)
+    landings: list[Landing] = field(default_factory=list)
+    missed: dict[str, str] = field(default_factory=dict)
+    recovering: list[tuple[FaultLife, Injury]] = field(default_factory=list)
+
+
+async def inject_fault(
+    fault: Fault, *, world: World, chooser: Chooser, done: Done, note: Callable[[str], None]
+) -> None:
+    """Does `fault` as often as it says. A fault that can't land is recorded, and the run goes on.
+
+    Raises HarnessError only where something of the fault could not be undone.
+    """
+    for repetition in range(fault.times):
+        if repetition:
+            await asyncio.sleep(fault.pause_s)
+        if not await _inject_once(fault, world=world, chooser=chooser, done=done, note=note):
+            return
+
+
+async def _inject_once(
+    fault: Fault, *, world: World, chooser: Chooser, done: Done, note: Callable[[str], None]
+) -> bool:
+    try:
+        view, sighting = await _sight(fault, world, chooser, done)
+        nodes = _choose(fault, view, sighting, chooser)
+    except (WaitExpired, NoTarget) as reason:
+        _miss(fault, world, done, str(reason))
+        return False
+    done.places[fault.name] = sighting.place
+    injury = Injury(
+        world=world,
+        name=fault.name,
+        victims=tuple(Victim.of(view.nodes[name]) for name in nodes),
+        sighting=sighting,
+        timeout_s=fault.timeout_s,
+        hold_s=fault.hold_s,
+    )
+    described = _described(fault, nodes, sighting)
+    life = life_of(fault)
+    await life.prepare(injury)
+    note(f"{', '.join(nodes) or sighting.what}, seen: {_seen(sighting)}")
+    injected = world.clock.now()
+    world.events.emit("fault.start", described, place=sighting.place, at=injected)
+    try:
+        await life.inject(injury)
+        proof = await life.wait_until_effective(injury)
+    except ChaosError as error:
+        await life.clean_up(injury)
+        _miss(fault, world, done, f"no proof of its effect: {error}")
+        return False
+    world.events.emit("fault.effective", described | {"proof": proof}, place=sighting.place)
+    done.landings += _landings(fault, injury, injected, proof, world.clock)
+    await asyncio.sleep(fault.hold_s)
+    world.events.emit("fault.stop", described, place=sighting.place)
+    await life.recover(injury)
+    if fault.wait_recovered:
+        await finish(life, injury, described)
+    else:
+        done.recovering.append((life, injury))
+    return True
+
+
+async def finish(life: FaultLife, injury: Injury, described: dict[str, object]) -> None:
+    """Waits until the victims are back, and pays the fault's debts. Raises WaitExpired."""
+    await life.wait_until_recovered(injury)
+    await life.clean_up(injury)
+    injury.world.events.emit("fault.recovered", described, place=injury.sighting.place)
+
+
+async def _sight(
+    fault: Fault, world: World, chooser: Chooser, done: Done
+) -> tuple[ClusterView, Sighting]:
+    """Waits for the trigger; the view is the one in which it was seen. Raises WaitExpired."""
+
+    def look(view: ClusterView) -> tuple[ClusterView, Sighting] | None:
+        seen = sightings(fault.trigger, view, Before(places=done.places))
+        return (view, choose_sighting(seen, chooser)) if seen else None
+
+    with world.observer.armed():
+        return await world.observer.wait(
+            look,
+            timeout_s=fault.trigger.timeout_s,
+            waiting_for=lambda view: f"{trigger_in_words(fault.trigger)}; saw {_stages(view)}",
+        )
+
+
+def _choose(
+    fault: Fault, view: ClusterView, sighting: Sighting, chooser: Chooser
+) -> tuple[str, ...]:
+    match fault:
+        case Scale():
+            return ()
+        case RollingRestart():
+            nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]
+            if not nodes:
+                raise NoTarget(f"pool {fault.pool} has no data node")
+            return tuple(chooser.sample(sorted(nodes), len(nodes)))
+        case _:
+            return choose_nodes(fault.target, view, sighting, chooser)
+
+
+def _landings(
+    fault: Fault, injury: Injury, injected: Moment, proof: Proof, clock: Clock
+) -> list[Landing]:
+    """One landing for each victim of a fault that was asked to land in a stage."""
+    if not isinstance(fault.trigger, OnStage) or injury.sighting.place is None:
+        return []
+    gone_ns = proof.get("gone_ns")
+    if not isinstance(gone_ns, dict):
+        return []
+    now = clock.now()
+    wall_offset_ns = now.wall_ns - now.time_ns
+    target = getattr(fault, "target", None)
+    return [
+        Landing(
+            fault=fault.name,
+            place=injury.sighting.place,
+            victim=victim.node,
+            was_leader=target is not None and target.role is TargetRole.LEADER,
+            asked=tuple(fault.trigger.stages),
+            injected=injected,
+            gone=Moment(
+                time_ns=gone_ns[victim.node],
+                wall_ns=gone_ns[victim.node] + wall_offset_ns,
+                clock=now.clock,
+            ),
+            progress_seen=injury.sighting.progress,
+        )
+        for victim in injury.victims
+    ]
+
+
+def _miss(fault: Fault, world: World, done: Done, reason: str) -> None:
+    done.missed[fault.name] = reason
+    world.events.emit("fault.missed", {"fault": fault.name, "reason": reason})
+
+
+def _described(fault: Fault, nodes: tuple[str, ...], sighting: Sighting) -> dict[str, object]:
+    target = getattr(fault, "target", None)
+    return {
+        "fault": fault.name,
+        "type": fault_type(fault),
+        "targets": list(nodes),
+        "trigger": {
+            "what": sighting.what,
+            "stage": sighting.stage,
+            "progress": sighting.progress,
+            "partition": sighting.place[1] if sighting.place is not None else None,
+            "leader": sighting.leader,
+            "token": sighting.token,
+            "role": target.role if target is not None else None,
+        },
+    }
+
+
+def _seen(sighting: Sighting) -> str:
+    progress = f" at {sighting.progress:.0%}" if sighting.progress is not None else ""
+    return f"{sighting.what}{progress}"
+
+
+def _stages(view: ClusterView) -> str:
+    counts = dict.fromkeys(Stage, 0)
+    for partition in view.partitions.values():
+        counts[partition.stage] += 1
+    return ", ".join(f"{count} × {stage.value}" for stage, count in counts.items() if count)

@@ -1,0 +1,46 @@
+"""Fetches the run's Prometheus samples, through the API server's service proxy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from zonequake_chaos.errors import ClusterError
+from zonequake_chaos.kube import Kube
+
+PROMETHEUS_PORT = 9090
+_TIMEOUT_S = 60.0
+
+
+async def pull_metrics(
+    kube: Kube, service: str, folder: Path, *, start_ms: int, end_ms: int
+) -> list[str]:
+    """Writes the samples of the run's time to `folder`; returns problems.
+
+    An installation without Prometheus is no problem: metrics explain a run, they don't judge it.
+    """
+    if not service:
+        return []
+    # Only here: it brings pyarrow and protobuf, which a dry run doesn't need.
+    from zonequake_analysis import prometheus
+
+    loop = asyncio.get_running_loop()
+
+    def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        call = kube.service_proxy(
+            service,
+            PROMETHEUS_PORT,
+            path,
+            method="POST",
+            body=body,
+            headers=headers,
+            timeout_s=_TIMEOUT_S,
+        )
+        return asyncio.run_coroutine_threadsafe(call, loop).result(timeout=_TIMEOUT_S)
+
+    try:
+        await asyncio.to_thread(prometheus.pull, post, start_ms=start_ms, end_ms=end_ms, out=folder)
+    except (ClusterError, prometheus.PrometheusError) as error:
+        return [f"metrics: {error}"]
+    return []

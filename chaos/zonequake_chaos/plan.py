@@ -1,0 +1,146 @@
+"""The numbered plan of a run: printed before it, and the same tree marked afterwards.
+
+Pure: what a step is called and how it ended. `zonequake_chaos.plan_tree` draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from zonequake_chaos import scenario as manifest
+from zonequake_chaos.scenario import ChaosRun, Fault, fault_type
+from zonequake_chaos.state import ClusterView
+from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sighting
+from zonequake_chaos.targets import in_words as target_in_words
+from zonequake_chaos.triggers import Before, sightings
+from zonequake_chaos.triggers import in_words as trigger_in_words
+
+
+class Mark(StrEnum):
+    """How a step stands."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+    MISSED = "missed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One numbered line; `key` is what the runner marks it by."""
+
+    number: str
+    key: str
+    title: str
+    mark: Mark = Mark.PLANNED
+    note: str = ""
+    took_s: float | None = None
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """The tree of one run."""
+
+    scenario: str
+    description: str
+    seed: int
+    steps: list[Step]
+
+    def walk(self) -> Iterator[Step]:
+        """All steps, parents first."""
+        pending = list(self.steps)
+        while pending:
+            step = pending.pop(0)
+            yield step
+            pending[:0] = step.steps
+
+    def step(self, key: str) -> Step:
+        """The step with that key; KeyError if there is none."""
+        for step in self.walk():
+            if step.key == key:
+                return step
+        raise KeyError(key)
+
+
+def build_plan(run: ChaosRun, *, seed: int) -> Plan:
+    """The tree for a scenario."""
+    spec = run.spec
+    times = spec.times
+    zones = ", ".join(
+        f"{zone.name} ({zone.partitions} partitions × {zone.replicas} replicas)"
+        for zone in spec.zones
+    )
+    pools = ", ".join(f"{pool.name} {pool.replicas}" for pool in spec.pools)
+    phases = [
+        ("setup", f"Set up: pools {pools}; zones {zones}; {spec.load.pods} load pods"),
+        ("preload", _preload_in_words(spec.load)),
+        ("before", f"Steady load for {times.before_s:g} s"),
+        ("faults", "Faults" if spec.faults else "No faults"),
+        ("recovery", f"Recover: every rebalance ends, then {times.after_s:g} s of load"),
+        ("quiet", f"Quiet for {times.quiet_s:g} s, then dump every replica"),
+        ("final", "Read every key by two processes"),
+        ("collect", "Collect histories, events, logs and metrics"),
+        ("clean", "Clean up: load, zones, pool sizes"),
+    ]
+    steps = [
+        Step(number=str(number), key=key, title=title)
+        for number, (key, title) in enumerate(phases, 1)
+    ]
+    faults = next(step for step in steps if step.key == "faults")
+    faults.steps = [
+        Step(
+            number=f"{faults.number}.{number}",
+            key=f"fault:{fault.name}",
+            title=_fault_in_words(fault),
+        )
+        for number, fault in enumerate(spec.faults, 1)
+    ]
+    return Plan(
+        scenario=run.metadata.name, description=run.metadata.description, seed=seed, steps=steps
+    )
+
+
+def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
+    """Notes at each fault whom it would be for if its turn came in the state `view`."""
+    for fault in run.spec.faults:
+        target: manifest.Target | None = getattr(fault, "target", None)
+        if target is None:
+            continue
+        step = plan.step(f"fault:{fault.name}")
+        seen = sightings(fault.trigger, view, Before())
+        if not seen:
+            step.note = "target known when the trigger comes"
+            continue
+        try:
+            names = choose_nodes(target, view, choose_sighting(seen, chooser), chooser)
+        except NoTarget as reason:
+            step.note = f"no target now: {reason}"
+        else:
+            step.note = f"now: {', '.join(names)}"
+
+
+def _fault_in_words(fault: Fault) -> str:
+    target: manifest.Target | None = getattr(fault, "target", None)
+    match fault:
+        case manifest.Scale():
+            what = f"scale pool {fault.pool} to {fault.replicas}"
+        case manifest.RollingRestart():
+            what = f"restart every node of {fault.pool or 'all pools'}, one after another"
+        case _:
+            assert target is not None
+            what = f"{fault_type(fault).replace('_', ' ')} of {target_in_words(target)}"
+    held = f", for {fault.hold_s:g} s" if fault.hold_s else ""
+    times = f", {fault.times} times every {fault.pause_s:g} s" if fault.times > 1 else ""
+    return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
+
+
+def _preload_in_words(load: manifest.Load) -> str:
+    if not load.bulk_keys_per_partition:
+        return "Preload: every key once"
+    size_kib = load.bulk_keys_per_partition * load.filler_bytes / 1024
+    return f"Preload: every key once, and {size_kib:,.0f} KiB of filler in each partition"

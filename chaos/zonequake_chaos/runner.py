@@ -1,0 +1,383 @@
+"""Runs a scenario against a cluster, from the first zone to the last collected byte.
+
+    setup → preload → before → faults → recovery → quiet → final → collect → clean
+
+Whatever happens in the middle, an interrupt too, the tail is walked: what hurts is healed, what
+there is is collected, and every debt of the cleanup journal is paid. The harness's own problems are
+kept apart from what it observed (docs/interfaces.md, "Verdicts").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from zonequake_chaos.cleaning import pay
+from zonequake_chaos.clock import Clock, Moment
+from zonequake_chaos.collect import applied_alike, dump_replicas, pod_logs, store_events
+from zonequake_chaos.errors import ChaosError, HarnessError, UsageError, WaitExpired
+from zonequake_chaos.events import Event, EventLog, from_store
+from zonequake_chaos.faults.life import World
+from zonequake_chaos.faults.scale import set_replicas, stateful_set
+from zonequake_chaos.injection import Done, finish, inject_fault
+from zonequake_chaos.journal import HEALING, DeleteLoad, Journal, RestoreScale
+from zonequake_chaos.judge import Hit, Miss, judge
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.load_objects import Installation, load_plan
+from zonequake_chaos.load_pods import LoadPods
+from zonequake_chaos.metrics import pull_metrics
+from zonequake_chaos.observe import Observer
+from zonequake_chaos.outcome import Verdict, worst
+from zonequake_chaos.plan import Mark
+from zonequake_chaos.progress import Progress
+from zonequake_chaos.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.scenario import ChaosRun, Fault, Zone
+from zonequake_chaos.triggers import unsettled
+from zonequake_chaos.zones import create_zone, wait_available
+from zonequake_load.control import Phase
+
+QUIET_TIMEOUT_S = 20.0
+"""How long the load may take to end what is outstanding."""
+
+ALIKE_TIMEOUT_S = 20.0
+"""How long replicas may take to apply the same index once nothing is written."""
+
+MIN_RATE = 0.1
+"""Completions per second below which a load counts as not running."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Problems:
+    """What stood in the harness's way."""
+
+    verdicts: list[Verdict] = field(default_factory=lambda: [Verdict.PASSED])
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, verdict: Verdict, text: str) -> None:
+        self.verdicts.append(verdict)
+        self.texts.append(text)
+
+    def report(self) -> HarnessReport:
+        return HarnessReport(verdict=worst(self.verdicts), problems=self.texts)
+
+
+class Runner:
+    """One run of one scenario."""
+
+    def __init__(
+        self,
+        *,
+        run: ChaosRun,
+        run_id: str,
+        seed: int,
+        folder: RunFolder,
+        kube: Kube,
+        clock: Clock,
+        installation: Installation,
+        progress: Progress,
+    ) -> None:
+        self._spec = run.spec
+        self._run_id = run_id
+        self._folder = folder
+        self._kube = kube
+        self._clock = clock
+        self._installation = installation
+        self._progress = progress
+        self._problems = Problems()
+        self._done = Done()
+        self._targets = random.Random(f"{seed}/targets")  # noqa: S311 - replayable, not secret
+        self._events = EventLog(folder.path / "events.jsonl", clock)
+        self._journal = Journal(folder.path)
+        self._observer = Observer(kube=kube, clock=clock, events=self._events)
+        self._started: Moment = clock.now()
+        self._loads = [
+            LoadPods(
+                kube=kube,
+                clock=clock,
+                name=_load_name(installation, zone),
+                plan=load_plan(
+                    zone=zone,
+                    load=run.spec.load,
+                    installation=installation,
+                    seed=seed + index,
+                    final_timeout_s=run.spec.times.final_timeout_s,
+                ),
+            )
+            for index, zone in enumerate(run.spec.zones)
+        ]
+
+    async def run(self) -> HarnessReport:
+        """Walks all phases. Raises UsageError before anything was changed, else never."""
+        with self._events:
+            async with self._observer.watching():
+                work = asyncio.create_task(self._work())
+                loop = asyncio.get_running_loop()
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    loop.add_signal_handler(number, work.cancel)
+                try:
+                    await work
+                except asyncio.CancelledError:
+                    self._problems.add(Verdict.HARNESS_FAILED, "interrupted")
+                except UsageError:
+                    raise
+                except ChaosError as error:
+                    self._problems.add(Verdict.HARNESS_FAILED, str(error))
+                finally:
+                    await self._tail()
+                    for number in (signal.SIGINT, signal.SIGTERM):
+                        loop.remove_signal_handler(number)
+        self._progress.skip_rest()
+        return self._problems.report()
+
+    async def _work(self) -> None:
+        await self._phase("setup", self._set_up)
+        await self._phase("preload", self._preload)
+        await self._phase("before", self._before)
+        await self._phase("faults", self._faults)
+        await self._phase("recovery", self._recover)
+        await self._phase("quiet", self._quiet)
+        await self._phase("final", self._final_reads)
+
+    async def _phase(self, name: str, action: Callable[[], Awaitable[None]]) -> None:
+        self._events.emit("run.phase", {"phase": name})
+        with self._progress.step(name):
+            await action()
+
+    # The phases --------------------------------------------------------------------------------
+
+    async def _set_up(self) -> None:
+        spec = self._spec
+        for pool in spec.pools:
+            name = stateful_set(self._installation.release, pool.name)
+            found = await self._kube.get("StatefulSet", name)
+            before = int(found["spec"]["replicas"])
+            if before != pool.replicas:
+                self._journal.owe(RestoreScale(stateful_set=name, replicas=before))
+                await set_replicas(self._kube, name=name, replicas=pool.replicas)
+        await self._observer.wait(
+            lambda view: (
+                len(view.nodes) == sum(pool.replicas for pool in spec.pools)
+                and all(node.answers for node in view.nodes.values())
+            ),
+            timeout_s=spec.times.setup_timeout_s,
+            waiting_for=lambda view: (
+                f"{sum(n.answers for n in view.nodes.values())} of "
+                f"{sum(pool.replicas for pool in spec.pools)} data nodes answer "
+                f"({', '.join(view.nodes) or 'no pod'})"
+            ),
+        )
+        for zone in spec.zones:
+            await create_zone(self._kube, self._journal, zone, self._run_id)
+        for zone in spec.zones:
+            self._journal.owe(DeleteLoad(name=_load_name(self._installation, zone)))
+        async with asyncio.TaskGroup() as group:
+            timeout_s = spec.times.setup_timeout_s
+            group.create_task(wait_available(self._observer, spec.zones, timeout_s=timeout_s))
+            for load in self._loads:
+                group.create_task(
+                    load.start(
+                        run_id=self._run_id,
+                        installation=self._installation,
+                        timeout_s=timeout_s,
+                    )
+                )
+
+    async def _preload(self) -> None:
+        for load in self._loads:
+            statuses = await load.complete(
+                Phase.PRELOAD, timeout_s=self._spec.times.preload_timeout_s
+            )
+            for status in statuses:
+                if status.problem:
+                    self._problems.add(Verdict.UNKNOWN, f"preload: {status.pod}: {status.problem}")
+
+    async def _before(self) -> None:
+        for load in self._loads:
+            await load.enter(Phase.LOAD)
+        await asyncio.sleep(self._spec.times.before_s)
+        rate = 0.0
+        for load in self._loads:
+            rate += sum(status.rate for status in await load.status())
+        self._progress.note("before", f"{rate:,.0f} operations/s")
+        if rate < MIN_RATE:
+            self._problems.add(
+                Verdict.UNKNOWN,
+                f"the load does {rate:.1f} operations/s: without load nothing can be shown",
+            )
+
+    async def _faults(self) -> None:
+        self._observer.faults_begin()
+        world = World(
+            kube=self._kube,
+            observer=self._observer,
+            journal=self._journal,
+            events=self._events,
+            clock=self._clock,
+            release=self._installation.release,
+        )
+        for fault in self._spec.faults:
+            await self._one_fault(fault, world)
+
+    async def _one_fault(self, fault: Fault, world: World) -> None:
+        key = f"fault:{fault.name}"
+        with self._progress.step(key) as step:
+            try:
+                await inject_fault(
+                    fault,
+                    world=world,
+                    chooser=self._targets,
+                    done=self._done,
+                    note=partial(self._progress.note, key),
+                )
+            except WaitExpired as error:
+                # The victims stay away: the recovery phase decides whether they come back.
+                self._problems.add(Verdict.UNKNOWN, f"{fault.name}: {error}")
+                step.mark, step.note = Mark.FAILED, str(error)
+            if fault.name in self._done.missed:
+                step.mark, step.note = Mark.MISSED, self._done.missed[fault.name]
+                self._problems.add(Verdict.UNKNOWN, f"{fault.name} missed: {step.note}")
+
+    async def _recover(self) -> None:
+        times = self._spec.times
+        self._problems.texts += await self._heal()
+        try:
+            for life, injury in self._done.recovering:
+                await finish(life, injury, {"fault": injury.name})
+            await self._observer.wait(
+                lambda view: not unsettled(view),
+                timeout_s=times.recovery_timeout_s,
+                waiting_for=lambda view: "; ".join(unsettled(view)[:5]),
+            )
+        except WaitExpired as error:
+            self._problems.add(Verdict.UNKNOWN, f"recovery: {error}")
+            self._progress.note("recovery", str(error))
+        await asyncio.sleep(times.after_s)
+
+    async def _quiet(self) -> None:
+        for load in self._loads:
+            await load.complete(Phase.QUIET, timeout_s=QUIET_TIMEOUT_S)
+        await asyncio.sleep(self._spec.times.quiet_s)
+        try:
+            await self._observer.wait(
+                lambda view: not applied_alike(view),
+                timeout_s=ALIKE_TIMEOUT_S,
+                waiting_for=lambda view: "; ".join(applied_alike(view)[:5]),
+            )
+        except WaitExpired as error:
+            self._problems.texts.append(f"replicas differ after the quiet time: {error}")
+        problems = await dump_replicas(
+            self._kube, self._observer.view(), self._folder.folder("dumps"), self._events
+        )
+        for problem in problems:
+            self._problems.add(Verdict.UNKNOWN, problem)
+
+    async def _final_reads(self) -> None:
+        for load in self._loads:
+            statuses = await load.complete(
+                Phase.FINAL, timeout_s=self._spec.times.final_timeout_s + QUIET_TIMEOUT_S
+            )
+            for status in statuses:
+                if status.problem:
+                    self._problems.add(Verdict.UNKNOWN, f"final: {status.pod}: {status.problem}")
+
+    # The tail, walked in any case --------------------------------------------------------------
+
+    async def _tail(self) -> None:
+        for problem in await self._heal():
+            self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
+        self._events.emit("run.phase", {"phase": "end"})
+        for key, action in (("collect", self._collect), ("clean", self._clean)):
+            try:
+                with self._progress.step(key):
+                    await action()
+            except ChaosError as error:
+                self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {error}")
+
+    async def _heal(self) -> list[str]:
+        return await self._journal.pay_all(partial(pay, self._kube), HEALING)
+
+    async def _collect(self) -> None:
+        ended = self._clock.now()
+        nodes = sorted(self._observer.view().nodes)
+        recorded, problems = await store_events(
+            self._kube, nodes, since_wall_ns=self._started.wall_ns
+        )
+        events: list[Event] = []
+        for node, found in recorded.items():
+            self._events.append_store_events(node, found)
+            events += [from_store(node, event) for event in found]
+        self._judge(events)
+        problems += await self._collect_histories()
+        problems += await pod_logs(self._kube, self._folder.folder("logs"))
+        problems += await pull_metrics(
+            self._kube,
+            self._installation.prometheus_service,
+            self._folder.folder("metrics"),
+            start_ms=self._started.wall_ns // 1_000_000,
+            end_ms=ended.wall_ns // 1_000_000,
+        )
+        for problem in problems:
+            self._problems.add(Verdict.UNKNOWN, problem)
+
+    async def _collect_histories(self) -> list[str]:
+        problems = []
+        for load in self._loads:
+            try:
+                await load.complete(Phase.DONE, timeout_s=QUIET_TIMEOUT_S)
+            except HarnessError as error:
+                problems.append(f"history not closed: {error}")
+            try:
+                await load.collect(self._folder.folder("history"))
+            except HarnessError as error:
+                problems.append(f"history: {error}")
+        return problems
+
+    def _judge(self, events: list[Event]) -> None:
+        """Says of every fault that was asked to land in a stage where it did."""
+        for landing in self._done.landings:
+            step = self._progress.plan.step(f"fault:{landing.fault}")
+            match judge(landing, events):
+                case Hit() as hit:
+                    self._events.emit(
+                        "fault.hit",
+                        {
+                            "fault": landing.fault,
+                            "stage": hit.stage,
+                            "progress": hit.progress,
+                            "partition": landing.place[1],
+                            "asked": list(landing.asked),
+                            "victim": landing.victim,
+                        },
+                        place=landing.place,
+                        node=landing.victim,
+                        at=landing.injected,
+                    )
+                    progress = f" at {hit.progress:.0%}" if hit.progress is not None else ""
+                    step.note = (
+                        f"{landing.victim} died in {hit.stage.value}{progress} of "
+                        f"{landing.place[0]}/{landing.place[1]}"
+                    )
+                case Miss() as miss:
+                    self._events.emit(
+                        "fault.missed", {"fault": landing.fault, "reason": miss.reason}
+                    )
+                    step.mark, step.note = Mark.MISSED, miss.reason
+                    self._problems.add(Verdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
+
+    async def _clean(self) -> None:
+        for problem in await self._journal.pay_all(partial(pay, self._kube)):
+            self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
+
+
+def _load_name(installation: Installation, zone: Zone) -> str:
+    return f"{installation.release}-load-{zone.name}"
+
+
+async def clean(kube: Kube, folder: Path) -> list[str]:
+    """Pays what a run of before still owes; returns what could not be paid."""
+    return await Journal(folder).pay_all(partial(pay, kube))

@@ -1,0 +1,86 @@
+"""Shapes of what the analysis reads: history lines (docs/interfaces.md, "History") and `ops`.
+
+A history line is one event; a row of `ops` is one operation, with small integers for names, so that
+sorting and grouping never compare strings. Findings have their shape in `findings`.
+
+`value` may be an integer, a list of integers or null, so it is read as its JSON text and split into
+`value` and `list` at ingest.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from pyspark.sql import types as t
+
+SCHEMA_VERSION = 1
+
+CORRUPT = "_corrupt"
+"""Column that receives a line which is not a JSON object of the schema."""
+
+NEVER_NS = 2**63 - 1
+"""Finish of an operation whose outcome is unknown: it may take effect at any later time."""
+
+PROBE_DEADLINE_NS = 500_000_000
+"""A probe that isn't answered within this time of its scheduled start has failed (design §5)."""
+
+LINEAGE_BITS, TERM_BITS, INDEX_BITS = 10, 20, 32
+"""How (lineage, term, index) is packed into 62 bits of a rank; wider positions are refused."""
+
+
+class Function(IntEnum):
+    """What an operation does; the history's `f`."""
+
+    READ = 0
+    WRITE = 1
+    CAS = 2
+    APPEND = 3
+
+
+class Outcome(IntEnum):
+    """How an operation ended; a cut-off invoke is INFO."""
+
+    OK = 0
+    FAIL = 1
+    INFO = 2
+
+
+class Role(IntEnum):
+    """Why an operation was sent; the history's `role`."""
+
+    LOAD = 0
+    PROBE = 1
+    FINAL = 2
+
+
+HISTORY = t.StructType(
+    [
+        t.StructField("schema", t.IntegerType()),
+        t.StructField("type", t.StringType()),
+        t.StructField("f", t.StringType()),
+        t.StructField("process", t.LongType()),
+        t.StructField("op", t.StringType()),
+        t.StructField("role", t.StringType()),
+        t.StructField("zone", t.StringType()),
+        t.StructField("partition", t.IntegerType()),
+        t.StructField("key", t.StringType()),
+        t.StructField("value", t.StringType()),
+        t.StructField("expected", t.LongType()),
+        t.StructField("found", t.LongType()),
+        t.StructField("applied", t.BooleanType()),
+        t.StructField("sched", t.LongType()),
+        t.StructField("inv", t.LongType()),
+        t.StructField("time", t.LongType()),
+        t.StructField("wall", t.LongType()),
+        t.StructField("clock", t.StringType()),
+        t.StructField("node", t.StringType()),
+        t.StructField("lineage", t.LongType()),
+        t.StructField("term", t.LongType()),
+        t.StructField("index", t.LongType()),
+        t.StructField("read", t.StringType()),
+        t.StructField("error", t.StringType()),
+        t.StructField("attempts", t.IntegerType()),
+        t.StructField(CORRUPT, t.StringType()),
+    ]
+)
+"""One line of `history/*.jsonl`."""

@@ -1,0 +1,266 @@
+"""The client, against real sockets: an outcome says no more than what is certain."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from reference_store import ZONE, Fault, Node, ReferenceStore
+
+from zonequake_load.client import Client
+from zonequake_load.errors import TargetError
+from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_store.client_protocol import Body, partition_of
+
+KEY = "k"
+WRITE = Operation(f=Function.WRITE, key=KEY, value=7)
+READ = Operation(f=Function.READ, key=KEY)
+ONCE = Once("c", 1)
+
+
+@pytest.fixture
+async def client(store: ReferenceStore) -> AsyncIterator[Client]:
+    opened = Client(ZONE, store.addresses, rng=random.Random(1))
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def limits(*, deadline_s: float = 2.0, attempt_s: float = 0.5, retry: bool = True) -> Limits:
+    return Limits(
+        deadline_ns=time.monotonic_ns() + int(deadline_s * 1e9),
+        attempt_ns=int(attempt_s * 1e9),
+        retry=retry,
+    )
+
+
+def first(fault: Fault, times: int = 1) -> Callable[[Node, Body], Fault | None]:
+    """`fault` for the first requests, then none."""
+    left = iter([fault] * times)
+    return lambda node, body: next(left, None)
+
+
+def applied(store: ReferenceStore) -> list[int | str]:
+    return [value for partition in store.partitions for _, value in partition.applied]
+
+
+async def test_a_write_that_is_answered_is_ok_and_carries_its_place_in_the_order(
+    store: ReferenceStore, client: Client
+) -> None:
+    outcome = await client.execute(WRITE, limits(), ONCE)
+    leader = store.leader_of(KEY)
+    assert outcome == Outcome(
+        type=Type.OK, attempts=1, node=leader.name, lineage=0, term=1, index=1
+    )
+    read = await client.execute(READ, limits())
+    assert (read.type, read.value, read.index) == (Type.OK, 7, 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.RESET_BEFORE_APPLY,
+        Fault.RESET_AFTER_APPLY,
+        Fault.SILENT_BEFORE_APPLY,
+        Fault.SILENT_AFTER_APPLY,
+        Fault.UNKNOWN,
+        Fault.GARBAGE,
+    ],
+)
+@pytest.mark.parametrize("operation", [WRITE, READ])
+async def test_a_single_attempt_that_may_have_happened_is_info(
+    store: ReferenceStore, client: Client, fault: Fault, operation: Operation
+) -> None:
+    store.script = first(fault)
+    outcome = await client.execute(operation, limits(retry=False, attempt_s=0.1))
+    assert outcome.type is Type.INFO
+    assert outcome.attempts == 1
+    assert outcome.error
+
+
+@pytest.mark.parametrize("fault", [Fault.OVERLOADED, Fault.INVALID, Fault.NOT_LEADER_WITHOUT_HINT])
+async def test_a_single_attempt_that_was_refused_is_fail(
+    store: ReferenceStore, client: Client, fault: Fault
+) -> None:
+    store.script = first(fault)
+    outcome = await client.execute(WRITE, limits(retry=False))
+    assert outcome.type is Type.FAIL
+    assert applied(store) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault.RESET_BEFORE_APPLY,
+        Fault.RESET_AFTER_APPLY,
+        Fault.SILENT_AFTER_APPLY,
+        Fault.UNKNOWN,
+        Fault.OVERLOADED,
+        Fault.NOT_LEADER_WITHOUT_HINT,
+        Fault.GARBAGE,
+    ],
+)
+async def test_a_named_write_is_retried_until_ok_and_applied_once(
+    store: ReferenceStore, client: Client, fault: Fault
+) -> None:
+    store.script = first(fault, times=2)
+    outcome = await client.execute(WRITE, limits(attempt_s=0.1), ONCE)
+    assert (outcome.type, outcome.attempts) == (Type.OK, 3)
+    assert applied(store) == [7]
+
+
+async def test_a_write_without_a_name_is_sent_once_only(
+    store: ReferenceStore, client: Client
+) -> None:
+    store.script = first(Fault.OVERLOADED)
+    await client.execute(WRITE, limits(retry=False))
+    assert sum(len(node.requests) for node in store.nodes) == 1
+
+
+async def test_one_unsure_attempt_makes_the_whole_operation_info(
+    store: ReferenceStore, client: Client
+) -> None:
+    answers = iter([Fault.RESET_AFTER_APPLY])
+    store.script = lambda node, body: next(answers, Fault.OVERLOADED)
+    outcome = await client.execute(WRITE, limits(deadline_s=0.4), ONCE)
+    assert outcome.type is Type.INFO
+    assert outcome.attempts > 2
+    assert "lost" in (outcome.error or "")
+    assert "overloaded" in (outcome.error or "")
+
+
+async def test_attempts_that_were_all_refused_make_the_operation_fail(
+    store: ReferenceStore, client: Client
+) -> None:
+    store.script = lambda node, body: Fault.OVERLOADED
+    outcome = await client.execute(WRITE, limits(deadline_s=0.3), ONCE)
+    assert outcome.type is Type.FAIL
+    assert outcome.attempts > 1
+
+
+async def test_an_invalid_request_is_not_repeated(store: ReferenceStore, client: Client) -> None:
+    store.script = lambda node, body: Fault.INVALID
+    outcome = await client.execute(WRITE, limits(), ONCE)
+    assert (outcome.type, outcome.attempts) == (Type.FAIL, 1)
+    assert "not a register" in (outcome.error or "")
+
+
+async def test_a_refused_connection_is_certainly_not_sent(
+    store: ReferenceStore, client: Client
+) -> None:
+    for node in store.nodes:
+        await node.kill()
+    await asyncio.sleep(0.05)
+    outcome = await client.execute(WRITE, limits(deadline_s=0.3), ONCE)
+    assert (outcome.type, outcome.attempts) == (Type.FAIL, 0)
+    probe = await client.execute(WRITE, limits(deadline_s=0.3, retry=False))
+    assert (probe.type, probe.attempts) == (Type.FAIL, 0)
+
+
+async def test_a_hint_is_followed_at_once(store: ReferenceStore, client: Client) -> None:
+    store.routes_follow_leader = False
+    partition = partition_of(KEY, 4)
+    store.elect(partition, (store.partitions[partition].leader + 1) % 3)
+    began = time.monotonic()
+    outcome = await client.execute(WRITE, limits(), ONCE)
+    assert (outcome.type, outcome.attempts, outcome.term) == (Type.OK, 2, 2)
+    assert time.monotonic() - began < 0.015
+    again = await client.execute(READ, limits())
+    assert again.attempts == 1
+
+
+async def test_an_operation_moves_to_the_new_leader_soon_after_its_election(
+    store: ReferenceStore, client: Client
+) -> None:
+    await client.execute(WRITE, limits(), ONCE)
+    partition = partition_of(KEY, 4)
+    old = store.partitions[partition].leader
+    await store.nodes[old].kill()
+    waiting = asyncio.create_task(client.execute(WRITE, limits(), Once("c", 2)))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    store.elect(partition, (old + 1) % 3)
+    elected = time.monotonic()
+    outcome = await waiting
+    assert outcome.type is Type.OK
+    assert time.monotonic() - elected < 0.1
+
+
+async def test_a_silent_leader_is_left_for_the_new_one(
+    store: ReferenceStore, client: Client
+) -> None:
+    await client.execute(WRITE, limits(), ONCE)
+    partition = partition_of(KEY, 4)
+    old = store.partitions[partition].leader
+    store.nodes[old].paused = True
+    waiting = asyncio.create_task(client.execute(WRITE, limits(attempt_s=0.2), Once("c", 2)))
+    await asyncio.sleep(0.05)
+    store.elect(partition, (old + 1) % 3)
+    outcome = await waiting
+    assert (outcome.type, outcome.attempts) == (Type.OK, 2)
+
+
+async def test_a_probe_finds_the_new_leader_through_the_background_refresh(
+    store: ReferenceStore, client: Client
+) -> None:
+    partition = partition_of(KEY, 4)
+    old = store.partitions[partition].leader
+    await store.nodes[old].kill()
+    store.elect(partition, (old + 1) % 3)
+    await client.execute(READ, limits(retry=False, deadline_s=0.5))
+    await asyncio.sleep(0.1)
+    outcome = await client.execute(READ, limits(retry=False, deadline_s=0.5))
+    assert (outcome.type, outcome.attempts) == (Type.OK, 1)
+
+
+async def test_two_nodes_that_name_each_other_are_not_asked_without_pause(
+    store: ReferenceStore, client: Client
+) -> None:
+    partition = store.partitions[partition_of(KEY, 4)]
+
+    def swap(node: Node, body: Body) -> Fault | None:
+        partition.leader = (node.number + 1) % 2
+        return None
+
+    store.script = swap
+    outcome = await client.execute(WRITE, limits(deadline_s=0.5), ONCE)
+    assert outcome.type is Type.FAIL
+    assert outcome.attempts < 100  # without the pause: thousands
+
+
+async def test_many_operations_share_one_connection_and_all_end(
+    store: ReferenceStore, client: Client
+) -> None:
+    keys = [f"key-{n}" for n in range(500)]
+    outcomes = await asyncio.gather(
+        *(
+            client.execute(
+                Operation(f=Function.WRITE, key=key, value=n + 1), limits(), Once("c", n + 1)
+            )
+            for n, key in enumerate(keys)
+        )
+    )
+    assert {outcome.type for outcome in outcomes} == {Type.OK}
+    assert sorted(applied(store)) == list(range(1, 501))
+
+
+async def test_a_node_that_comes_back_under_the_same_address_is_used_again(
+    store: ReferenceStore, client: Client
+) -> None:
+    await client.execute(WRITE, limits(), ONCE)
+    leader = store.leader_of(KEY)
+    await leader.kill()
+    outcome = await client.execute(WRITE, limits(deadline_s=0.2), Once("c", 2))
+    assert outcome.type is not Type.OK
+    await leader.start()
+    outcome = await client.execute(WRITE, limits(), Once("c", 3))
+    assert outcome.type is Type.OK
+
+
+async def test_an_unknown_zone_is_named_with_what_to_check(store: ReferenceStore) -> None:
+    lost = Client("nowhere", store.addresses, rng=random.Random(1))
+    with pytest.raises(TargetError, match="zone 'nowhere'"):
+        await lost.open(timeout_s=0.3)

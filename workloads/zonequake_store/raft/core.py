@@ -4,19 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from zonequake_store.admin_protocol import Stage
+from zonequake_store.raft import election, follower
 from zonequake_store.raft.api import (
     ChangePeersAnswer,
     GrantAnswer,
     LogReader,
     Ready,
+    Role,
     Settings,
     Status,
 )
-from zonequake_store.raft.messages import Configuration, HardState, Message, Peer, SnapshotMeta
+from zonequake_store.raft.errors import BootstrapRefused, NotLeader, ReadyOutstanding
+from zonequake_store.raft.leader import Leader
+from zonequake_store.raft.log import RaftLog
+from zonequake_store.raft.messages import (
+    Configuration,
+    Entry,
+    EntryKind,
+    HardState,
+    Kind,
+    Message,
+    Peer,
+    SnapshotMeta,
+    encode_configuration,
+)
+from zonequake_store.raft.replica import Outbox, Replica
+
+FROM_LEADERS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
+REQUESTS = frozenset({Kind.VOTE, Kind.PRE_VOTE})
 
 
 class Raft:
     """A replica. Not thread-safe: one thread calls everything."""
+
+    __slots__ = ("_outstanding", "_replica", "_stored_hard_state")
 
     def __init__(
         self,
@@ -32,16 +54,90 @@ class Raft:
         entry in the host's durable applied state; `Ready.committed` goes on behind it.
 
         A replica without configuration is passive: it never campaigns and learns from a leader.
+        Raises LogCorrupted if log and applied state don't fit together.
         """
-        raise NotImplementedError
+        view = RaftLog(
+            log, commit=hard_state.commit, applied=applied, cached_bytes=settings.cached_bytes
+        )
+        self._replica = Replica(
+            me=me, settings=settings, log=view, hard_state=hard_state, random=random
+        )
+        self._stored_hard_state = hard_state
+        self._outstanding: Ready | None = None
+
+    # inputs
 
     def tick(self) -> None:
         """`settings.tick_s` have passed."""
-        raise NotImplementedError
+        if self._replica.leadership is not None:
+            self._replica.leadership.tick()
+        else:
+            election.tick(self._replica)
 
     def step(self, message: Message) -> None:
-        """Take one message. One for another incarnation is ignored."""
-        raise NotImplementedError
+        """Take one message. One for another incarnation is ignored.
+
+        Raises LogCorrupted if it shows that this replica's log is broken: stop the replica.
+        """
+        replica = self._replica
+        kind = message.kind
+        if message.to != replica.me:
+            return
+        if message.term != replica.term and not self._accept_term(message):
+            return
+        if kind in FROM_LEADERS:
+            if replica.leader != message.sender or replica.role is not Role.FOLLOWER:
+                replica.become_follower(message.term, message.sender, "another leader was heard")
+            replica.elapsed_ticks = 0
+            if kind is Kind.APPEND:
+                follower.on_append(replica, message)
+            elif kind is Kind.HEARTBEAT:
+                follower.on_heartbeat(replica, message)
+            else:
+                follower.on_snapshot(replica, message)
+        elif kind is Kind.APPEND_REPLY:
+            if replica.leadership is not None:
+                replica.leadership.on_append_reply(message)
+        elif kind is Kind.HEARTBEAT_REPLY:
+            if replica.leadership is not None:
+                replica.leadership.on_heartbeat_reply(message)
+        elif kind in REQUESTS:
+            election.on_request(replica, message)
+        elif kind is Kind.TIMEOUT_NOW:
+            election.on_timeout_now(replica, message)
+        else:
+            election.on_reply(replica, message)
+
+    def _accept_term(self, message: Message) -> bool:
+        """Deal with a message of another term; whether to go on with it (thesis §3.3, §4.2.3)."""
+        replica, kind = self._replica, message.kind
+        if message.term < replica.term:
+            if kind is Kind.PRE_VOTE or kind is Kind.APPEND or kind is Kind.HEARTBEAT:
+                # A leader or candidate of an old term learns of ours, or it would stay stuck.
+                reply = Kind.PRE_VOTE_REPLY if kind is Kind.PRE_VOTE else Kind.APPEND_REPLY
+                replica.out.after_store.append(
+                    Message(
+                        kind=reply,
+                        to=message.sender,
+                        sender=replica.me,
+                        term=replica.term,
+                        reject=True,
+                        token=replica.log.token,
+                    )
+                )
+            return False
+        if kind in REQUESTS:
+            if replica.hears_leader and message.context != election.TRANSFER:
+                return False
+            if kind is Kind.PRE_VOTE:
+                return True
+        elif kind is Kind.PRE_VOTE_REPLY and not message.reject:
+            return True
+        elif replica.leadership is not None and message.sender not in replica.leadership.progress:
+            return False  # a removed replica must not end a leadership
+        leader = message.sender if kind in FROM_LEADERS else None
+        replica.become_follower(message.term, leader, "a later term began")
+        return True
 
     def propose(self, commands: Sequence[bytes]) -> tuple[int, int]:
         """Append commands; returns (term, index of the first). Raises NotLeader.
@@ -49,12 +145,19 @@ class Raft:
         A command is committed if `Ready.committed` shows its index with this term, and lost if it
         shows the index with another term.
         """
-        raise NotImplementedError
+        return self._replica.term, self._leadership().propose(commands)
 
     def read(self) -> int:
         """Start a linearizable read; returns its number, answered in `Ready.reads` or
         `Ready.aborted_reads`. Raises NotLeader."""
-        raise NotImplementedError
+        return self._leadership().reads.add()
+
+    def _leadership(self) -> Leader:
+        if self._replica.leadership is None:
+            raise NotLeader(self._replica.leader)
+        return self._replica.leadership
+
+    # configuration and leadership
 
     def bootstrap(self, configuration: Configuration) -> bool:
         """Write a group's first configuration as entry 1 of term 1, the same at each member.
@@ -62,70 +165,173 @@ class Raft:
         False, and no effect: this replica has a log already. Raises BootstrapRefused if it is no
         member or the configuration is joint.
         """
-        raise NotImplementedError
+        replica = self._replica
+        log = replica.log
+        if replica.me not in configuration.peers or configuration.is_joint:
+            raise BootstrapRefused(
+                f"{replica.me} must be in a first configuration, and that must not be joint: "
+                f"{configuration}"
+            )
+        if log.last_index or log.configuration is not None:
+            return False
+        log.append([Entry(1, 1, EntryKind.CONFIGURATION, encode_configuration(configuration))])
+        replica.term = max(replica.term, 1)
+        return True
 
     def change_peers(self, *, term: int, token: int, peers: tuple[Peer, ...]) -> ChangePeersAnswer:
-        """changePeersAsync of the document `rebalance` (docs/interfaces.md, step 3)."""
-        raise NotImplementedError
+        """changePeersAsync of the document `rebalance` (docs/interfaces.md, step 3): `stale` for
+        an older term or token, see Reconfiguration.change_peers. Raises InvalidPeers."""
+        leadership = self._replica.leadership
+        if term < self._replica.term:
+            return ChangePeersAnswer.STALE
+        if leadership is None or term > self._replica.term:
+            return ChangePeersAnswer.NOT_LEADER
+        return leadership.reconfiguration.change_peers(token, peers)
 
     def grant(self, *, term: int, token: int, peers: tuple[Peer, ...]) -> GrantAnswer:
         """The operator's permission to go on to JOINT (design §3, hole 15). May be repeated."""
-        raise NotImplementedError
+        leadership = self._replica.leadership
+        if term < self._replica.term:
+            return GrantAnswer.STALE
+        if leadership is None or term > self._replica.term:
+            return GrantAnswer.NOT_LEADER
+        return leadership.reconfiguration.grant(token, peers)
 
     def transfer_leadership(self, to: Peer | None = None) -> bool:
         """Hand leadership to `to`, or the most advanced follower. False: not leader, or nobody
         to hand it to. Proposals raise NotLeader until it is done or an election time-out passes."""
-        raise NotImplementedError
+        leadership = self._replica.leadership
+        return leadership is not None and leadership.transfer(to)
 
     def refuse_leadership(self, refuse: bool) -> None:
         """A draining node: never campaign, hand over what is led, again and again."""
-        raise NotImplementedError
+        self._replica.refusing = refuse
+        if refuse:
+            self.transfer_leadership()
 
     def set_catch_up_rate(self, bytes_per_second: int) -> None:
         """Limit APPENDs to catching-up peers; 0: unlimited."""
-        raise NotImplementedError
+        self._replica.catch_up_limit.set_rate(bytes_per_second)
+
+    # the log
 
     def compact(self, index: int) -> None:
         """The host compacted the stored log up to `index` ≤ applied (`LogReader.snapshot` is
         snapshot_meta(index), taken before)."""
-        raise NotImplementedError
+        self._replica.log.compact(index)
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:
         """What describes the applied state at `index`, for a snapshot or a compaction.
 
         Raises LogCompacted if `index` is below the log's start.
         """
-        raise NotImplementedError
-
-    def status(self) -> Status:
-        raise NotImplementedError
-
-    def has_ready(self) -> bool:
-        """Whether ready() has something to do; False while a Ready is outstanding."""
-        raise NotImplementedError
-
-    def ready(self) -> Ready:
-        """What the host must do now. Raises ReadyOutstanding before the last one is stored."""
-        raise NotImplementedError
-
-    def stored(self, ready: Ready) -> None:
-        """`ready`'s entries, hard state and snapshot are durable and readable in the log."""
-        raise NotImplementedError
+        return self._replica.log.snapshot_meta(index)
 
     def applied(self, index: int) -> None:
         """The host has applied the committed entries up to `index`."""
-        raise NotImplementedError
+        self._replica.log.applied = index
+
+    # Ready
+
+    def has_ready(self) -> bool:
+        """Whether ready() has something to do; False while a Ready is outstanding."""
+        if self._outstanding is not None:
+            return False
+        replica = self._replica
+        return bool(
+            replica.log.has_unstored
+            or replica.out
+            or replica.log.has_committed
+            or (replica.leadership is not None and replica.leadership.due)
+            or self._vote_is_unstored
+        )
+
+    @property
+    def _vote_is_unstored(self) -> bool:
+        stored = self._stored_hard_state
+        return self._replica.term != stored.term or self._replica.vote != stored.vote
+
+    def ready(self) -> Ready:
+        """What the host must do now. Raises ReadyOutstanding before the last one is stored."""
+        if self._outstanding is not None:
+            raise ReadyOutstanding("call stored() for the last Ready before asking for another")
+        replica = self._replica
+        if replica.leadership is not None:
+            replica.leadership.prepare()
+        log, out = replica.log, replica.out
+        snapshot, entries = log.take_unstored()
+        hard_state: HardState | None = None
+        if self._vote_is_unstored or (
+            (entries or snapshot) and log.commit != self._stored_hard_state.commit
+        ):
+            hard_state = replica.hard_state
+        replica.out = Outbox()
+        self._outstanding = Ready(
+            hard_state=hard_state,
+            entries=entries,
+            snapshot=snapshot,
+            messages=tuple(out.messages),
+            messages_after_store=tuple(out.after_store),
+            committed=log.take_committed(replica.settings.max_apply_bytes),
+            reads=tuple(out.reads),
+            aborted_reads=tuple(out.aborted_reads),
+            snapshots_to_send=tuple(out.snapshots),
+            events=tuple(out.events),
+        )
+        return self._outstanding
+
+    def stored(self, ready: Ready) -> None:
+        """`ready`'s entries, hard state and snapshot are durable and readable in the log."""
+        if ready is not self._outstanding:
+            raise ReadyOutstanding("stored() takes the Ready that ready() gave last, once")
+        self._outstanding = None
+        replica = self._replica
+        replica.log.stored(ready.snapshot)
+        if ready.hard_state is not None:
+            self._stored_hard_state = ready.hard_state
+            election.own_vote_stored(replica, ready.hard_state.term, ready.hard_state.vote)
+        if ready.entries and replica.leadership is not None:
+            replica.leadership.on_stored()
+
+    # reports
 
     def report_unreachable(self, peer: Peer) -> None:
         """A message to `peer` was certainly or probably lost: probe it before sending more."""
-        raise NotImplementedError
+        if self._replica.leadership is not None:
+            self._replica.leadership.unreachable(peer)
 
     def report_snapshot(self, peer: Peer, ok: bool) -> None:
         """The stream to `peer` ended: its core has stepped SNAPSHOT, or it must be sent again."""
-        raise NotImplementedError
+        if self._replica.leadership is not None:
+            self._replica.leadership.snapshot_sent(peer, ok=ok)
 
     def report_snapshot_progress(
         self, peer: Peer, *, index: int, sent_bytes: int, total_bytes: int
     ) -> None:
         """How much of the snapshot at `index` has been streamed, for the peer's progress."""
-        raise NotImplementedError
+        if self._replica.leadership is not None:
+            self._replica.leadership.reconfiguration.snapshot_progress(
+                peer, index, sent_bytes, total_bytes
+            )
+
+    def status(self) -> Status:
+        """A copy of what is worth knowing."""
+        replica, log = self._replica, self._replica.log
+        change = replica.leadership.reconfiguration if replica.leadership else None
+        return Status(
+            role=replica.role,
+            term=replica.term,
+            leader=replica.leader,
+            configuration=log.configuration,
+            configuration_index=log.configuration_index,
+            stage=change.stage if change else Stage.NONE,
+            stage_token=change.token if change else 0,
+            stage_peers=change.peers if change else (),
+            caught_up=change.caught_up if change else False,
+            progress=change.progress() if change else (),
+            reconfiguration_error=change.error if change else None,
+            commit=log.commit,
+            applied=log.applied,
+            first_index=log.first_index,
+            last_index=log.last_index,
+        )

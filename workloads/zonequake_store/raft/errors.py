@@ -30,6 +30,10 @@ class BootstrapRefused(RaftError):
     """A first configuration that does not name this replica was given to it."""
 
 
+class InvalidPeers(RaftError):
+    """A set of peers that is empty or names a node twice."""
+
+
 class ReadyOutstanding(RaftError):
     """The host asked for a Ready while the one before is not stored yet, or stored another one."""
 

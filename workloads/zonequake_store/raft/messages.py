@@ -37,7 +37,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class EntryKind(enum.IntEnum):
-    """What an entry holds: a user command, a configuration, or nothing (a leader's first)."""
+    """What an entry holds: a user command, a configuration (a leader's first entry is one), or
+    nothing."""
 
     COMMAND = 0
     CONFIGURATION = 1
@@ -93,9 +94,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_d
     """One message. Fields not used by a kind keep their defaults.
 
     `index`, `log_term`: the entry before `entries` (APPEND), the last entry of the candidate
-    (VOTE, PRE_VOTE), the last entry now stored (APPEND_REPLY). `reject` with `hint`, `hint_term`:
-    where the leader should go on. `context` carries a read index round (HEARTBEAT and reply) and
-    marks a transfer (VOTE). `token` is the sender's configuration token.
+    (VOTE, PRE_VOTE), the last entry now stored (APPEND_REPLY; with `reject`: the APPEND's own
+    `index`), the last entry stored and known to be committed (HEARTBEAT_REPLY). `reject` with
+    `hint`, `hint_term`: where the leader should go on. `hint` of a HEARTBEAT_REPLY: the index of
+    the snapshot being installed, 0 if none. `context` carries a read index round (HEARTBEAT and
+    reply) and marks a transfer (VOTE). `token` is the sender's configuration token.
     """
 
     kind: Kind
@@ -112,3 +115,17 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_d
     context: int = 0
     token: int = 0
     snapshot: SnapshotMeta | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_configuration_decoder = msgspec.msgpack.Decoder(Configuration)
+
+
+def encode_configuration(configuration: Configuration) -> bytes:
+    """The `data` of a CONFIGURATION entry."""
+    return _encoder.encode(configuration)
+
+
+def decode_configuration(entry: Entry) -> Configuration:
+    """The configuration that a CONFIGURATION entry holds. Raises msgspec.DecodeError."""
+    return _configuration_decoder.decode(entry.data)

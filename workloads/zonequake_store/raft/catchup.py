@@ -1,0 +1,77 @@
+"""How far a catching-up peer is, and how fast it may be fed."""
+
+from __future__ import annotations
+
+ENTRY_OVERHEAD_BYTES = 32
+"""What an entry costs beside its data, so that empty entries are not free."""
+
+
+class CatchUp:
+    """One peer of one attempt. `target`: the leader's last index when it began."""
+
+    __slots__ = ("_best", "_start", "bytes_sent", "silent_ticks", "snapshot_bytes", "target")
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.silent_ticks = 0
+        self.bytes_sent = 0
+        """Entries in APPENDs, with their overhead."""
+        self.snapshot_bytes = 0
+        self._start: int | None = None
+        self._best = 0.0
+
+    def began_at(self, index: int) -> None:
+        if self._start is None:
+            self._start = index
+
+    def snapshot_sent(self, index: int, sent_bytes: int, total_bytes: int) -> None:
+        """`sent_bytes` of the snapshot at `index` have been streamed."""
+        self.began_at(0)
+        self.snapshot_bytes = max(self.snapshot_bytes, sent_bytes)
+        reached = min(index, self.target) * sent_bytes / max(total_bytes, 1)
+        self._raise(reached)
+
+    def fraction(self, match: int) -> float:
+        """0..1, by entries; never falls; 1 only when the peer has stored up to the target."""
+        if match >= self.target:
+            self._best = 1.0
+        elif self._start is not None:
+            self._raise(match)
+        return self._best
+
+    def _raise(self, reached: float) -> None:
+        start = min(self._start or 0, self.target - 1)
+        share = (reached - start) / max(self.target - start, 1)
+        self._best = max(self._best, min(share, 0.999))
+
+
+class CatchUpLimit:
+    """A token bucket that each tick refills; it may fall below zero by one message, so that an
+    entry larger than a tick's share passes too."""
+
+    __slots__ = ("_available_bytes", "_bytes_per_second", "_tick_s")
+
+    def __init__(self, *, bytes_per_second: int, tick_s: float) -> None:
+        self._tick_s = tick_s
+        self.set_rate(bytes_per_second)
+
+    def set_rate(self, bytes_per_second: int) -> None:
+        """0: unlimited."""
+        self._bytes_per_second = bytes_per_second
+        self._available_bytes = bytes_per_second * self._tick_s
+
+    @property
+    def may_send(self) -> bool:
+        return not self._bytes_per_second or self._available_bytes > 0
+
+    def sendable_bytes(self, at_most: int) -> int:
+        if not self._bytes_per_second:
+            return at_most
+        return max(1, min(at_most, int(self._available_bytes)))
+
+    def spend(self, size_bytes: int) -> None:
+        self._available_bytes -= size_bytes
+
+    def tick(self) -> None:
+        share = self._bytes_per_second * self._tick_s
+        self._available_bytes = min(self._available_bytes + share, share)

@@ -1,0 +1,381 @@
+"""A leadership: replication, commitment, check-quorum, reads, transfer. It ends with the role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zonequake_store.raft.api import LeaderElected, SendSnapshot
+from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
+from zonequake_store.raft.errors import NotLeader
+from zonequake_store.raft.messages import (
+    Configuration,
+    Entry,
+    EntryKind,
+    Kind,
+    Message,
+    Peer,
+    encode_configuration,
+)
+from zonequake_store.raft.progress import Flow, Progress
+from zonequake_store.raft.quorum import majority_value
+from zonequake_store.raft.reads import ReadRounds
+from zonequake_store.raft.reconfigure import Reconfiguration
+from zonequake_store.raft.replica import Replica
+
+
+class Leader:
+    """The state that only a leader has."""
+
+    __slots__ = (
+        "_append_due",
+        "_check_ticks",
+        "_halves",
+        "_heartbeat_ticks",
+        "_myself",
+        "_transfer_ticks",
+        "_transfer_to",
+        "elected",
+        "progress",
+        "reads",
+        "reconfiguration",
+        "replica",
+        "term_start",
+    )
+
+    def __init__(self, replica: Replica) -> None:
+        """Lead `replica.term`. The first entry is the current configuration: it commits what
+        older terms left, and a forced configuration becomes known by it."""
+        log = replica.log
+        assert log.configuration is not None, "only members are elected"
+        self.replica = replica
+        self.term_start = log.last_index + 1
+        self.elected = False
+        """The first own entry is committed."""
+        self.reads = ReadRounds(replica)
+        self.progress: dict[Peer, Progress] = {}
+        """Of members and catching-up peers, without this replica."""
+        self._myself = Progress(replica.me, next_index=0, catching_up=False)
+        self._myself.match = log.stable
+        self._halves: list[list[Progress]] = []
+        self._append_due = False
+        self._heartbeat_ticks = 0
+        self._check_ticks = 0
+        self._transfer_to: Peer | None = None
+        self._transfer_ticks = 0
+        self.append_configuration(log.configuration)
+        self.reconfiguration = Reconfiguration(self)
+
+    # proposing
+
+    def propose(self, commands: Sequence[bytes]) -> int:
+        if self._transfer_to is not None:
+            raise NotLeader(self._transfer_to)
+        self._append_due = True
+        return self.replica.log.append_commands(self.replica.term, commands)
+
+    def append_configuration(self, configuration: Configuration) -> None:
+        """Append it; it acts at once."""
+        log = self.replica.log
+        data = encode_configuration(configuration)
+        log.append([Entry(self.replica.term, log.last_index + 1, EntryKind.CONFIGURATION, data)])
+        self._append_due = True
+        for peer in configuration.members - self.progress.keys() - {self.replica.me}:
+            self.add_peer(peer, catching_up=False)
+        for peer, progress in list(self.progress.items()):
+            if peer in configuration.members:
+                progress.catching_up = False
+            elif not progress.catching_up:
+                del self.progress[peer]
+        self._halves = [
+            [self._myself if peer == self.replica.me else self.progress[peer] for peer in half]
+            for half in (configuration.peers, configuration.old_peers)
+            if half
+        ]
+
+    def add_peer(self, peer: Peer, *, catching_up: bool) -> Progress:
+        next_index = self.replica.log.last_index + (1 if catching_up else 0)
+        progress = Progress(peer, next_index=next_index, catching_up=catching_up)
+        self.progress[peer] = progress
+        self._append_due = True
+        return progress
+
+    # time
+
+    def tick(self) -> None:
+        replica, settings = self.replica, self.replica.settings
+        self._heartbeat_ticks += 1
+        if self._heartbeat_ticks >= settings.heartbeat_ticks:
+            self._heartbeat_ticks = 0
+            self._send_heartbeats(self.progress.values())
+        self._tick_snapshots()
+        if self._transfer_to is not None:
+            self._transfer_ticks += 1
+            if self._transfer_ticks >= settings.election_ticks:
+                self._transfer_to = None
+        if replica.refusing and self._transfer_to is None:
+            self.transfer(None)
+        self.reconfiguration.tick()
+        self._append_due = True  # the catch-up limit may allow more now
+        self._check_ticks += 1
+        if self._check_ticks >= settings.election_ticks:
+            self._check_ticks = 0
+            self._check_quorum()
+
+    def _check_quorum(self) -> None:
+        """A leader that hears no quorum steps down: clients should look elsewhere (§6.2)."""
+        self._myself.active = True
+        heard = self._agreed([[int(peer.active) for peer in half] for half in self._halves])
+        if not heard:
+            self.replica.become_follower(
+                self.replica.term, None, "the leader lost contact with its quorum"
+            )
+            return
+        for progress in self.progress.values():
+            progress.active = False
+
+    def _tick_snapshots(self) -> None:
+        for progress in self.progress.values():
+            if progress.delivered_ticks is not None:
+                progress.delivered_ticks += 1
+
+    # replication
+
+    @property
+    def due(self) -> bool:
+        return self._append_due or (self.elected and self.reads.due)
+
+    def prepare(self) -> None:
+        """Write the messages that a Ready takes along."""
+        if self.elected and self.reads.due:
+            self._myself.acked_round = self.reads.begin()
+            self._send_heartbeats(each for each in self.progress.values() if not each.catching_up)
+            self._confirm_reads()
+        if self._append_due:
+            self._append_due = False
+            for progress in self.progress.values():
+                self._replicate(progress)
+
+    def _replicate(self, progress: Progress) -> None:
+        """Send what this peer may be sent now."""
+        last = self.replica.log.last_index
+        limit = self.replica.settings.max_in_flight_appends
+        if progress.flow is Flow.PROBE:
+            if not progress.waiting and (progress.poke or progress.next <= last):
+                # The first answer tells where a catching-up peer is; that needs no entries.
+                self._append(progress, empty=progress.catching_up)
+        elif progress.flow is Flow.REPLICATE:
+            while progress.next <= last and len(progress.in_flight) < limit:
+                if progress.catching_up and not self.replica.catch_up_limit.may_send:
+                    break
+                if not self._append(progress, empty=False):
+                    return
+            if progress.poke:
+                self._append(progress, empty=True)
+
+    def _append(self, progress: Progress, *, empty: bool) -> bool:
+        """Send one APPEND; False: the peer needs a snapshot."""
+        replica, log = self.replica, self.replica.log
+        previous = progress.next - 1
+        if previous < log.first_index - 1:
+            if progress.active:
+                progress.needs_snapshot()
+                replica.out.snapshots.append(SendSnapshot(to=progress.peer, term=replica.term))
+            return False
+        entries: Sequence[Entry] = ()
+        if not empty:
+            max_bytes = replica.settings.max_append_bytes
+            if progress.catching_up:
+                max_bytes = replica.catch_up_limit.sendable_bytes(max_bytes)
+            entries = log.entries(progress.next, max_bytes)
+            if progress.catching_up:
+                size = sum(len(each.data) + ENTRY_OVERHEAD_BYTES for each in entries)
+                self.reconfiguration.sent(progress.peer, size)
+        replica.out.messages.append(
+            Message(
+                kind=Kind.APPEND,
+                to=progress.peer,
+                sender=replica.me,
+                term=replica.term,
+                index=previous,
+                log_term=log.term(previous),
+                commit=log.commit,
+                entries=tuple(entries),
+                token=log.token,
+            )
+        )
+        progress.sent(previous + len(entries))
+        return True
+
+    def _send_heartbeats(self, peers: Iterable[Progress]) -> None:
+        replica = self.replica
+        commit = replica.log.commit
+        replica.out.messages.extend(
+            Message(
+                kind=Kind.HEARTBEAT,
+                to=progress.peer,
+                sender=replica.me,
+                term=replica.term,
+                commit=min(progress.match, commit),
+                context=replica.read_round,
+                token=replica.log.token,
+            )
+            for progress in peers
+        )
+
+    def on_append_reply(self, message: Message) -> None:
+        progress = self._heard(message.sender)
+        if progress is None:
+            return
+        log = self.replica.log
+        self._append_due = True
+        if message.reject:
+            hint = message.hint
+            if message.hint_term and hint >= log.first_index - 1:
+                hint = log.last_not_newer(hint, message.hint_term)[0]
+            progress.rejected(message.index, hint)
+            return
+        if progress.catching_up:
+            self.reconfiguration.answered(progress.peer, message.index)
+        if progress.accepted(message.index, log.first_index):
+            if message.index > log.commit and not progress.catching_up:
+                self.commit()
+            if progress.catching_up:
+                self.reconfiguration.advance()
+            if progress.peer == self._transfer_to:
+                self._finish_transfer()
+
+    def on_heartbeat_reply(self, message: Message) -> None:
+        progress = self._heard(message.sender)
+        if progress is None:
+            return
+        log = self.replica.log
+        if progress.flow is Flow.SNAPSHOT:
+            if message.index + 1 >= log.first_index:
+                progress.accepted(message.index, log.first_index)  # its answer was lost
+            elif (
+                progress.delivered_ticks is not None
+                and progress.delivered_ticks >= self.replica.settings.election_ticks
+                and not message.hint
+            ):
+                progress.probe()  # staged, but a crash came before the installation
+            self._append_due = True
+        elif progress.match < log.last_index or progress.flow is Flow.PROBE:
+            progress.waiting = False
+            progress.poke = True
+            self._append_due = True
+        if message.context > progress.acked_round:
+            progress.acked_round = message.context
+            if self.reads.running:
+                self._confirm_reads()
+
+    def _heard(self, peer: Peer) -> Progress | None:
+        progress = self.progress.get(peer)
+        if progress is not None:
+            progress.active = True
+            if progress.catching_up:
+                self.reconfiguration.heard(peer)
+        return progress
+
+    def on_stored(self) -> None:
+        """More of the own log is durable."""
+        self._myself.match = self.replica.log.stable
+        self.commit()
+
+    # deciding
+
+    def commit(self) -> None:
+        """Commit what each half's majority has stored. Only entries of the own term are
+        committed by counting: an older one that a majority holds can still be overwritten
+        (figure 8 of the Raft paper)."""
+        log = self.replica.log
+        agreed = self._agreed([[peer.match for peer in half] for half in self._halves])
+        if agreed < self.term_start or not log.commit_to(agreed):
+            return
+        if not self.elected:
+            self.elected = True
+            self.replica.out.events.append(LeaderElected(term=self.replica.term))
+        self.reconfiguration.committed()
+
+    def _confirm_reads(self) -> None:
+        self.reads.confirmed(
+            self._agreed([[peer.acked_round for peer in half] for half in self._halves])
+        )
+
+    @staticmethod
+    def _agreed(halves: list[list[int]]) -> int:
+        return min(majority_value(half) for half in halves)
+
+    # leaving
+
+    def transfer(self, to: Peer | None) -> bool:
+        """Hand over to `to` or the best follower; see Raft.transfer_leadership."""
+        candidates = self._successors()
+        if to is not None:
+            candidates = [each for each in candidates if each.peer == to]
+        if not candidates:
+            return False
+        best = max(candidates, key=lambda each: (each.active, each.match, each.peer))
+        if self._transfer_to != best.peer:
+            self._transfer_to = best.peer
+            self._transfer_ticks = 0
+            self._append_due = True
+            self._finish_transfer()
+        return True
+
+    def _successors(self) -> list[Progress]:
+        """Members of the newest set: the other half is on its way out."""
+        return [peer for peer in self._halves[0] if peer is not self._myself]
+
+    def _finish_transfer(self) -> None:
+        """TIMEOUT_NOW, once the successor has everything."""
+        assert self._transfer_to is not None, "only called in a transfer"
+        progress = self.progress.get(self._transfer_to)
+        if progress is None:
+            self._transfer_to = None
+        elif progress.match == self.replica.log.last_index:
+            self._send_timeout_now(progress.peer)
+
+    def _send_timeout_now(self, peer: Peer) -> None:
+        replica = self.replica
+        replica.out.messages.append(
+            Message(
+                kind=Kind.TIMEOUT_NOW,
+                to=peer,
+                sender=replica.me,
+                term=replica.term,
+                token=replica.log.token,
+            )
+        )
+
+    def depart(self) -> None:
+        """The committed configuration doesn't name this replica: let another one lead at once."""
+        self._send_heartbeats(self.progress.values())  # with the commit index
+        complete = [
+            each for each in self._successors() if each.match == self.replica.log.last_index
+        ]
+        if complete:
+            self._send_timeout_now(max(complete, key=lambda each: each.peer).peer)
+        self.replica.become_follower(
+            self.replica.term, None, "the leader is no member of the new configuration"
+        )
+
+    def resign(self, reason: str) -> None:
+        """The role ends: what waited for it is given up."""
+        self.reads.abort()
+        self.reconfiguration.resign(reason)
+
+    # what the host reports
+
+    def unreachable(self, peer: Peer) -> None:
+        progress = self.progress.get(peer)
+        if progress is not None and progress.flow is Flow.REPLICATE:
+            progress.probe()
+
+    def snapshot_sent(self, peer: Peer, *, ok: bool) -> None:
+        progress = self.progress.get(peer)
+        if progress is not None and progress.flow is Flow.SNAPSHOT:
+            if ok:
+                progress.delivered_ticks = 0
+            else:
+                progress.probe()
+                progress.waiting = True  # until it is heard again

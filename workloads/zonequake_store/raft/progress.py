@@ -1,0 +1,113 @@
+"""What a leader knows of one peer, and how it may send to it.
+
+PROBE ──accepted──▶ REPLICATE        PROBE: one APPEND, then wait for its answer or a
+  ▲ ◀──rejected, lost──┘ │           heartbeat's. REPLICATE: APPENDs follow each other, up to
+  └──stored── SNAPSHOT ◀─┘           a limit. SNAPSHOT: nothing until it is installed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+
+from zonequake_store.raft.messages import Peer
+
+
+class Flow(enum.Enum):
+    PROBE = "probe"
+    REPLICATE = "replicate"
+    SNAPSHOT = "snapshot"
+
+
+class Progress:
+    """One peer, or the leader itself (`match`: what it has stored)."""
+
+    __slots__ = (
+        "acked_round",
+        "active",
+        "catching_up",
+        "delivered_ticks",
+        "flow",
+        "in_flight",
+        "match",
+        "next",
+        "peer",
+        "poke",
+        "waiting",
+    )
+
+    def __init__(self, peer: Peer, *, next_index: int, catching_up: bool) -> None:
+        self.peer = peer
+        self.match = 0
+        """Stored at the peer and equal to our log, up to here."""
+        self.next = next_index
+        self.flow = Flow.PROBE
+        self.waiting = False
+        """A probe is under way."""
+        self.poke = True
+        """An APPEND is due even if it has no entries: it finds out where the peer is."""
+        self.in_flight: deque[int] = deque()
+        """Last index of each unanswered APPEND."""
+        self.active = False
+        """Heard since the last check of the quorum."""
+        self.acked_round = 0
+        """Highest read index round that it has confirmed."""
+        self.catching_up = catching_up
+        self.delivered_ticks: int | None = None
+        """Ticks since the host delivered the snapshot; None before."""
+
+    def accepted(self, index: int, first_index: int) -> bool:
+        """The peer has stored everything up to `index`; whether that is news."""
+        self.waiting = False
+        news = index > self.match
+        if news:
+            self.match = index
+        if self.flow is Flow.REPLICATE:
+            in_flight = self.in_flight
+            while in_flight and in_flight[0] <= index:
+                in_flight.popleft()
+            if self.next <= index:
+                self.next = index + 1
+        elif index >= self.match and (self.flow is Flow.PROBE or index + 1 >= first_index):
+            self.flow = Flow.REPLICATE
+            self.next = self.match + 1
+            self.in_flight.clear()
+            self.delivered_ticks = None
+        return news
+
+    def rejected(self, index: int, hint: int) -> None:
+        """The peer has no matching entry `index`; it should go on behind `hint`."""
+        if self.flow is Flow.SNAPSHOT or index <= self.match:
+            return  # late
+        if self.flow is Flow.PROBE:
+            if index != self.next - 1:
+                return  # late: of an older probe
+            self.next = max(min(index, hint + 1), self.match + 1)
+            self.waiting = False
+        else:
+            self.probe()
+        self.poke = True
+
+    def probe(self) -> None:
+        """Something was lost: find out where the peer is, from what it certainly has."""
+        self.flow = Flow.PROBE
+        self.next = self.match + 1
+        self.waiting = False
+        self.poke = True
+        self.in_flight.clear()
+        self.delivered_ticks = None
+
+    def sent(self, last: int) -> None:
+        """An APPEND left whose last entry is `last` (`next` - 1 if it has none)."""
+        self.poke = False
+        if self.flow is Flow.PROBE:
+            self.waiting = True
+        elif last >= self.next:
+            self.next = last + 1
+            self.in_flight.append(last)
+
+    def needs_snapshot(self) -> None:
+        self.flow = Flow.SNAPSHOT
+        self.in_flight.clear()
+        self.waiting = self.poke = False
+        self.delivered_ticks = None

@@ -1,0 +1,53 @@
+"""Majorities, of one set and of a joint configuration (Ongaro's thesis §4.3).
+
+A joint configuration decides only what a majority of *each* half decides. An empty half agrees to
+everything.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+from zonequake_store.raft.messages import Configuration, Peer
+
+
+class Outcome(enum.Enum):
+    """Of a vote."""
+
+    WON = "won"
+    LOST = "lost"
+    PENDING = "pending"
+
+
+def majority_value(values: Sequence[int]) -> int:
+    """The largest number that a majority of `values` has reached; at least one value.
+
+    Of four, three must agree: [9, 9, 5, 1] gives 5.
+    """
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def half_outcome(half: Sequence[Peer], votes: Mapping[Peer, bool]) -> Outcome:
+    needed = len(half) // 2 + 1
+    yes = no = 0
+    for peer in half:
+        vote = votes.get(peer)
+        if vote is True:
+            yes += 1
+        elif vote is False:
+            no += 1
+    if not half or yes >= needed:
+        return Outcome.WON
+    return Outcome.LOST if no > len(half) - needed else Outcome.PENDING
+
+
+def outcome(configuration: Configuration, votes: Mapping[Peer, bool]) -> Outcome:
+    """Outcome of a vote; votes of others than its peers don't count."""
+    halves = {
+        half_outcome(configuration.peers, votes),
+        half_outcome(configuration.old_peers, votes),
+    }
+    if Outcome.LOST in halves:
+        return Outcome.LOST
+    return Outcome.PENDING if Outcome.PENDING in halves else Outcome.WON

@@ -1,0 +1,273 @@
+"""changePeersAsync at the leader (documents `rebalance`; design §4 and §3, hole 15).
+
+           change_peers            grant           joint committed      final committed
+    NONE ───────────────▶ CATCHING_UP ─────▶ JOINT ───────────────▶ STABLE ──────────────▶ NONE
+      ▲                      │  ▲ └─ caught up: waits for the grant            ConfigurationApplied
+      └── a peer is silent ──┘  └─ a higher token, see change_peers
+
+Catch-up happens outside the configuration: no entry is written, the new peers count in no quorum,
+and going back leaves no trace. From JOINT on there is only forward, under this leader or the next:
+one that finds a joint configuration in its log finishes it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonequake_store.admin_protocol import Stage
+from zonequake_store.raft.api import (
+    JOINT_BEFORE_CAUGHT_UP,
+    ChangePeersAnswer,
+    ConfigurationApplied,
+    GrantAnswer,
+    PeerProgress,
+    ReconfigurationError,
+    StageChanged,
+)
+from zonequake_store.raft.catchup import CatchUp
+from zonequake_store.raft.errors import InvalidPeers
+from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.raft.progress import Flow
+
+if TYPE_CHECKING:
+    from zonequake_store.raft.leader import Leader
+
+
+class Reconfiguration:
+    """The change of peers that one leadership runs, if any."""
+
+    __slots__ = (
+        "_adding",
+        "_granted",
+        "_leader",
+        "_replica",
+        "_told",
+        "error",
+        "peers",
+        "stage",
+        "token",
+    )
+
+    def __init__(self, leader: Leader) -> None:
+        """Take up a joint configuration that an earlier leader left."""
+        self._leader = leader
+        self._replica = leader.replica
+        self._adding: dict[Peer, CatchUp] = {}
+        self._granted = False
+        self._told = False
+        self.error: str | None = None
+        """Why the last change went back to NONE."""
+        self.stage = Stage.NONE
+        self.token = 0
+        self.peers: tuple[Peer, ...] = ()
+        configuration = self._configuration
+        if configuration.is_joint:
+            self.token, self.peers = configuration.token, configuration.peers
+            self._enter(Stage.JOINT)
+
+    @property
+    def _configuration(self) -> Configuration:
+        configuration = self._replica.log.configuration
+        assert configuration is not None, "a leader has a configuration"
+        return configuration
+
+    @property
+    def caught_up(self) -> bool:
+        """CATCHING_UP and every new peer is near enough, now: one that fell back is waited for."""
+        return self.stage is Stage.CATCHING_UP and all(
+            self._is_caught_up(peer) for peer in self._adding
+        )
+
+    def _is_caught_up(self, peer: Peer) -> bool:
+        match = self._leader.progress[peer].match
+        margin = self._replica.settings.catch_up_margin_entries
+        return match >= self._adding[peer].target and self._replica.log.last_index - match <= margin
+
+    # orders
+
+    def change_peers(self, token: int, peers: tuple[Peer, ...]) -> ChangePeersAnswer:
+        """Begin, repeat or replace a change; the term is checked already.
+
+        While peers are being caught up a higher token is `busy`, unless `Settings.adjustable`. One
+        that only waits for its grant gives way: who raised the token will never grant the old one.
+        Raises InvalidPeers for an empty set, or one that names a node twice.
+        """
+        peers = tuple(sorted(peers))
+        if not peers or len({peer.node for peer in peers}) != len(peers):
+            raise InvalidPeers(f"peers must name at least one node, and each once: {peers}")
+        if token < max(self.token, self._configuration.token):
+            return ChangePeersAnswer.STALE
+        if self.stage is not Stage.NONE:
+            if token == self.token:
+                same = peers == self.peers
+                return ChangePeersAnswer.RECEIVED if same else ChangePeersAnswer.STALE
+            replaceable = self._replica.settings.adjustable or self.caught_up
+            if self.stage is not Stage.CATCHING_UP or not replaceable:
+                return ChangePeersAnswer.BUSY
+        elif token == self._configuration.token:
+            if peers != self._configuration.peers:
+                return ChangePeersAnswer.STALE
+            self.announce()
+            return ChangePeersAnswer.RECEIVED
+        self._begin(token, peers)
+        return ChangePeersAnswer.RECEIVED
+
+    def grant(self, token: int, peers: tuple[Peer, ...]) -> GrantAnswer:
+        """Go on to JOINT; the term is checked already."""
+        peers = tuple(sorted(peers))
+        configuration = self._configuration
+        if self.stage is Stage.NONE:
+            done = (token, peers) == (configuration.token, configuration.peers)
+            return GrantAnswer.RECEIVED if done else GrantAnswer.STALE
+        if (token, peers) != (self.token, self.peers):
+            return GrantAnswer.STALE
+        if self.stage is Stage.CATCHING_UP:
+            if not self.caught_up:
+                return GrantAnswer.BUSY
+            self._granted = True
+            self.advance()
+        return GrantAnswer.RECEIVED
+
+    def _begin(self, token: int, peers: tuple[Peer, ...]) -> None:
+        """Enter CATCHING_UP; peers that were already being caught up go on where they are."""
+        leader, target = self._leader, self._replica.log.last_index
+        self.token, self.peers = token, peers
+        self._granted = self._told = False
+        self.error = None
+        adding = [peer for peer in peers if peer not in self._configuration.members]
+        self._drop_catching_up(self._adding.keys() - set(adding))
+        for peer in adding:
+            if peer not in self._adding:
+                self._adding[peer] = CatchUp(target)
+                leader.add_peer(peer, catching_up=True)
+        self._enter(Stage.CATCHING_UP)
+        self.advance()
+
+    # going on
+
+    def advance(self) -> None:
+        """CATCHING_UP: tell that the peers are caught up; go to JOINT when it is granted."""
+        if self.stage is not Stage.CATCHING_UP:
+            return
+        planted = JOINT_BEFORE_CAUGHT_UP in self._replica.settings.planted
+        if self.caught_up and not self._told:
+            self._told = True
+            self._enter(Stage.CATCHING_UP, caught_up=True)
+        if not planted and not (self._granted and self.caught_up):
+            return
+        if self._replica.log.configuration_index > self._replica.log.commit:
+            return  # at most one uncommitted configuration; committed() comes back here
+        self._enter(Stage.JOINT)
+        self._adding = {}
+        self._leader.append_configuration(
+            Configuration(peers=self.peers, old_peers=self._configuration.peers, token=self.token)
+        )
+
+    def committed(self) -> None:
+        """The commit index rose."""
+        log = self._replica.log
+        if log.configuration_index > log.commit:
+            return
+        if self.stage is Stage.JOINT:
+            self._enter(Stage.STABLE)
+            self._leader.append_configuration(Configuration(peers=self.peers, token=self.token))
+        elif self.stage is Stage.STABLE:
+            self.announce()
+            self._enter(Stage.NONE)
+            if not self._replica.is_member:
+                self._leader.depart()
+        elif self.stage is Stage.CATCHING_UP:
+            self.advance()
+
+    def announce(self) -> None:
+        """onNewPeersConfigurationApplied, if the newest configuration is final and committed."""
+        log, configuration = self._replica.log, self._configuration
+        if not configuration.is_joint and log.configuration_index <= log.commit:
+            self._replica.out.events.append(
+                ConfigurationApplied(
+                    peers=configuration.peers,
+                    term=self._replica.term,
+                    index=log.configuration_index,
+                    token=configuration.token,
+                )
+            )
+
+    # catching up
+
+    def sent(self, peer: Peer, size_bytes: int) -> None:
+        """An APPEND with entries left for a catching-up peer."""
+        self._replica.catch_up_limit.spend(size_bytes)
+        self._adding[peer].bytes_sent += size_bytes
+
+    def answered(self, peer: Peer, index: int) -> None:
+        """The peer's log agrees up to `index`; the first answer tells where it began."""
+        self._adding[peer].began_at(index)
+
+    def heard(self, peer: Peer) -> None:
+        self._adding[peer].silent_ticks = 0
+
+    def snapshot_progress(self, peer: Peer, index: int, sent_bytes: int, total_bytes: int) -> None:
+        catch_up = self._adding.get(peer)
+        if catch_up is not None:
+            catch_up.snapshot_sent(index, sent_bytes, total_bytes)
+
+    def tick(self) -> None:
+        self._replica.catch_up_limit.tick()
+        settings = self._replica.settings
+        for peer, catch_up in self._adding.items():
+            catch_up.silent_ticks += 1
+            if catch_up.silent_ticks >= settings.catch_up_silence_ticks:
+                silence_s = settings.catch_up_silence_ticks * settings.tick_s
+                self._fail(
+                    f"{peer.node} (incarnation {peer.incarnation}) has not answered for "
+                    f"{silence_s:g} s while it was being caught up: check that it runs and can be "
+                    "reached"
+                )
+                return
+
+    def progress(self) -> tuple[PeerProgress, ...]:
+        return tuple(
+            PeerProgress(
+                peer=peer,
+                fraction=catch_up.fraction(self._leader.progress[peer].match),
+                bytes_sent=catch_up.bytes_sent + catch_up.snapshot_bytes,
+                match_index=self._leader.progress[peer].match,
+                by_snapshot=self._leader.progress[peer].flow is Flow.SNAPSHOT,
+            )
+            for peer, catch_up in sorted(self._adding.items())
+        )
+
+    # ending
+
+    def _fail(self, reason: str) -> None:
+        self.error = reason
+        token = self.token
+        self._enter(Stage.NONE, reason=reason)
+        self._replica.out.events.append(ReconfigurationError(reason=reason, token=token))
+
+    def resign(self, reason: str) -> None:
+        """The leadership ends; what is joint already, the next leader finishes."""
+        if self.stage is not Stage.NONE:
+            self._enter(Stage.NONE, reason=reason)
+
+    def _drop_catching_up(self, peers: set[Peer]) -> None:
+        for peer in peers:
+            del self._adding[peer]
+            del self._leader.progress[peer]
+
+    def _enter(self, stage: Stage, *, caught_up: bool = False, reason: str | None = None) -> None:
+        self.stage = stage
+        self._replica.out.events.append(
+            StageChanged(
+                stage=stage,
+                token=self.token,
+                peers=self.peers,
+                adding=tuple(sorted(self._adding)),
+                caught_up=caught_up,
+                reason=reason,
+                progress=self.progress(),
+            )
+        )
+        if stage is Stage.NONE:
+            self._drop_catching_up(set(self._adding))
+            self.token, self.peers = 0, ()

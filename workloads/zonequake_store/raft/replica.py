@@ -1,0 +1,140 @@
+"""What a replica is in every role: term, vote, leader, log, and what waits to leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zonequake_store.raft.api import Event, LeaderChanged, ReadState, Role, SendSnapshot, Settings
+from zonequake_store.raft.catchup import CatchUpLimit
+from zonequake_store.raft.log import RaftLog
+from zonequake_store.raft.messages import HardState, Message, Peer
+
+if TYPE_CHECKING:
+    from zonequake_store.raft.leader import Leader
+
+
+class Outbox:
+    """What the next Ready takes along."""
+
+    __slots__ = ("aborted_reads", "after_store", "events", "messages", "reads", "snapshots")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        """May leave at once."""
+        self.after_store: list[Message] = []
+        """Depend on the term, vote or log as they are now."""
+        self.reads: list[ReadState] = []
+        self.aborted_reads: list[int] = []
+        self.snapshots: list[SendSnapshot] = []
+        self.events: list[Event] = []
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.after_store
+            or self.messages
+            or self.events
+            or self.reads
+            or self.aborted_reads
+            or self.snapshots
+        )
+
+
+class Replica:
+    """State that all roles share, and the one transition that can happen in any: to follow."""
+
+    __slots__ = (
+        "catch_up_limit",
+        "elapsed_ticks",
+        "leader",
+        "leadership",
+        "log",
+        "me",
+        "out",
+        "random",
+        "read_request",
+        "read_round",
+        "refusing",
+        "role",
+        "settings",
+        "term",
+        "timeout_ticks",
+        "vote",
+        "votes",
+    )
+
+    def __init__(
+        self,
+        *,
+        me: Peer,
+        settings: Settings,
+        log: RaftLog,
+        hard_state: HardState,
+        random: Callable[[int], int],
+    ) -> None:
+        self.me = me
+        self.settings = settings
+        self.log = log
+        self.random = random
+        self.term = hard_state.term
+        self.vote = hard_state.vote
+        self.role = Role.FOLLOWER
+        self.leader: Peer | None = None
+        self.leadership: Leader | None = None
+        self.votes: dict[Peer, bool] = {}
+        """Of the running (pre-)election."""
+        self.refusing = False
+        self.out = Outbox()
+        self.catch_up_limit = CatchUpLimit(
+            bytes_per_second=settings.catch_up_bytes_per_second, tick_s=settings.tick_s
+        )
+        self.read_request = 0
+        self.read_round = 0
+        """Never reset: an acknowledgement of an older leadership must not count in a newer."""
+        self.elapsed_ticks = 0
+        """Since the leader was heard, or the election began."""
+        self.timeout_ticks = 0
+        self.restart_election_timer()
+
+    @property
+    def hard_state(self) -> HardState:
+        return HardState(self.term, self.vote, self.log.commit)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this replica, in this incarnation, votes in its newest configuration."""
+        configuration = self.log.configuration
+        return configuration is not None and (
+            self.me in configuration.peers or self.me in configuration.old_peers
+        )
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether a vote now would only disturb (thesis §4.2.3)."""
+        if self.leadership is not None:
+            return True  # check-quorum ends a leadership that is none
+        return self.leader is not None and self.elapsed_ticks < self.settings.election_ticks
+
+    def restart_election_timer(self) -> None:
+        self.elapsed_ticks = 0
+        ticks = self.settings.election_ticks
+        self.timeout_ticks = ticks + self.random(ticks)
+
+    def become_follower(self, term: int, leader: Peer | None, reason: str) -> None:
+        """Follow in `term` ≥ the present one; `reason` explains a change of peers that ends so."""
+        if self.leadership is not None:
+            self.leadership.resign(reason)
+            self.leadership = None
+        if term != self.term:
+            self.term = term
+            self.vote = None
+            self.leader = None if leader else self.leader  # the same leader anew is news
+        self.role = Role.FOLLOWER
+        self.votes = {}
+        self.set_leader(leader)
+        self.restart_election_timer()
+
+    def set_leader(self, leader: Peer | None) -> None:
+        if leader != self.leader:
+            self.leader = leader
+            self.out.events.append(LeaderChanged(leader=leader, term=self.term))

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytestmark = pytest.mark.chart
+
+# What the operator may do, and nothing beyond it (docs/operator.md).
+OPERATOR_MAY_WRITE = {
+    "distributionzones",
+    "distributionzones/status",
+    "distributionzones/finalizers",
+    "partitions",
+    "partitions/status",
+    "partitions/finalizers",
+    "logicaltopologies",
+    "logicaltopologies/status",
+    "pods/status",
+    "events",
+    "leases",
+}
+READING = {"get", "list", "watch"}
+
+
+def pods(documents: list[dict]) -> Iterator[tuple[str, dict]]:
+    for document in documents:
+        if document["kind"] in {"Deployment", "StatefulSet", "DaemonSet", "Job"}:
+            name = f"{document['kind']}/{document['metadata']['name']}"
+            yield name, document["spec"]["template"]["spec"]
+
+
+def containers(documents: list[dict]) -> Iterator[tuple[str, dict]]:
+    for name, pod in pods(documents):
+        for container in pod.get("initContainers", []) + pod["containers"]:
+            yield f"{name}/{container['name']}", container
+
+
+def test_pods_run_in_a_namespace_that_enforces_restricted(documents: list[dict]) -> None:
+    assert list(pods(documents))
+    for name, pod in pods(documents):
+        security = pod["securityContext"]
+        assert security["runAsNonRoot"] is True, name
+        assert security["runAsUser"] > 0, name
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        for forbidden in ("hostNetwork", "hostPID", "hostIPC"):
+            assert not pod.get(forbidden), name
+        for volume in pod.get("volumes", []):
+            assert set(volume) - {"name"} <= {"configMap", "emptyDir"}, f"{name}: {volume}"
+    for name, container in containers(documents):
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False, name
+        assert security["readOnlyRootFilesystem"] is True, name
+        assert security["capabilities"] == {"drop": ["ALL"]}, name
+
+
+def test_every_container_has_requests_limits_and_probes(documents: list[dict]) -> None:
+    for name, container in containers(documents):
+        for kind in ("requests", "limits"):
+            assert {"cpu", "memory"} <= set(container["resources"][kind]), f"{name}: {kind}"
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            port = container[probe]["httpGet"]["port"]
+            assert port in {p["name"] for p in container["ports"]}, f"{name}: {probe}"
+
+
+def test_only_the_operator_gets_a_token(documents: list[dict]) -> None:
+    for name, pod in pods(documents):
+        needs_token = name == "Deployment/zq-operator"
+        assert pod.get("automountServiceAccountToken", True) is needs_token, name
+
+
+def test_every_service_account_that_a_pod_names_exists(documents: list[dict]) -> None:
+    existing = {d["metadata"]["name"] for d in documents if d["kind"] == "ServiceAccount"}
+    for name, pod in pods(documents):
+        assert pod["serviceAccountName"] in existing, name
+
+
+def test_selectors_match_the_pods_they_mean(documents: list[dict]) -> None:
+    templates = {
+        d["metadata"]["name"]: d["spec"]["template"]["metadata"]["labels"]
+        for d in documents
+        if d["kind"] in {"Deployment", "StatefulSet"}
+    }
+    for document in documents:
+        name, kind = document["metadata"]["name"], document["kind"]
+        if kind in {"Deployment", "StatefulSet", "PodDisruptionBudget"}:
+            wanted = document["spec"]["selector"]["matchLabels"].items()
+            assert wanted <= templates[name].items(), f"{kind}/{name}"
+            others = [t for t, labels in templates.items() if wanted <= labels.items()]
+            assert others == [name], f"{kind}/{name} also selects {others}"
+        if kind == "Service":
+            wanted = document["spec"]["selector"].items()
+            selected = [labels for labels in templates.values() if wanted <= labels.items()]
+            # The load's pods are made by the harness when a run begins.
+            assert selected or name == "zq-load", f"Service/{name} selects no pod"
+
+
+def test_no_role_has_a_wildcard_or_reads_secrets(documents: list[dict]) -> None:
+    for document in documents:
+        if document["kind"] not in {"Role", "ClusterRole"}:
+            continue
+        for rule in document["rules"]:
+            granted = rule["apiGroups"] + rule["resources"] + rule["verbs"]
+            assert "*" not in granted, document["metadata"]["name"]
+            assert "secrets" not in rule["resources"], document["metadata"]["name"]
+
+
+def test_the_operator_writes_only_what_it_owns(render: Callable, one: Callable) -> None:
+    rules = one(render(), "Role", "zq-operator")["rules"]
+    written = {
+        resource for rule in rules if set(rule["verbs"]) - READING for resource in rule["resources"]
+    }
+    assert written == OPERATOR_MAY_WRITE
+
+
+def test_nothing_is_cluster_wide_unless_asked_for(render: Callable) -> None:
+    kinds = {d["kind"] for d in render()}
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+    asked = {d["kind"] for d in render(sets=["operator.readNodes=true"])}
+    assert {"ClusterRole", "ClusterRoleBinding"} <= asked

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.chart
+
+ROOT = Path(__file__).resolve().parents[2]
+POOLS = ROOT / "charts" / "zonequake" / "ci" / "pools-values.yaml"
+
+
+def store_of(pool: dict) -> dict:
+    return pool["spec"]["template"]["spec"]["containers"][0]
+
+
+def environment(pool: dict) -> dict[str, str]:
+    return {
+        variable["name"]: variable.get("value")
+        or "field:" + variable["valueFrom"]["fieldRef"]["fieldPath"]
+        for variable in store_of(pool)["env"]
+    }
+
+
+def test_a_pool_is_a_parallel_stateful_set_behind_the_common_service(
+    render: Callable, one: Callable
+) -> None:
+    documents = render(values=[POOLS])
+    for name, replicas in (("zq-fast", 3), ("zq-slow", 1)):
+        spec = one(documents, "StatefulSet", name)["spec"]
+        assert spec["replicas"] == replicas
+        assert spec["podManagementPolicy"] == "Parallel"
+        assert spec["serviceName"] == "zq-store"
+        assert spec["template"]["metadata"]["labels"]["zonequake.io/pool"] == name[3:]
+    service = one(documents, "Service", "zq-store")["spec"]
+    assert service["clusterIP"] == "None"
+    assert service["publishNotReadyAddresses"] is True
+    assert {p["name"]: p["port"] for p in service["ports"]} == {
+        "peers": 7001,
+        "clients": 7002,
+        "http": 8080,
+    }
+
+
+def test_a_data_node_gets_its_identity_from_its_pod(render: Callable, one: Callable) -> None:
+    values = environment(one(render(values=[POOLS]), "StatefulSet", "zq-fast"))
+    assert json.loads(values.pop("ZQ_ATTRIBUTES")) == {"storage": "SSD", "region": "US"}
+    assert values == {
+        "ZQ_NODE": "field:metadata.name",
+        "ZQ_NAMESPACE": "field:metadata.namespace",
+        "ZQ_POD_UID": "field:metadata.uid",
+        "ZQ_POD_IP": "field:status.podIP",
+        "ZQ_PEER_DOMAIN": "zq-store.zonequake.svc",
+        "ZQ_DATA_DIR": "/data",
+        "ZQ_LOG_MAP_BYTES": "1073741824",
+        "ZQ_DATA_MAP_BYTES": "4294967296",
+    }
+
+
+def test_a_pool_has_its_own_storage_resources_and_place(render: Callable, one: Callable) -> None:
+    documents = render(values=[POOLS])
+    fast = one(documents, "StatefulSet", "zq-fast")["spec"]
+    claim = fast["volumeClaimTemplates"][0]["spec"]
+    assert claim["storageClassName"] == "fast-local"
+    assert claim["resources"]["requests"]["storage"] == "20Gi"
+    assert fast["template"]["spec"]["nodeSelector"] == {"disk": "nvme"}
+    assert fast["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "4"
+    slow = one(documents, "StatefulSet", "zq-slow")["spec"]["volumeClaimTemplates"][0]["spec"]
+    assert "storageClassName" not in slow
+    assert slow["resources"]["requests"]["storage"] == "1Gi"
+
+
+def test_a_pool_of_one_has_no_disruption_budget(render: Callable) -> None:
+    budgets = [d for d in render(values=[POOLS]) if d["kind"] == "PodDisruptionBudget"]
+    assert [(b["metadata"]["name"], b["spec"]["maxUnavailable"]) for b in budgets] == [
+        ("zq-fast", 1)
+    ]
+
+
+def test_caught_up_gates_readiness_only_where_an_operator_sets_it(
+    render: Callable, one: Callable
+) -> None:
+    def gates(*sets: str) -> list[dict]:
+        pool = one(render(sets=sets), "StatefulSet", "zq-default")
+        return pool["spec"]["template"]["spec"].get("readinessGates", [])
+
+    assert gates() == [{"conditionType": "zonequake.io/caught-up"}]
+    assert gates("operator.enabled=false") == []
+
+
+def test_the_stop_hook_drains_and_ends_before_the_kubelet_kills(
+    render: Callable, one: Callable
+) -> None:
+    pod = one(render(), "StatefulSet", "zq-default")["spec"]["template"]["spec"]
+    python, option, program = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert (python, option) == ("python", "-c")
+    calls = {
+        ast.unparse(n.func): n for n in ast.walk(ast.parse(program)) if isinstance(n, ast.Call)
+    }
+    assert ast.unparse(calls["Request"].args[0]) == "'http://127.0.0.1:8080/admin/v1/drain'"
+    timeout_s = ast.literal_eval(calls["urlopen"].keywords[0].value)
+    assert 10 < timeout_s < pod["terminationGracePeriodSeconds"]
+
+
+def test_a_planted_fault_needs_both_variables_and_is_off_by_default(
+    render: Callable, one: Callable
+) -> None:
+    planted = {"ZQ_PLANTED_FAULT", "ZQ_ALLOW_PLANTED_FAULTS"}
+    assert not planted & set(environment(one(render(), "StatefulSet", "zq-default")))
+    documents = render(sets=["store.plantedFault=local-reads"])
+    values = environment(one(documents, "StatefulSet", "zq-default"))
+    assert values["ZQ_PLANTED_FAULT"] == "local-reads"
+    assert values["ZQ_ALLOW_PLANTED_FAULTS"] == "yes-for-a-test"
+
+
+def test_the_schema_knows_every_planted_fault_of_the_interface() -> None:
+    interfaces = (ROOT / "docs" / "interfaces.md").read_text()
+    sentence = interfaces.partition("Planted faults:")[2].partition(".\n")[0]
+    faults = [word.strip("` \n") for word in sentence.split(",")]
+    schema = json.loads((ROOT / "charts" / "zonequake" / "values.schema.json").read_text())
+    allowed = schema["properties"]["store"]["properties"]["plantedFault"]["enum"]
+    assert sorted(allowed) == sorted(["", *faults])
+
+
+def test_the_harness_is_told_what_it_needs(render: Callable, one: Callable) -> None:
+    assert one(render(), "ConfigMap", "zq-harness")["data"] == {
+        "release": "zq",
+        "loadImage": "zonequake/store:0.1.0",
+        "loadPullPolicy": "IfNotPresent",
+        "storeService": "zq-store",
+        "prometheusService": "zq-prometheus",
+    }
+    own = one(render(values=[POOLS]), "ConfigMap", "zq-harness")["data"]
+    assert own["loadImage"] == "registry.example/zonequake/load:1.2.3"
+    without = one(render(sets=["prometheus.enabled=false"]), "ConfigMap", "zq-harness")["data"]
+    assert without["prometheusService"] == ""
+
+
+def test_monitors_appear_only_where_their_kind_exists(render: Callable) -> None:
+    def kinds(apis: list[str]) -> set[str]:
+        documents = render(sets=["monitoring.enabled=true"], apis=apis)
+        return {d["kind"] for d in documents} & {"PodMonitor", "ServiceMonitor"}
+
+    assert kinds([]) == set()
+    assert kinds(["monitoring.coreos.com/v1"]) == {"PodMonitor", "ServiceMonitor"}
+
+
+def test_an_operator_alone_is_replaced_and_never_doubled(render: Callable, one: Callable) -> None:
+    spec = one(render(), "Deployment", "zq-operator")["spec"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"}
+
+
+def test_the_chart_and_the_distribution_have_the_same_version() -> None:
+    chart = yaml.safe_load((ROOT / "charts" / "zonequake" / "Chart.yaml").read_text())
+    project = (ROOT / "pyproject.toml").read_text()
+    assert f'version = "{chart["appVersion"]}"' in project
+    assert chart["version"] == chart["appVersion"]

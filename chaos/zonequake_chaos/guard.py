@@ -1,4 +1,4 @@
-"""Chaos only where it was agreed to: the namespace must carry a label, except on our own cluster."""
+"""Chaos only where it was agreed to: a foreign namespace must carry a label."""
 
 from __future__ import annotations
 

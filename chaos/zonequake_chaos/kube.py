@@ -170,6 +170,20 @@ class Kube:
         found = await self._json("GET", f"/api/v1/namespaces/{self.namespace}")
         return dict(found["metadata"].get("labels") or {})
 
+    async def ensure_namespace(self, labels: Mapping[str, str]) -> None:
+        """Sees to it that the namespace exists and carries these labels."""
+        await self._json(
+            "PATCH",
+            f"/api/v1/namespaces/{self.namespace}",
+            params={"fieldManager": FIELD_MANAGER, "force": "true"},
+            body={
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": self.namespace, "labels": dict(labels)},
+            },
+            content_type="application/apply-patch+yaml",
+        )
+
     async def version(self) -> str:
         """The API server's version."""
         return str((await self._json("GET", "/version"))["gitVersion"])

@@ -1,0 +1,247 @@
+"""The `zonequake` command.
+
+Parts that live elsewhere (`cluster`, `images`, `kv`, `analyze`) are loaded when they are called, so
+that this command starts quickly and a missing extra costs only its own part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from zonequake_chaos import manifest, run_command
+from zonequake_chaos.errors import ChaosError, UsageError
+from zonequake_chaos.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict
+from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_chaos.run_command import Ask
+from zonequake_chaos.run_folder import RunFolder
+
+app = typer.Typer(
+    name="zonequake",
+    help="Chaos testing over a Kubernetes deployment, with proof about histories.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Else $KUBECONFIG, or the embedded cluster's.")
+]
+Context = Annotated[
+    str | None, typer.Option("--context", help="A context of the kubeconfig: any cluster.")
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the release lives.")]
+Release = Annotated[str, typer.Option("--release", help="The Helm release.")]
+Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name, or a file.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Of targets and load; else drawn.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder; else runs/<id>.")]
+Override = Annotated[
+    list[str] | None, typer.Option("--set", help="path.in.spec=value; may be given again.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and its targets only.")]
+Repeat = Annotated[int, typer.Option("--repeat", help="How many runs; the worst one counts.")]
+Analyze = Annotated[bool, typer.Option("--analyze/--no-analyze", help="Judge the run at once.")]
+Images = Annotated[
+    list[str] | None, typer.Option("--image", help="store=REFERENCE, from your own registry.")
+]
+Values = Annotated[list[str] | None, typer.Option("--set", help="A chart value; see its README.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")]
+
+
+@app.command()
+def run(
+    scenario: Scenario,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    seed: Seed = None,
+    out: Out = None,
+    override: Override = None,
+    dry_run: DryRun = False,
+    repeat: Repeat = 1,
+    analyze: Analyze = True,
+) -> None:
+    """Run a scenario against an installed release and judge it."""
+    run_command.check_repeat(repeat, out)
+    ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=analyze)
+    manifest.load(scenario, ask.overrides)
+    place = _place(kubeconfig, context, namespace, release)
+    if dry_run:
+        uvloop.run(run_command.dry_run(ask, place, console))
+        return
+    ended = []
+    for one in run_command.seeds(ask, repeat):
+        folder, report = uvloop.run(run_command.run_once(one, place, console))
+        ended.append(run_command.judge_run(one, folder, report, console))
+    _exit(run_command.summarize(ended, console))
+
+
+@app.command()
+def demo(
+    scenario: Scenario = "kill-during-catchup",
+    seed: Seed = None,
+    out: Out = None,
+    override: Override = None,
+    keep: Keep = False,
+) -> None:
+    """Do the whole main job on an embedded cluster: up, images, install, run, analysis, down."""
+    from zonequake_chaos.demo import demo as whole_job
+
+    ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True)
+    manifest.load(scenario, ask.overrides)
+    _exit(whole_job(ask, console, keep=keep))
+
+
+@app.command()
+def install(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    image: Images = None,
+    value: Values = None,
+) -> None:
+    """Install or upgrade the chart and wait until all is ready."""
+    from zonequake_chaos import install as installing
+
+    place = _place(kubeconfig, context, namespace, release)
+    refs = installing.parse_images(image or [])
+    if place.embedded and not refs:
+        refs = _own_images()
+    asyncio.run(installing.install(place, images=refs, values=value or []))
+
+
+@app.command()
+def uninstall(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """Take the release away."""
+    from zonequake_chaos import install as installing
+
+    installing.uninstall(_place(kubeconfig, context, namespace, release))
+
+
+@app.command()
+def scenarios() -> None:
+    """List the scenarios that come with zonequake."""
+    for name, text in manifest.shipped().items():
+        found = manifest.parse(text, where=name)
+        console.print(f"[bold]{name}[/bold]\n  {run_command.plain(found)}", highlight=False)
+
+
+@app.command()
+def status(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """Show data nodes and partitions with stage and progress."""
+    from zonequake_chaos.status import look, tables
+
+    place = _place(kubeconfig, context, namespace, release)
+    console.print(tables(asyncio.run(look(place))))
+
+
+@app.command()
+def clean(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
+    """Undo what a run left behind; may be called again at any time."""
+    from zonequake_chaos.runner import clean as pay_debts
+
+    where = RunFolder.open(run).cluster()
+    place = Place(
+        kubeconfig=Path(where.kubeconfig) if where.kubeconfig else None,
+        context=where.context,
+        namespace=where.namespace,
+        release=where.release,
+        embedded=False,
+    )
+
+    async def pay() -> list[str]:
+        async with await place.connect() as kube:
+            return await pay_debts(kube, run)
+
+    problems = asyncio.run(pay())
+    for problem in problems:
+        console.print(problem, style="red")
+    if problems:
+        _exit(Verdict.CLEANUP_NOT_PROVEN)
+    console.print(f"{run}: nothing is left")
+
+
+def _lazy(name: str, module: str, extra: str, about: str) -> None:
+    """Mounts another package's typer app as a sub-command that is imported when it is called."""
+
+    @app.command(
+        name,
+        help=about,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def call(context: typer.Context) -> None:
+        try:
+            found = importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(
+                f"zonequake {name} can't be loaded ({error}): pip install 'zonequake[{extra}]'"
+            ) from error
+        command = typer.main.get_command(found.app)
+        code = command.main(args=context.args, prog_name=f"zonequake {name}", standalone_mode=False)
+        raise typer.Exit(code if isinstance(code, int) else 0)
+
+
+_lazy("cluster", "zonequake_chaos.cluster.cli", "chaos", "Start, stop and show a cluster.")
+_lazy("images", "zonequake_chaos.images.cli", "chaos", "Build and list the container images.")
+_lazy("kv", "zonequake_chaos.kv", "chaos", "Get, put, cas and append single keys.")
+_lazy("analyze", "zonequake_analysis.cli", "analysis", "Judge a run folder again.")
+
+
+def _place(kubeconfig: Path | None, context: str | None, namespace: str, release: str) -> Place:
+    return find_place(kubeconfig=kubeconfig, context=context, namespace=namespace, release=release)
+
+
+def _own_images() -> dict[str, str]:
+    from zonequake_chaos.cluster.embedded import EmbeddedCluster
+    from zonequake_chaos.images.build import build_all
+
+    cluster = EmbeddedCluster()
+    built = build_all(progress=console.print)
+    present = set(cluster.images())
+    for image in built.values():
+        if image.ref not in present:
+            cluster.load_image(image.archive)
+    return {name: image.ref for name, image in built.items()}
+
+
+def _exit(verdict: Verdict) -> None:
+    raise typer.Exit(EXIT_CODES[verdict])
+
+
+def main() -> None:
+    """Entry point; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
+    errors = Console(stderr=True)
+    try:
+        code = typer.main.get_command(app).main(standalone_mode=False)
+    except TyperException as error:
+        errors.print(f"[red]{error}")
+        sys.exit(USAGE_EXIT_CODE)
+    except UsageError as error:
+        errors.print(str(error), style="red", markup=False)
+        sys.exit(USAGE_EXIT_CODE)
+    except ChaosError as error:
+        errors.print(str(error), style="red", markup=False)
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,65 @@
+"""Which cluster a command is for: the one of a kubeconfig, or this checkout's embedded one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_chaos.errors import UsageError
+from zonequake_chaos.kube import Kube
+
+DEFAULT_NAMESPACE = "zonequake"
+DEFAULT_RELEASE = "zq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A kubeconfig, a context in it, a namespace and a release there."""
+
+    kubeconfig: Path | None
+    context: str | None
+    namespace: str
+    release: str
+    embedded: bool
+
+    async def connect(self) -> Kube:
+        """A connection; close it as an async context. Raises UsageError."""
+        return await Kube.open(
+            kubeconfig=self.kubeconfig, context=self.context, namespace=self.namespace
+        )
+
+
+def find_place(
+    *, kubeconfig: Path | None, context: str | None, namespace: str, release: str
+) -> Place:
+    """The place that the options name; without any, the embedded cluster.
+
+    Raises UsageError if no option is given and no embedded cluster is up.
+    """
+    if kubeconfig is not None and not kubeconfig.is_file():
+        raise UsageError(f"there is no kubeconfig {kubeconfig}")
+    if kubeconfig is None and context is None:
+        from zonequake_chaos.cluster.embedded import EmbeddedCluster
+
+        own = EmbeddedCluster()
+        if not own.kubeconfig.is_file():
+            raise UsageError(
+                "no cluster: start one with `zonequake cluster up`, or name one with --context"
+            )
+        return Place(
+            kubeconfig=own.kubeconfig,
+            context=own.context,
+            namespace=namespace,
+            release=release,
+            embedded=True,
+        )
+    if kubeconfig is None and "KUBECONFIG" in os.environ:
+        kubeconfig = Path(os.environ["KUBECONFIG"].split(os.pathsep)[0])
+    return Place(
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        release=release,
+        embedded=False,
+    )

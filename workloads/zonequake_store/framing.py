@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import cast
 
 from zonequake_store.client_protocol import MAX_FRAME_BYTES
 
@@ -67,8 +68,8 @@ class FrameConnection(asyncio.Protocol):
             self._transport.write(b"".join(outgoing))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are not subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         self.opened()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -28,7 +28,7 @@ from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
 from zonequake_store.partition import AppliedState, ClientTable, Partition
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
-from zonequake_store.raft.errors import BootstrapRefused, LogCorrupted
+from zonequake_store.raft.errors import LogCorrupted, RaftError
 from zonequake_store.raft.messages import Configuration, HardState, Peer
 from zonequake_store.replica import Faults, Replica
 from zonequake_store.replica_log import DurableLog, MemoryLog
@@ -86,6 +86,8 @@ class Orders:
         except LogCorrupted as error:
             self._host.break_down(replica, str(error))
             return _failed(str(error))
+        except RaftError as error:
+            return _failed(str(error))
         if reply.status is OrderStatus.RECEIVED:
             replica.raise_token(order.token)
         self._host.wake(replica)
@@ -97,10 +99,7 @@ class Orders:
         raft = replica.raft
         match order:
             case Bootstrap():
-                try:
-                    raft.bootstrap(Configuration(peers=peers_of(order.peers), token=order.token))
-                except BootstrapRefused as error:
-                    return _failed(str(error))
+                raft.bootstrap(Configuration(peers=peers_of(order.peers), token=order.token))
                 return OrderReply(status=OrderStatus.RECEIVED)
             case ChangePeers():
                 self._host.transport.told(order.addresses)

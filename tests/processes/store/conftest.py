@@ -1,0 +1,20 @@
+"""Real data nodes for every test of this folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+# The driver is imported by these tests and by the benchmarks; neither is a package.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from local_nodes import LocalNodes
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[LocalNodes]:
+    async with LocalNodes(tmp_path) as started:
+        yield started

@@ -1,0 +1,506 @@
+"""Real data nodes as processes on loopback, and a small driver that plays the operator.
+
+async with LocalNodes(tmp_path) as nodes:
+    await nodes.start("n0", "n1", "n2")
+    zone = await nodes.create("z", partitions=1, on=["n0", "n1", "n2"])
+    client = nodes.client()
+    await client.write(zone.groups[0], "key", 1)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import aiohttp
+import msgspec
+
+from zonequake_store.admin_protocol import (
+    Bootstrap,
+    ChangePeers,
+    DumpEntry,
+    DumpHeader,
+    Grant,
+    Order,
+    OrderBatch,
+    OrderReplies,
+    OrderReply,
+    OrderStatus,
+    PeerName,
+    ReplicasReport,
+    ReplicaStatus,
+    Role,
+    StartReplica,
+    StopReplica,
+    StoreEvent,
+)
+from zonequake_store.client_protocol import (
+    Append,
+    Body,
+    Cas,
+    Read,
+    Reply,
+    Request,
+    RequestId,
+    Route,
+    Status,
+    Write,
+    partition_of,
+)
+from zonequake_store.framing import FrameConnection
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on right now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@dataclass
+class Node:
+    """One data node and its process, which may be dead."""
+
+    name: str
+    directory: Path
+    peer_port: int
+    client_port: int
+    admin_port: int
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.admin_port}"
+
+    @property
+    def peer_address(self) -> str:
+        return f"127.0.0.1:{self.peer_port}"
+
+    def spawn(self) -> None:
+        assert self.process is None or self.process.poll() is not None
+        environment = {
+            "PATH": os.environ["PATH"],
+            "ZQ_NODE": self.name,
+            "ZQ_DATA_DIR": str(self.directory),
+            "ZQ_BIND": "127.0.0.1",
+            "ZQ_PEER_PORT": str(self.peer_port),
+            "ZQ_CLIENT_PORT": str(self.client_port),
+            "ZQ_ADMIN_PORT": str(self.admin_port),
+            "ZQ_ATTRIBUTES": json.dumps({"node": self.name}),
+            "ZQ_LOG_MAP_BYTES": str(1 << 30),
+            "ZQ_DATA_MAP_BYTES": str(1 << 30),
+            **self.environment,
+        }
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory.parent / f"{self.name}.log").open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "zonequake_store"],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is dead."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def signal_stop(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def cpu_s(self) -> float:
+        """CPU time of the process, user and system."""
+        assert self.process is not None
+        text = Path(f"/proc/{self.process.pid}/stat").read_text()
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Zone:
+    """A zone that the driver keeps: groups, members and the highest token given."""
+
+    name: str
+    partitions: int
+    groups: list[str]
+    token: int
+    members: list[str]
+    settings: dict[str, object]
+
+
+class _Connection(FrameConnection):
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._decoder = msgspec.msgpack.Decoder(Reply)
+
+    def frame_received(self, frame: memoryview) -> None:
+        reply = self._decoder.decode(frame)
+        future = self.waiting.pop(reply.id, None)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    def closed(self) -> None:
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionError("the connection was closed"))
+        self.waiting.clear()
+
+
+class Client:
+    """One client. `once` sends a request to one node; the rest goes to the leader, retrying."""
+
+    def __init__(self, nodes: LocalNodes, name: str) -> None:
+        self._nodes = nodes
+        self.name = name
+        self._connections: dict[str, _Connection] = {}
+        self._ids = itertools.count(1)
+        self._sequences = itertools.count(1)
+        self._leaders: dict[str, str] = {}
+
+    async def once(self, node: str, body: Body, timeout_s: float = 2.0) -> Reply:
+        """One request, one reply. Raises OSError or TimeoutError."""
+        connection = self._connections.get(node)
+        if connection is None or not connection.is_open:
+            port = self._nodes.nodes[node].client_port
+            _, connection = await asyncio.get_running_loop().create_connection(
+                _Connection, "127.0.0.1", port
+            )
+            self._connections[node] = connection
+        id_ = next(self._ids)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        connection.waiting[id_] = future
+        connection.send(msgspec.msgpack.encode(Request(id_, body)))
+        return await asyncio.wait_for(future, timeout_s)
+
+    async def at_leader(self, body: Body, *, deadline_s: float = 15.0) -> Reply:
+        """Retry at whoever leads until the request is answered with ok or invalid."""
+        assert not isinstance(body, Route)
+        end_s = time.monotonic() + deadline_s
+        names = itertools.cycle(self._nodes.nodes)
+        reply: Reply | None = None
+        while time.monotonic() < end_s:
+            node = self._leaders.get(body.group) or next(names)
+            try:
+                reply = await self.once(node, body)
+            except (OSError, TimeoutError):
+                self._leaders.pop(body.group, None)
+                await asyncio.sleep(0.02)
+                continue
+            if reply.status in (Status.OK, Status.INVALID, Status.WRONG_PARTITION):
+                self._leaders[body.group] = node
+                return reply
+            self._leaders.pop(body.group, None)
+            if reply.leader is not None and reply.leader in self._nodes.nodes:
+                self._leaders[body.group] = reply.leader
+            await asyncio.sleep(0.02)
+        raise TimeoutError(f"no answer for {body} within {deadline_s} s; the last was {reply}")
+
+    def request_id(self) -> RequestId:
+        return RequestId(self.name, next(self._sequences))
+
+    async def write(self, group: str, key: str, value: int, filler: bytes = b"") -> Reply:
+        return await self.at_leader(Write(group, key, value, filler, self.request_id()))
+
+    async def append(self, group: str, key: str, value: int) -> Reply:
+        return await self.at_leader(Append(group, key, value, self.request_id()))
+
+    async def cas(self, group: str, key: str, expected: int | None, value: int) -> Reply:
+        return await self.at_leader(Cas(group, key, expected, value, self.request_id()))
+
+    async def read(self, group: str, key: str) -> Reply:
+        return await self.at_leader(Read(group, key))
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+
+class LocalNodes:
+    """Data nodes under one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.nodes: dict[str, Node] = {}
+        self._clients: list[Client] = []
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> LocalNodes:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for client in self._clients:
+            client.close()
+        for node in self.nodes.values():
+            if node.is_alive:
+                node.kill()
+        assert self._session is not None
+        await self._session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        assert self._session is not None
+        return self._session
+
+    def client(self, name: str | None = None) -> Client:
+        client = Client(self, name or f"client-{len(self._clients)}")
+        self._clients.append(client)
+        return client
+
+    async def start(self, *names: str, **environment: str) -> None:
+        """Start nodes, new ones or dead ones, and wait until they are ready."""
+        for name in names:
+            if name not in self.nodes:
+                peer, client, admin = free_ports(3)
+                directory = self.directory / name
+                self.nodes[name] = Node(name, directory, peer, client, admin, dict(environment))
+            self.nodes[name].spawn()
+        await asyncio.gather(*(self._ready(self.nodes[name]) for name in names))
+
+    async def _ready(self, node: Node) -> None:
+        async def answers() -> bool:
+            if not node.is_alive:
+                log = (self.directory / f"{node.name}.log").read_text()
+                raise AssertionError(f"{node.name} ended at its start:\n{log}")
+            with contextlib.suppress(aiohttp.ClientError):
+                async with self.session.get(f"{node.admin_url}/readyz") as response:
+                    return response.status == 200
+            return False
+
+        await until(answers, f"{node.name} is ready", timeout_s=30)
+
+    # ── the operator's part ──────────────────────────────────────────────────────────────────
+
+    async def order(self, node: str, *orders: Order) -> list[OrderReply]:
+        body = msgspec.json.encode(OrderBatch(orders=list(orders)))
+        url = f"{self.nodes[node].admin_url}/admin/v1/orders"
+        async with self.session.post(url, data=body) as response:
+            assert response.status == 200, await response.text()
+            return msgspec.json.decode(await response.read(), type=OrderReplies).replies
+
+    async def report(self, node: str) -> ReplicasReport:
+        async with self.session.get(f"{self.nodes[node].admin_url}/admin/v1/replicas") as response:
+            return msgspec.json.decode(await response.read(), type=ReplicasReport)
+
+    async def status(self, node: str, group: str) -> ReplicaStatus | None:
+        report = await self.report(node)
+        return next((each for each in report.replicas if each.group == group), None)
+
+    async def leader(self, group: str, *, among: Sequence[str] | None = None) -> str:
+        """The node that leads the group at the highest term, once there is one."""
+        found: list[tuple[int, str]] = []
+
+        async def is_led() -> bool:
+            found.clear()
+            for name, node in self.nodes.items():
+                if not node.is_alive or (among is not None and name not in among):
+                    continue
+                with contextlib.suppress(aiohttp.ClientError):  # killed meanwhile
+                    status = await self.status(name, group)
+                    if status is not None and status.role is Role.LEADER:
+                        found.append((status.term, name))
+            return bool(found)
+
+        await until(is_led, f"{group} has a leader", timeout_s=15)
+        return max(found)[1]
+
+    def addresses(self) -> dict[str, str]:
+        return {name: node.peer_address for name, node in self.nodes.items()}
+
+    def start_order(self, zone: Zone, partition: int) -> StartReplica:
+        return StartReplica(
+            group=zone.groups[partition],
+            zone=zone.name,
+            partition=partition,
+            partitions=zone.partitions,
+            token=zone.token,
+            addresses=self.addresses(),
+            **zone.settings,  # type: ignore[arg-type]
+        )
+
+    async def start_replicas(self, zone: Zone, *names: str) -> dict[str, list[PeerName]]:
+        """Send start orders; returns each partition's peers among these nodes."""
+        peers: dict[str, list[PeerName]] = {group: [] for group in zone.groups}
+        for name in names:
+            orders = [self.start_order(zone, p) for p in range(zone.partitions)]
+            for group, reply in zip(zone.groups, await self.order(name, *orders), strict=True):
+                assert reply.status is OrderStatus.RECEIVED, reply
+                assert reply.incarnation is not None
+                peers[group].append(PeerName(name, reply.incarnation))
+        return peers
+
+    async def create(
+        self, name: str, *, on: list[str], partitions: int = 1, **settings: object
+    ) -> Zone:
+        """Create a zone whose partitions all live on the same nodes, and wait for leaders."""
+        groups = [f"{name}.00000000.{p}" for p in range(partitions)]
+        zone = Zone(name, partitions, groups, 1, list(on), settings)
+        peers = await self.start_replicas(zone, *on)
+        for node in on:
+            orders = [Bootstrap(group=g, token=1, peers=peers[g]) for g in groups]
+            for reply in await self.order(node, *orders):
+                assert reply.status is OrderStatus.RECEIVED, reply
+        for group in groups:
+            await self.leader(group)
+        return zone
+
+    async def restart(self, zone: Zone, *names: str) -> None:
+        """Start dead nodes again and give them their start orders."""
+        await self.start(*names)
+        await self.start_replicas(zone, *names)
+
+    async def change(self, zone: Zone, to: list[str], *, partition: int = 0) -> str:
+        """Begin to move one partition; returns the leader that took the order."""
+        zone.token += 1
+        group = zone.groups[partition]
+        fresh = [name for name in to if name not in zone.members]
+        for name in fresh:
+            await self.order(name, self.start_order(zone, partition))
+        peers = await self.peers(group, to)
+        leader = ""
+
+        async def taken() -> bool:
+            nonlocal leader
+            leader = await self.leader(group)
+            status = await self.status(leader, group)
+            assert status is not None
+            order = ChangePeers(
+                group=group,
+                term=status.term,
+                token=zone.token,
+                peers=peers,
+                addresses=self.addresses(),
+            )
+            (reply,) = await self.order(leader, order)
+            return reply.status is OrderStatus.RECEIVED
+
+        await until(taken, f"a leader of {group} takes the change", timeout_s=15)
+        return leader
+
+    async def peers(self, group: str, names: list[str]) -> list[PeerName]:
+        found: list[PeerName] = []
+        for name in names:
+            status = await self.status(name, group)
+            assert status is not None, f"{group} is not on {name}"
+            found.append(PeerName(name, status.incarnation))
+        return found
+
+    async def finish_change(
+        self, zone: Zone, to: list[str], *, partition: int = 0, timeout_s: float = 30.0
+    ) -> None:
+        """Grant the change when it is caught up, wait for its end, erase who left."""
+        group = zone.groups[partition]
+
+        async def is_done() -> bool:
+            leader = await self.leader(group)
+            status = await self.status(leader, group)
+            assert status is not None
+            if status.configuration is not None and status.configuration.token == zone.token:
+                return status.stage == "NONE" and not status.configuration.old_peers
+            if status.stage == "NONE":
+                peers = await self.peers(group, to)
+                again = ChangePeers(
+                    group=group,
+                    term=status.term,
+                    token=zone.token,
+                    peers=peers,
+                    addresses=self.addresses(),
+                )
+                await self.order(leader, again)
+            if status.caught_up:
+                grant = Grant(
+                    group=group, term=status.term, token=zone.token, peers=status.stage_peers
+                )
+                await self.order(leader, grant)
+            return False
+
+        await until(is_done, f"the change of {group} to {to} ends", timeout_s=timeout_s)
+        for name in set(zone.members) - set(to):
+            if not self.nodes[name].is_alive:
+                continue
+            status = await self.status(name, group)
+            if status is not None:
+                stop = StopReplica(group=group, token=zone.token, incarnation=status.incarnation)
+                (reply,) = await self.order(name, stop)
+                assert reply.status is OrderStatus.RECEIVED, reply
+        zone.members = list(to)
+
+    async def dump(self, node: str, group: str) -> tuple[DumpHeader, list[DumpEntry]]:
+        url = f"{self.nodes[node].admin_url}/admin/v1/replicas/{group}/dump"
+        async with self.session.get(url) as response:
+            assert response.status == 200, await response.text()
+            header, *lines = (await response.read()).splitlines()
+        return (
+            msgspec.json.decode(header, type=DumpHeader),
+            [msgspec.json.decode(line, type=DumpEntry) for line in lines],
+        )
+
+    async def events(self, node: str, after: int = 0) -> list[StoreEvent]:
+        url = f"{self.nodes[node].admin_url}/admin/v1/events?after={after}"
+        async with self.session.get(url) as response:
+            lines = (await response.read()).splitlines()
+        return [msgspec.json.decode(line, type=StoreEvent) for line in lines]
+
+    async def metrics(self, node: str) -> str:
+        async with self.session.get(f"{self.nodes[node].admin_url}/metrics") as response:
+            return await response.text()
+
+    async def drain(self, node: str) -> int:
+        async with self.session.post(f"{self.nodes[node].admin_url}/admin/v1/drain") as response:
+            return response.status
+
+    async def until_equal(self, group: str, names: list[str]) -> list[DumpHeader]:
+        """Wait until these replicas hold the same; returns their dumps' headers."""
+        headers: list[DumpHeader] = []
+
+        async def are_equal() -> bool:
+            headers[:] = [(await self.dump(name, group))[0] for name in names]
+            return len({(header.applied, header.digest) for header in headers}) == 1
+
+        await until(are_equal, f"{group} is the same on {names}", timeout_s=20)
+        return headers
+
+
+def key_of(partition: int, partitions: int, number: int) -> str:
+    """The `number`-th key of a partition."""
+    keys = (f"k{n}" for n in itertools.count())
+    mine = (key for key in keys if partition_of(key, partitions) == partition)
+    return next(itertools.islice(mine, number, None))
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]], what: str, *, timeout_s: float, every_s: float = 0.05
+) -> None:
+    """Wait for a condition. Raises AssertionError with `what` if it does not come."""
+    end_s = time.monotonic() + timeout_s
+    while not await condition():
+        if time.monotonic() > end_s:
+            raise AssertionError(f"not within {timeout_s} s: {what}")
+        await asyncio.sleep(every_s)

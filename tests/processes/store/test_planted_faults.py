@@ -1,0 +1,103 @@
+"""Planted faults do what they are named for, and only with both variables set."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+from local_nodes import LocalNodes
+
+from zonequake_store.admin_protocol import Stage
+from zonequake_store.client_protocol import Append, Read, Status, Write
+
+pytestmark = pytest.mark.processes
+
+THREE = ["n0", "n1", "n2"]
+
+
+def planted(fault: str) -> dict[str, str]:
+    return {"ZQ_PLANTED_FAULT": fault, "ZQ_ALLOW_PLANTED_FAULTS": "yes-for-a-test"}
+
+
+def test_a_fault_without_the_second_variable_stops_the_start(tmp_path: object) -> None:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ZQ_NODE": "n0",
+        "ZQ_DATA_DIR": str(tmp_path),
+        "ZQ_PLANTED_FAULT": "local-reads",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "zonequake_store"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 254
+    assert "ZQ_ALLOW_PLANTED_FAULTS" in ended.stderr
+
+
+async def test_acknowledge_before_commit_loses_writes_with_the_leader(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE, **planted("ack-before-commit"))
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    leader = await nodes.leader(group)
+    await asyncio.sleep(0.5)
+    replies = [await client.once(leader, Append(group, "list", n)) for n in range(1, 6)]
+    nodes.nodes[leader].kill()
+    assert [reply.status for reply in replies] == [Status.OK] * 5
+    read = await client.read(group, "list")
+    assert read.value is None
+
+
+async def test_local_reads_are_answered_by_a_follower_that_lags(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE, **planted("local-reads"))
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    await client.write(group, "k", 1)
+    leader = await nodes.leader(group)
+    follower = next(name for name in THREE if name != leader)
+    reply = await client.once(follower, Read(group, "k"))
+    assert reply.status is Status.OK
+
+
+async def test_dropping_the_log_tail_loses_writes_when_all_are_killed(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE, **planted("drop-log-tail"))
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    for element in range(1, 101):
+        assert (await client.append(group, "list", element)).status is Status.OK
+    await asyncio.sleep(1.5)
+    for name in THREE:
+        nodes.nodes[name].kill()
+    await nodes.restart(zone, *THREE)
+    found = (await client.read(group, "list")).value
+    assert isinstance(found, list)
+    assert 0 < len(found) < 100
+    assert found == list(range(1, len(found) + 1))
+
+
+async def test_forgetting_request_ids_applies_a_retry_twice(nodes: LocalNodes) -> None:
+    await nodes.start("n0", **planted("forget-request-id"))
+    zone = await nodes.create("z", on=["n0"])
+    group, client = zone.groups[0], nodes.client()
+    request = Append(group, "list", 5, client.request_id())
+    await client.at_leader(request)
+    await client.at_leader(request)
+    assert (await client.read(group, "list")).value == [5, 5]
+
+
+async def test_joint_comes_before_the_new_node_has_caught_up(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE, "n3", **planted("joint-before-caught-up"))
+    zone = await nodes.create("z", on=THREE, catch_up_bytes_per_second=200_000)
+    group, client = zone.groups[0], nodes.client()
+    for n in range(300):
+        await client.at_leader(Write(group, f"k{n}", n, b"f" * 1000))
+    leader = await nodes.change(zone, [*THREE, "n3"])
+    await asyncio.sleep(1.0)
+    stages = [e.data["stage"] for e in await nodes.events(leader) if e.kind == "rebalance.stage"]
+    assert Stage.JOINT.value in stages
+    assert "CAUGHT_UP" not in stages

@@ -1,0 +1,212 @@
+"""Three data nodes: operations, leader kill, restart, drain, orders that are refused."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from local_nodes import LocalNodes, key_of, until
+
+from zonequake_store.admin_protocol import Bootstrap, OrderStatus, Role, StartReplica, StopReplica
+from zonequake_store.client_protocol import Append, Read, Route, Status, Write
+
+pytestmark = pytest.mark.processes
+
+THREE = ["n0", "n1", "n2"]
+
+
+async def test_reads_see_what_writes_cas_and_appends_did(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    written = await client.write(group, "register", 1, b"x" * 1000)
+    assert (written.status, written.lineage) == (Status.OK, 0)
+    unequal = await client.cas(group, "register", 5, 6)
+    assert (unequal.applied, unequal.value) == (False, 1)
+    equal = await client.cas(group, "register", 1, 2)
+    assert equal.applied is True
+    assert equal.index > unequal.index > written.index
+    for element in (10, 11, 12):
+        await client.append(group, "list", element)
+    read = await client.read(group, "register")
+    assert (read.value, read.term) == (2, equal.term)
+    assert read.index >= equal.index
+    assert (await client.read(group, "list")).value == [10, 11, 12]
+    assert (await client.read(group, "absent")).value is None
+    assert (await client.append(group, "register", 1)).status is Status.INVALID
+
+
+async def test_a_node_refuses_what_is_not_for_it(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE, partitions=2)
+    client = nodes.client()
+    leader = await nodes.leader(zone.groups[0])
+    follower = next(name for name in THREE if name != leader)
+    right, wrong = key_of(0, 2, 0), key_of(1, 2, 0)
+    refused = await client.once(leader, Write(zone.groups[0], wrong, 1))
+    assert refused.status is Status.WRONG_PARTITION
+    assert (await client.once(leader, Write("no.group.0", right, 1))).status is Status.NOT_HERE
+    hint = await client.once(follower, Write(zone.groups[0], right, 1))
+    assert (hint.status, hint.leader) == (Status.NOT_LEADER, leader)
+    assert hint.leader_address == f"127.0.0.1:{nodes.nodes[leader].client_port}"
+    assert (await client.once(leader, Write(zone.groups[0], right, 1))).status is Status.OK
+    too_long = key_of(0, 1, 0) + "k" * 500
+    invalid = await client.at_leader(Write(zone.groups[0], too_long, 1))
+    assert invalid.status in (Status.INVALID, Status.WRONG_PARTITION)
+    route = (await client.once(follower, Route("z"))).route
+    assert route is not None
+    assert route.partitions == 2
+    assert [sorted(each.members) for each in route.routes] == [THREE, THREE]
+    assert set(route.nodes) >= set(THREE) - {follower}
+
+
+async def test_bounded_reads_are_answered_by_followers(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    await client.write(group, "k", 7)
+
+    async def all_have_it() -> bool:
+        replies = [await client.once(name, Read(group, "k", bounded=True)) for name in THREE]
+        return all(reply.value == 7 for reply in replies)
+
+    await until(all_have_it, "every replica applied the write", timeout_s=5)
+
+
+async def test_a_repeated_append_is_applied_once_across_a_leader_change(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    request = Append(group, "list", 5, client.request_id())
+    first = await client.at_leader(request)
+    leader = await nodes.leader(group)
+    nodes.nodes[leader].kill()
+    again = await client.at_leader(request)
+    assert (again.term, again.index) == (first.term, first.index)
+    assert (await client.read(group, "list")).value == [5]
+
+
+async def test_writes_go_on_after_the_leader_was_killed_and_it_catches_up_again(
+    nodes: LocalNodes,
+) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    for value in range(1, 51):
+        await client.append(group, "list", value)
+    killed = await nodes.leader(group)
+    nodes.nodes[killed].kill()
+    for value in range(51, 101):
+        await client.append(group, "list", value)
+    assert (await client.read(group, "list")).value == list(range(1, 101))
+    before = await nodes.leader(group)
+    assert before != killed
+    await nodes.restart(zone, killed)
+    await nodes.until_equal(group, THREE)
+    kinds = [event.kind for event in await nodes.events(killed)]
+    assert kinds.count("node.started") == 2
+    assert "leader.change" in kinds
+
+
+async def test_a_graceful_stop_moves_every_leadership_first(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE, partitions=8)
+    client = nodes.client()
+    drained = await nodes.leader(zone.groups[0])
+    assert await nodes.drain(drained) == 200
+    report = await nodes.report(drained)
+    assert report.node.draining
+    assert all(status.role is not Role.LEADER for status in report.replicas)
+    for partition, group in enumerate(zone.groups):
+        reply = await client.write(group, key_of(partition, 8, 0), 1)
+        assert reply.status is Status.OK
+        assert await nodes.leader(group) != drained
+    nodes.nodes[drained].signal_stop()
+    process = nodes.nodes[drained].process
+    assert process is not None
+    assert await asyncio.to_thread(process.wait, 15) == 0
+
+
+async def test_orders_may_be_repeated_and_old_ones_are_refused(nodes: LocalNodes) -> None:
+    await nodes.start("n0")
+    zone = await nodes.create("z", on=["n0"])
+    group = zone.groups[0]
+    status = await nodes.status("n0", group)
+    assert status is not None
+    peers = await nodes.peers(group, ["n0"])
+    zone.token = 5
+    (again,) = await nodes.order("n0", nodes.start_order(zone, 0))
+    assert (again.status, again.incarnation) == (OrderStatus.RECEIVED, status.incarnation)
+    old, other, repeated, absent = await nodes.order(
+        "n0",
+        Bootstrap(group=group, token=1, peers=peers),
+        StopReplica(group=group, token=5, incarnation="00"),
+        Bootstrap(group=group, token=5, peers=peers),
+        Bootstrap(group="z.other.0", token=5, peers=peers),
+    )
+    assert old.status is OrderStatus.STALE
+    assert other.status is OrderStatus.STALE
+    assert repeated.status is OrderStatus.RECEIVED
+    assert absent.status is OrderStatus.NOT_HERE
+    (erased,) = await nodes.order(
+        "n0", StopReplica(group=group, token=5, incarnation=status.incarnation)
+    )
+    assert erased.status is OrderStatus.RECEIVED
+    assert await nodes.status("n0", group) is None
+    (anew,) = await nodes.order("n0", nodes.start_order(zone, 0))
+    assert anew.incarnation != status.incarnation
+
+
+async def test_a_replica_on_disk_waits_for_its_start_order(nodes: LocalNodes) -> None:
+    await nodes.start("n0")
+    zone = await nodes.create("z", on=["n0"])
+    client = nodes.client()
+    await client.write(zone.groups[0], "k", 1)
+    before = await nodes.status("n0", zone.groups[0])
+    nodes.nodes["n0"].kill()
+    await nodes.start("n0")
+    waiting = await nodes.status("n0", zone.groups[0])
+    assert waiting is not None
+    assert before is not None
+    assert (waiting.role, waiting.incarnation) == (Role.WAITING, before.incarnation)
+    refused = await client.once("n0", Read(zone.groups[0], "k"))
+    assert refused.status is Status.NOT_HERE
+    await nodes.start_replicas(zone, "n0")
+    assert (await client.read(zone.groups[0], "k")).value == 1
+
+
+async def test_a_volatile_replica_comes_back_as_another_one(nodes: LocalNodes) -> None:
+    await nodes.start("n0")
+    zone = await nodes.create("z", on=["n0"], volatile=True)
+    client = nodes.client()
+    await client.write(zone.groups[0], "k", 1)
+    before = await nodes.status("n0", zone.groups[0])
+    nodes.nodes["n0"].kill()
+    await nodes.start("n0")
+    assert await nodes.status("n0", zone.groups[0]) is None
+    (reply,) = await nodes.order("n0", nodes.start_order(zone, 0))
+    assert before is not None
+    assert reply.incarnation != before.incarnation
+    after = await nodes.status("n0", zone.groups[0])
+    assert after is not None
+    assert after.configuration is None
+
+
+async def test_a_start_order_with_a_partition_beyond_the_zone_says_so(nodes: LocalNodes) -> None:
+    await nodes.start("n0")
+    order = StartReplica(group="z.0.4", zone="z", partition=4, partitions=4, token=1)
+    (reply,) = await nodes.order("n0", order)
+    assert reply.status is OrderStatus.FAILED
+    assert reply.error is not None
+    assert "expected 0 to 3" in reply.error
+
+
+async def test_metrics_name_every_replica(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE, partitions=2)
+    client = nodes.client()
+    await client.write(zone.groups[0], key_of(0, 2, 0), 1)
+    text = await nodes.metrics(await nodes.leader(zone.groups[0]))
+    assert 'zonequake_store_term{partition="0",zone="z"}' in text
+    assert 'zonequake_store_rebalance_stage{partition="0",zone="z"} 0.0' in text
+    assert "zonequake_store_commit_seconds_bucket" in text

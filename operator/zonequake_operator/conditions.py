@@ -1,0 +1,260 @@
+"""A zone's conditions, and a partition's state: sentences with numbers and names for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from zonequake_store.admin_protocol import Stage
+
+from .groups import Group, is_majority
+from .model import (
+    Condition,
+    ConditionType,
+    PartitionKeys,
+    PartitionState,
+    PartitionSummary,
+    PartitionView,
+    Reason,
+    ZoneSpec,
+    ZoneStatus,
+)
+
+MAX_NAMED = 5
+"""Partitions or nodes named in one message; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """One partition, diagnosed.
+
+    `missing`: members of stable that don't serve. `at_risk`: one more loss takes the majority.
+    `lost`: the majority is gone.
+    """
+
+    keys: PartitionKeys
+    view: PartitionView
+    missing: tuple[str, ...]
+    at_risk: bool
+    lost: bool
+
+
+def diagnose(keys: PartitionKeys, group: Group) -> Health:
+    """State of one partition from its keys and its group's reports."""
+    nodes = keys.stable.nodes if keys.stable else ()
+    leading = group.leading
+    configured = {
+        (peer.node, peer.incarnation)
+        for peer in (leading.configuration.peers if leading and leading.configuration else ())
+    }
+
+    def serves(node: str) -> bool:
+        if not group.is_running(node):
+            return False
+        return leading is None or (node, group.replicas[node].incarnation) in configured
+
+    serving = [node for node in nodes if serves(node)]
+    majority = bool(nodes) and is_majority(len(serving), len(nodes))
+    if leading is not None:
+        state = PartitionState.AVAILABLE if len(serving) == len(nodes) else PartitionState.DEGRADED
+    elif serving and not majority and keys.bootstrap is not None:
+        state = PartitionState.READ_ONLY
+    else:
+        state = PartitionState.UNAVAILABLE
+    return Health(
+        keys=keys,
+        view=PartitionView(
+            leader=group.leader,
+            term=leading.term if leading else 0,
+            stage=leading.stage if leading else Stage.NONE,
+            state=state,
+        ),
+        missing=tuple(node for node in nodes if node not in serving),
+        at_risk=len(nodes) > 1
+        and len(serving) < len(nodes)
+        and not is_majority(len(serving) - 1, len(nodes)),
+        lost=keys.bootstrap is not None and not majority,
+    )
+
+
+def summarise(health: Mapping[int, Health], total: int) -> PartitionSummary:
+    """Numbers for `kubectl get dz`."""
+    served = (PartitionState.AVAILABLE, PartitionState.DEGRADED)
+    return PartitionSummary(
+        total=total,
+        available=sum(h.view.state in served for h in health.values()),
+        moving=sum(h.keys.pending is not None for h in health.values()),
+    )
+
+
+def judge(
+    *,
+    generation: int,
+    spec: ZoneSpec,
+    status: ZoneStatus,
+    health: Mapping[int, Health],
+    filter_problem: str | None,
+    data_nodes: Sequence[str],
+) -> tuple[Condition, ...]:
+    """All conditions of a zone whose spec could be read."""
+    return (
+        _ready(spec, health, filter_problem, data_nodes),
+        _synced(generation, status, health, filter_problem),
+        _progressing(health),
+        _degraded(spec, health, data_nodes),
+        _data_at_risk(health),
+        _paused(spec),
+    )
+
+
+def invalid_spec(problem: str) -> tuple[Condition, ...]:
+    """Conditions of a zone whose spec can't be read; it keeps what it has."""
+    return (
+        _condition(ConditionType.READY, False, Reason.INVALID_SPEC, problem),
+        _condition(ConditionType.SYNCED, False, Reason.INVALID_SPEC, problem),
+    )
+
+
+def _ready(
+    spec: ZoneSpec,
+    health: Mapping[int, Health],
+    filter_problem: str | None,
+    data_nodes: Sequence[str],
+) -> Condition:
+    of = ConditionType.READY
+    if filter_problem is not None:
+        return _condition(of, False, Reason.INVALID_FILTER, filter_problem)
+    if not data_nodes:
+        suffix = f" that match {spec.filter}" if spec.filter else ""
+        kept = " The assignments stay as they are." if health else ""
+        return _condition(
+            of, False, Reason.NO_DATA_NODES, f"There are no data nodes{suffix}.{kept}"
+        )
+    fresh = [n for n in range(spec.partitions) if n not in health or not health[n].keys.bootstrap]
+    if fresh:
+        return _condition(
+            of,
+            False,
+            Reason.STARTING,
+            f"{len(fresh)} of {spec.partitions} partitions haven't started yet: {_few(fresh)}.",
+        )
+    silent = [n for n, h in health.items() if h.view.leader is None]
+    if silent:
+        return _condition(
+            of,
+            False,
+            Reason.PARTITIONS_WITHOUT_LEADER,
+            f"{len(silent)} of {spec.partitions} partitions have no leader: {_few(silent)}.",
+        )
+    return _condition(
+        of, True, Reason.ALL_PARTITIONS_SERVE, f"All {spec.partitions} partitions have a leader."
+    )
+
+
+def _synced(
+    generation: int,
+    status: ZoneStatus,
+    health: Mapping[int, Health],
+    filter_problem: str | None,
+) -> Condition:
+    of = ConditionType.SYNCED
+    if filter_problem is not None:
+        return _condition(of, False, Reason.INVALID_FILTER, filter_problem)
+    moving = [n for n, h in health.items() if h.keys.pending is not None]
+    if status.observed_generation != generation or status.handled_revision != status.revision:
+        return _condition(
+            of,
+            False,
+            Reason.APPLYING,
+            f"Revision {status.revision} is being applied, {status.handled_revision} was the last.",
+        )
+    if moving:
+        return _condition(of, False, Reason.REBALANCING, f"{len(moving)} partitions are moving.")
+    return _condition(
+        of, True, Reason.SPEC_APPLIED, f"Revision {status.revision} is applied everywhere."
+    )
+
+
+def _progressing(health: Mapping[int, Health]) -> Condition:
+    moving = [n for n, h in health.items() if h.keys.pending is not None]
+    if not moving:
+        return _condition(ConditionType.PROGRESSING, False, Reason.IDLE, "No partition is moving.")
+    planned = sum(h.keys.planned is not None for h in health.values())
+    return _condition(
+        ConditionType.PROGRESSING,
+        True,
+        Reason.REBALANCING,
+        f"{len(moving)} partitions are moving: {_few(moving)}; {planned} have a planned move.",
+    )
+
+
+def _degraded(spec: ZoneSpec, health: Mapping[int, Health], data_nodes: Sequence[str]) -> Condition:
+    of = ConditionType.DEGRADED
+    missing = [n for n, h in health.items() if h.missing]
+    if missing:
+        nodes = sorted({node for h in health.values() for node in h.missing})
+        return _condition(
+            of,
+            True,
+            Reason.MEMBERS_MISSING,
+            f"{len(missing)} partitions miss members on {_few(nodes)}.",
+        )
+    if len(data_nodes) < spec.replicas:
+        return _condition(
+            of,
+            True,
+            Reason.FEWER_NODES_THAN_REPLICAS,
+            f"{spec.replicas} replicas are wanted, but there are {len(data_nodes)} data nodes.",
+        )
+    return _condition(
+        of, False, Reason.ALL_MEMBERS_SERVE, "Every member of every partition serves."
+    )
+
+
+def _data_at_risk(health: Mapping[int, Health]) -> Condition:
+    of = ConditionType.DATA_AT_RISK
+    lost = [n for n, h in health.items() if h.lost]
+    if lost:
+        return _condition(
+            of,
+            True,
+            Reason.MAJORITY_LOST,
+            f"{len(lost)} partitions have lost their majority: {_few(lost)}.",
+        )
+    at_risk = [n for n, h in health.items() if h.at_risk]
+    if at_risk:
+        return _condition(
+            of,
+            True,
+            Reason.NO_FURTHER_LOSS_ALLOWED,
+            f"One more lost node takes the majority of {len(at_risk)} partitions: {_few(at_risk)}.",
+        )
+    return _condition(
+        of,
+        False,
+        Reason.LOSS_TOLERATED,
+        "Every partition has more members than its majority needs."
+        if any(h.keys.stable and len(h.keys.stable.nodes) > 2 for h in health.values())
+        else "No member of any partition is missing.",
+    )
+
+
+def _paused(spec: ZoneSpec) -> Condition:
+    if spec.paused:
+        return _condition(
+            ConditionType.PAUSED,
+            True,
+            Reason.PAUSED_BY_SPEC,
+            "Nothing is changed; restarted replicas are started again. Set spec.paused to false.",
+        )
+    return _condition(ConditionType.PAUSED, False, Reason.ACTING, "The operator acts.")
+
+
+def _condition(of: ConditionType, status: bool, reason: Reason, message: str) -> Condition:
+    return Condition(type=of, status=status, reason=reason, message=message)
+
+
+def _few(items: Sequence[object]) -> str:
+    names = ", ".join(str(item) for item in list(items)[:MAX_NAMED])
+    more = len(items) - MAX_NAMED
+    return f"{names} and {more} more" if more > 0 else names

@@ -1,0 +1,58 @@
+"""What can go wrong in the operator.
+
+OperatorError
+├── SpecError                a resource's spec can't be used as written
+│   └── FilterError          its data nodes filter, with the position
+├── ResourceError            a resource's status isn't what this operator writes
+├── KubeError                the Kubernetes API refused or didn't answer
+│   ├── Conflict             409: somebody else wrote first; read again
+│   ├── NotFound             404
+│   └── Invalid              422: the server's schema or a CEL rule refused it
+└── NodeUnreachable          a data node's admin API didn't answer, or not in its language
+"""
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """Anything that this package raises on purpose."""
+
+
+class SpecError(OperatorError):
+    """A spec can't be used as written; the message is shown in the zone's condition."""
+
+
+class FilterError(SpecError):
+    """A data nodes filter isn't well formed. `position` counts characters from 1."""
+
+    def __init__(self, text: str, position: int, problem: str) -> None:
+        super().__init__(f"dataNodesFilter {text!r}, position {position}: {problem}")
+        self.position = position
+
+
+class ResourceError(OperatorError):
+    """A stored status isn't of the shape that this operator writes."""
+
+
+class KubeError(OperatorError):
+    """The Kubernetes API refused a call or didn't answer; `status` is 0 without an answer."""
+
+    def __init__(self, call: str, status: int, reason: str) -> None:
+        super().__init__(f"{call}: {status or 'no answer'} {reason}")
+        self.status = status
+
+
+class Conflict(KubeError):
+    """Somebody else wrote the object first (409)."""
+
+
+class NotFound(KubeError):
+    """There is no such object (404)."""
+
+
+class Invalid(KubeError):
+    """The server's schema or one of its CEL rules refused the object (422)."""
+
+
+class NodeUnreachable(OperatorError):
+    """A data node's admin API didn't answer in time, or answered something else."""

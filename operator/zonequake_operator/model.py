@@ -1,0 +1,273 @@
+"""The operator's domain values: plain, frozen, without behaviour that could surprise.
+
+Names follow the documents `distribution-zones` and `rebalance`; design §2 and §3. All times are
+unix milliseconds (`_ms`), since the resources keep deadlines as RFC 3339 with milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from zonequake_store.admin_protocol import PeerName, ReplicasReport, Stage
+
+INFINITE = None
+"""A time-out that never ends (`Infinite` in a spec)."""
+
+DEFAULT_PARTITIONS = 25
+DEFAULT_REPLICAS = 3
+DEFAULT_SCALE_UP_S = 0
+DEFAULT_SCALE_DOWN_S = INFINITE
+
+
+class ChangePeersMode(StrEnum):
+    """What a new wish does to a running change (document `rebalance`, "Adjustable changePeers").
+
+    `QUEUE` is the base algorithm: it waits in `planned`. `UPDATE` is approach 1: it replaces
+    `pending` until the lock is taken.
+    """
+
+    QUEUE = "Queue"
+    UPDATE = "Update"
+
+
+class PartitionState(StrEnum):
+    """Global state of a partition, the worst that a client may meet.
+
+    `AVAILABLE`: a leader, and every stable member follows it. `DEGRADED`: a leader, some member
+    missing. `READ_ONLY`: no majority, but somebody who can serve bounded reads. `UNAVAILABLE`:
+    nobody, or a majority without a leader.
+    """
+
+    AVAILABLE = "Available"
+    DEGRADED = "Degraded"
+    READ_ONLY = "ReadOnly"
+    UNAVAILABLE = "Unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timers:
+    """The zone's data nodes time-outs in whole seconds, with the documents' defaults applied.
+
+    `joint`: dataNodesAutoAdjust was given, so that both directions share one timer.
+    """
+
+    scale_up_s: int | None = DEFAULT_SCALE_UP_S
+    scale_down_s: int | None = DEFAULT_SCALE_DOWN_S
+    joint: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneSpec:
+    """What a user asked of a zone."""
+
+    partitions: int = DEFAULT_PARTITIONS
+    replicas: int = DEFAULT_REPLICAS
+    timers: Timers = Timers()
+    filter: str | None = None
+    change_peers: ChangePeersMode = ChangePeersMode.QUEUE
+    catch_up_bytes_per_second: int = 0
+    fsync: bool = True
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """An armed timer: the nodes it will add or remove, and when its newest event came."""
+
+    nodes: frozenset[str]
+    armed_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataNodes:
+    """A zone's data nodes with both timers, as of `topology_version` and under `filter`."""
+
+    nodes: frozenset[str]
+    up: Timer | None = None
+    down: Timer | None = None
+    filter: str | None = None
+    topology_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyNode:
+    """A node of the logical topology.
+
+    `since` is the topology version at which this process joined; `restarts` is its container's
+    restart count then, so that a later count proves that this process has ended.
+    """
+
+    name: str
+    process_incarnation: str
+    storage_incarnation: str
+    pod_uid: str
+    restarts: int
+    attributes: Mapping[str, str]
+    peer_address: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """The logical topology; its version grows by one with each change. `nodes` by name."""
+
+    version: int = 0
+    nodes: Mapping[str, TopologyNode] = field(default_factory=dict)
+
+
+class ConditionType(StrEnum):
+    """Conditions of a zone, in the order in which they are shown."""
+
+    READY = "Ready"
+    SYNCED = "Synced"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+    DATA_AT_RISK = "DataAtRisk"
+    PAUSED = "Paused"
+
+
+class Reason(StrEnum):
+    """Why a condition is as it is."""
+
+    ALL_PARTITIONS_SERVE = "AllPartitionsServe"
+    PARTITIONS_WITHOUT_LEADER = "PartitionsWithoutLeader"
+    STARTING = "Starting"
+    INVALID_FILTER = "InvalidFilter"
+    INVALID_SPEC = "InvalidSpec"
+    NO_DATA_NODES = "NoDataNodes"
+    SPEC_APPLIED = "SpecApplied"
+    APPLYING = "Applying"
+    REBALANCING = "Rebalancing"
+    IDLE = "Idle"
+    MEMBERS_MISSING = "MembersMissing"
+    FEWER_NODES_THAN_REPLICAS = "FewerNodesThanReplicas"
+    ALL_MEMBERS_SERVE = "AllMembersServe"
+    NO_FURTHER_LOSS_ALLOWED = "NoFurtherLossAllowed"
+    MAJORITY_LOST = "MajorityLost"
+    LOSS_TOLERATED = "LossTolerated"
+    PAUSED_BY_SPEC = "PausedBySpec"
+    ACTING = "Acting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition without its transition time, which the edge adds when `status` flips."""
+
+    type: ConditionType
+    status: bool
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSummary:
+    """Numbers for `kubectl get dz`."""
+
+    total: int = 0
+    available: int = 0
+    moving: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneStatus:
+    """A zone's own state: `revision` is the documents' event.revision (design §3, Revision)."""
+
+    observed_generation: int = 0
+    revision: int = 0
+    handled_revision: int = 0
+    data_nodes: DataNodes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """A DistributionZone. `spec` is the sentence that says what is wrong if it can't be used."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    resource_version: str
+    spec: ZoneSpec | str
+    status: ZoneStatus
+    deleting: bool = False
+    conditions: tuple[Condition, ...] = ()
+    summary: PartitionSummary = PartitionSummary()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentSet:
+    """A set of nodes, sorted; `force` and `from_reset` are for the reset (design, holes 7, 13)."""
+
+    nodes: tuple[str, ...]
+    force: bool = False
+    from_reset: bool = False
+
+    @classmethod
+    def of(cls, *nodes: str) -> AssignmentSet:
+        """The plain set of these nodes."""
+        return cls(nodes=tuple(sorted(set(nodes))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPeers:
+    """A configuration decided on: its token and its peers with incarnations, by node."""
+
+    token: int
+    peers: tuple[PeerName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionKeys:
+    """The documents' metastore keys of one partition; an empty key is None.
+
+    Written together with one compare-and-swap, which is the documents' atomic multi-invoke.
+    """
+
+    stable: AssignmentSet | None = None
+    pending: AssignmentSet | None = None
+    planned: AssignmentSet | None = None
+    configuration_token: int = 0
+    bootstrap: TokenPeers | None = None
+    pending_lock: TokenPeers | None = None
+    change_trigger_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """What stands beside the keys, for people and triggers; on transitions only."""
+
+    leader: str | None = None
+    term: int = 0
+    stage: Stage = Stage.NONE
+    state: PartitionState = PartitionState.UNAVAILABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A Partition resource."""
+
+    number: int
+    resource_version: str
+    keys: PartitionKeys = PartitionKeys()
+    view: PartitionView = PartitionView()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that a decision about one zone rests on.
+
+    `reports` holds only nodes that answered in this round; `partitions` is by number.
+    """
+
+    now_ms: int
+    zone: Zone
+    partitions: Mapping[int, Partition]
+    topology: Topology
+    reports: Mapping[str, ReplicasReport]
+
+
+def group_name(zone: str, uid: str, partition: int) -> str:
+    """The Raft group of a partition (interfaces, Names)."""
+    return f"{zone}.{uid[:8]}.{partition}"

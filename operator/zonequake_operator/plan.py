@@ -1,0 +1,337 @@
+"""What to do about one zone: `plan(snapshot)`.
+
+Level-triggered: the plan follows from the snapshot alone. The edge applies its writes first; if
+there were any it plans again from what was stored, so that no order rests on an unstored decision.
+
+    1. accept inputs     topology, spec, timers  ->  zone status with a higher revision
+    2. trigger step      once per revision and partition
+    3. group reports     bootstrap, lock, stable switch
+    4. orders            start, bootstrap, changePeers, grant, stop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from zonequake_store.admin_protocol import Order, ReplicaStatus
+
+from . import affinity, data_nodes, rebalance
+from . import filter as filters
+from .conditions import Health, diagnose, invalid_spec, judge, summarise
+from .errors import FilterError
+from .groups import Group, by_group, observe
+from .model import (
+    AssignmentSet,
+    Condition,
+    DataNodes,
+    Partition,
+    PartitionKeys,
+    PartitionSummary,
+    PartitionView,
+    Snapshot,
+    ZoneSpec,
+    ZoneStatus,
+    group_name,
+)
+
+CAUGHT_UP_MARGIN_ENTRIES = 1000
+"""How far behind its leader a replica may be and still count as caught up: reports of two nodes
+are taken up to a poll apart, and a busy group commits some hundred entries in that time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteZone:
+    """Write the zone's status. Not `urgent`: only messages or numbers changed, it may wait."""
+
+    status: ZoneStatus
+    conditions: tuple[Condition, ...]
+    summary: PartitionSummary
+    urgent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartition:
+    """Create a Partition that isn't there."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePartition:
+    """Write a partition's status. Not `urgent`: its keys are unchanged, the view may wait."""
+
+    number: int
+    keys: PartitionKeys
+    view: PartitionView
+    urgent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOrder:
+    """Tell a data node something."""
+
+    node: str
+    order: Order
+
+
+Action = WriteZone | CreatePartition | WritePartition | SendOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Actions in the order in which to apply them.
+
+    `settled`: the zone needs nothing but time or a new event. `wake_at_ms`: its next timer.
+    `behind`: nodes that hold a stable replica which doesn't yet follow its leader closely.
+    """
+
+    actions: list[Action]
+    settled: bool
+    wake_at_ms: int | None = None
+    behind: frozenset[str] = frozenset()
+    health: Mapping[int, Health]
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    """Decide about one zone."""
+    zone = snapshot.zone
+    if isinstance(zone.spec, str):
+        return _plan_unreadable(snapshot, zone.spec)
+    spec, before = zone.spec, zone.status
+    groups = _groups(snapshot, spec)
+    health = {n: diagnose(p.keys, groups[n]) for n, p in snapshot.partitions.items()}
+    problem, accepted = _accept_inputs(snapshot, spec)
+
+    actions: list[Action] = []
+    if not spec.paused and accepted.revision == before.revision:
+        actions += _create_missing(snapshot, spec)
+        actions += _write_partitions(snapshot, spec, accepted, groups, health)
+        if not actions and accepted.handled_revision < accepted.revision:
+            accepted = replace(accepted, handled_revision=accepted.revision)
+        # A view never holds back the handled revision: it may wait for its turn.
+    written = {action.number for action in actions if isinstance(action, WritePartition)}
+    actions += [
+        WritePartition(number=n, keys=snapshot.partitions[n].keys, view=h.view, urgent=False)
+        for n, h in health.items()
+        if n not in written and h.view != snapshot.partitions[n].view
+    ]
+    zone_write = _zone_write(snapshot, spec, accepted, health, problem)
+    if zone_write is not None:
+        actions.insert(0, zone_write)
+    orders = _orders(snapshot, spec, groups)
+    settled = not orders and not any(_is_urgent(action) for action in actions)
+    settled = settled and all(
+        h.keys.pending is None and h.view.leader is not None and not h.missing
+        for h in health.values()
+    )
+    return Plan(
+        actions=[*actions, *orders],
+        settled=settled,
+        wake_at_ms=_next_deadline_ms(accepted.data_nodes, spec),
+        behind=_behind(health, groups),
+        health=health,
+    )
+
+
+def _is_urgent(action: Action) -> bool:
+    return not isinstance(action, WriteZone | WritePartition) or action.urgent
+
+
+def _plan_unreadable(snapshot: Snapshot, problem: str) -> Plan:
+    zone = snapshot.zone
+    status = replace(zone.status, observed_generation=zone.generation)
+    conditions = invalid_spec(problem)
+    actions: list[Action] = []
+    if (status, conditions) != (zone.status, zone.conditions):
+        actions = [
+            WriteZone(status=status, conditions=conditions, summary=zone.summary, urgent=True)
+        ]
+    return Plan(actions=actions, settled=True, health={})
+
+
+def _groups(snapshot: Snapshot, spec: ZoneSpec) -> dict[int, Group]:
+    zone = snapshot.zone
+    replicas: dict[str, dict[str, ReplicaStatus]] = by_group(snapshot.reports.values())
+    names = {n: group_name(zone.name, zone.uid, n) for n in range(spec.partitions)}
+    return {n: observe(name, replicas.get(name, {})) for n, name in names.items()}
+
+
+# ------------------------------------------------------------------------------ 1. accept inputs
+
+
+def _accept_inputs(snapshot: Snapshot, spec: ZoneSpec) -> tuple[str | None, ZoneStatus]:
+    """Why the filter can't be used, and the zone's status with all inputs accepted."""
+    zone, before = snapshot.zone, snapshot.zone.status
+    in_force = before.data_nodes.filter if before.data_nodes else None
+    problem, wanted = None, spec.filter
+    try:
+        matches = _matcher(wanted)
+    except FilterError as error:
+        # The filter that was accepted last stays in force; a new zone has no data nodes yet.
+        problem, wanted = f"{error}.", in_force
+        matches = _matcher(in_force)
+    if spec.paused or (problem is not None and before.data_nodes is None):
+        return problem, replace(before, observed_generation=zone.generation)
+    nodes = data_nodes.advance(
+        before.data_nodes,
+        timers=spec.timers,
+        filter_text=wanted,
+        matches=matches,
+        topology=snapshot.topology,
+        now_ms=snapshot.now_ms,
+    )
+    if nodes == before.data_nodes and before.observed_generation == zone.generation:
+        return problem, before
+    return problem, replace(
+        before,
+        observed_generation=zone.generation,
+        revision=before.revision + 1,
+        data_nodes=nodes,
+    )
+
+
+def _matcher(text: str | None) -> data_nodes.Matcher:
+    if text is None:
+        return lambda name, attributes: True
+    return filters.parse(text).matches
+
+
+def _next_deadline_ms(state: DataNodes | None, spec: ZoneSpec) -> int | None:
+    if state is None or spec.paused:
+        return None
+    functions: tuple[Callable[..., int | None], ...] = (
+        data_nodes.deadline_up_ms,
+        data_nodes.deadline_down_ms,
+    )
+    deadlines = [at for f in functions if (at := f(state, spec.timers)) is not None]
+    return min(deadlines, default=None)
+
+
+# ---------------------------------------------------------------- 2. trigger step, 3. group reports
+
+
+def _create_missing(snapshot: Snapshot, spec: ZoneSpec) -> list[Action]:
+    missing = (n for n in range(spec.partitions) if n not in snapshot.partitions)
+    return [CreatePartition(number=n) for n in missing]
+
+
+def _write_partitions(
+    snapshot: Snapshot,
+    spec: ZoneSpec,
+    status: ZoneStatus,
+    groups: Mapping[int, Group],
+    health: Mapping[int, Health],
+) -> list[Action]:
+    state = status.data_nodes
+    targets = _targets(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
+    alive = frozenset(snapshot.topology.nodes)
+    writes: list[Action] = []
+    for number, partition in snapshot.partitions.items():
+        if number >= spec.partitions:
+            continue
+        trigger = max(partition.keys.change_trigger_revision, status.handled_revision)
+        wish = rebalance.Wish(
+            target=targets[number],
+            revision=status.revision,
+            due=trigger < status.revision,
+            mode=spec.change_peers,
+        )
+        keys = rebalance.decide(partition.keys, groups[number], wish, alive)
+        if keys != partition.keys:
+            writes.append(
+                WritePartition(number=number, keys=keys, view=health[number].view, urgent=True)
+            )
+    return writes
+
+
+@lru_cache(maxsize=64)
+def _targets(nodes: tuple[str, ...], partitions: int, replicas: int) -> list[AssignmentSet | None]:
+    """calcPartAssignments() for every partition; None where there are no data nodes."""
+    sets = affinity.rendezvous(nodes, partitions, replicas)
+    return [AssignmentSet.of(*names) if names else None for names in sets]
+
+
+def _zone_write(
+    snapshot: Snapshot,
+    spec: ZoneSpec,
+    status: ZoneStatus,
+    health: Mapping[int, Health],
+    problem: str | None,
+) -> WriteZone | None:
+    zone = snapshot.zone
+    conditions = judge(
+        generation=zone.generation,
+        spec=spec,
+        status=status,
+        health=health,
+        filter_problem=problem,
+        data_nodes=sorted(status.data_nodes.nodes) if status.data_nodes else [],
+    )
+    summary = summarise(health, spec.partitions)
+    if (status, conditions, summary) == (zone.status, zone.conditions, zone.summary):
+        return None
+    flipped = {(c.type, c.status) for c in conditions} != {
+        (c.type, c.status) for c in zone.conditions
+    }
+    return WriteZone(
+        status=status,
+        conditions=conditions,
+        summary=summary,
+        urgent=flipped or status != zone.status,
+    )
+
+
+# -------------------------------------------------------------------------------------- 4. orders
+
+
+def _orders(snapshot: Snapshot, spec: ZoneSpec, groups: Mapping[int, Group]) -> list[SendOrder]:
+    alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
+    addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
+    return [
+        SendOrder(node=node, order=order)
+        for number, partition in snapshot.partitions.items()
+        if number in groups
+        for node, order in rebalance.orders(
+            partition.keys,
+            groups[number],
+            _settings(snapshot, spec, partition, addresses),
+            alive=alive,
+            reachable=reachable,
+            paused=spec.paused,
+        )
+    ]
+
+
+def _settings(
+    snapshot: Snapshot, spec: ZoneSpec, partition: Partition, addresses: Mapping[str, str]
+) -> rebalance.ReplicaSettings:
+    return rebalance.ReplicaSettings(
+        zone=snapshot.zone.name,
+        partition=partition.number,
+        partitions=spec.partitions,
+        fsync=spec.fsync,
+        catch_up_bytes_per_second=spec.catch_up_bytes_per_second,
+        addresses=addresses,
+    )
+
+
+def _behind(health: Mapping[int, Health], groups: Mapping[int, Group]) -> frozenset[str]:
+    behind: set[str] = set()
+    for number, one in health.items():
+        if one.keys.bootstrap is None or one.keys.stable is None:
+            continue
+        leading = groups[number].leading if number in groups else None
+        if leading is None:
+            behind.update(one.keys.stable.nodes)
+            continue
+        behind.update(one.missing)
+        replicas = groups[number].replicas
+        behind.update(
+            node
+            for node in one.keys.stable.nodes
+            if node in replicas
+            and replicas[node].applied + CAUGHT_UP_MARGIN_ENTRIES < leading.commit
+        )
+    return frozenset(behind)

@@ -1,0 +1,422 @@
+"""The rebalance of one partition (document `rebalance`; design §3, holes 1-4, 10, 13, 15).
+
+    wish ──▶ pending ──start nodes, changePeers──▶ CATCHING_UP ──lock, grant──▶ JOINT ─▶ STABLE
+      │         ▲                                                                          │
+      └▶ planned└──────────────────── stable switch: stable = pending, pending = planned ◀─┘
+
+`decide` says what the keys must become; `orders` says what to tell the data nodes. Orders are
+derived from keys that are stored already, so a token is always raised by compare-and-swap before
+an order with it leaves, and a restarted operator sends the same orders again, which is harmless.
+
+The document's "current node is the leader" is the operator acting on the leader's own report; its
+`onLeaderElected` and `onReconfigurationError` are the same code seeing another leader, or a leader
+that is back in STAGE_NONE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zonequake_store.admin_protocol import (
+    Bootstrap,
+    ChangePeers,
+    Grant,
+    Order,
+    PeerName,
+    ReplicaStatus,
+    Role,
+    Stage,
+    StartReplica,
+    StopReplica,
+)
+
+from .groups import Group, is_majority, members
+from .model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the partition should become.
+
+    `target` is calcPartAssignments(), None if there are no data nodes. `due`: the zone's revision
+    is above the partition's trigger revision.
+    """
+
+    target: AssignmentSet | None
+    revision: int
+    due: bool
+    mode: ChangePeersMode = ChangePeersMode.QUEUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """What a start order carries of the zone and of the other nodes."""
+
+    zone: str
+    partition: int
+    partitions: int
+    fsync: bool
+    catch_up_bytes_per_second: int
+    addresses: Mapping[str, str]
+
+
+def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]) -> PartitionKeys:
+    """What the keys must become; equal keys if nothing is due. `alive`: nodes in the topology."""
+    after, made_due = _on_report(keys, group, alive)
+    if wish.due or made_due:
+        after = _on_wish(after, group, wish, alive)
+    return after
+
+
+# ------------------------------------------------------------- Write new pending assignments (1)
+
+
+def _on_wish(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]) -> PartitionKeys:
+    """The trigger step: `metastoreInvoke` of the document, with holes 1, 10 and 13."""
+    target = wish.target
+    if target is None:
+        return keys  # hole 10: "Empty data nodes never become assignments"
+    if keys.bootstrap is None:
+        # "takes its first non-empty calculated set directly as stable"; and again as long as no
+        # member was told that it is one.
+        after = keys
+        if keys.stable != target:
+            after = replace(keys, stable=target, configuration_token=_next_token(keys, group))
+    elif keys.pending is None:
+        if keys.stable != target:
+            # "if empty(pending) && stable != calcPartAssighments(): pending = calc…()"
+            after = _set_pending(keys, target, group)
+        else:
+            after = replace(keys, planned=None)  # hole 1: an orphan would stay
+    elif keys.pending.nodes == target.nodes:
+        after = replace(keys, planned=None)  # "else remove(partition.assignments.planned)"
+    elif is_blocked(keys, alive):
+        after = _set_pending(keys, target, group)  # hole 13
+    elif (
+        wish.mode is ChangePeersMode.UPDATE
+        and keys.pending_lock is None
+        and not counts_as_locked(keys.pending)
+    ):
+        # Approach 1: "if empty(partition.assignments.pending.lock): pending = …"
+        after = _set_pending(keys, target, group)
+    elif keys.planned is not None and keys.planned.nodes == target.nodes:
+        after = keys  # hole 13: "one equal to planned leaves planned and its flag"
+    else:
+        after = replace(keys, planned=target)  # "planned = calcPartAssignments()"
+    if after == keys:
+        return keys  # the zone's handled revision stands for it (design §3, Revision)
+    return replace(after, change_trigger_revision=max(wish.revision, keys.change_trigger_revision))
+
+
+def counts_as_locked(pending: AssignmentSet) -> bool:
+    """Is this pending one that no wish may replace (hole 13)? The switch keys come later."""
+    return pending.force or pending.from_reset
+
+
+def is_blocked(keys: PartitionKeys, alive: frozenset[str]) -> bool:
+    """Can this pending not be reached now (hole 13)?
+
+    Not forced, lock empty, and a node of it outside stable isn't alive, or its alive nodes are no
+    majority.
+    """
+    pending, stable = keys.pending, keys.stable
+    if pending is None or pending.force or keys.pending_lock is not None:
+        return False
+    joining = set(pending.nodes) - set(stable.nodes if stable else ())
+    return not (
+        joining <= alive and is_majority(len(alive & set(pending.nodes)), len(pending.nodes))
+    )
+
+
+def _set_pending(keys: PartitionKeys, pending: AssignmentSet, group: Group) -> PartitionKeys:
+    # "A wish that becomes pending removes planned" (hole 13).
+    return replace(
+        keys,
+        pending=pending,
+        planned=None,
+        pending_lock=None,
+        configuration_token=_next_token(keys, group),
+    )
+
+
+def _next_token(keys: PartitionKeys, group: Group) -> int:
+    """Above our own, and above any that a replica has seen: stored keys may be a restored copy."""
+    seen = (replica.token for replica in group.replicas.values())
+    return max(keys.configuration_token, *seen, 0) + 1
+
+
+# ------------------------------------------------------------ What the leader's report means
+
+
+def _on_report(
+    keys: PartitionKeys, group: Group, alive: frozenset[str]
+) -> tuple[PartitionKeys, bool]:
+    """Keys after the group's reports, and whether the partition is due again."""
+    if keys.bootstrap is None:
+        return _on_first_reports(keys, group), False
+    leading = group.leading
+    if leading is None or leading.configuration is None or keys.stable is None:
+        return keys, False
+    if keys.pending is None:
+        if leading.stage is Stage.NONE and group.confirmed and _has_drifted(keys, group):
+            # A member came back without its storage, as another incarnation, or the group stands
+            # elsewhere than the keys say: the same set, named anew, is one more change.
+            return _set_pending(keys, keys.stable, group), False
+        return keys, False
+    if _is_applied(keys.pending, leading, group):
+        return _stable_switch(keys, group), True
+    if leading.stage is Stage.NONE:
+        return _on_stage_none(keys, leading, group)
+    if leading.stage is Stage.CATCHING_UP:
+        return _on_catching_up(keys, leading, group, alive), False
+    return keys, False
+
+
+def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
+    leading = group.leading
+    if leading is not None and leading.configuration is not None:
+        # The Partition was lost and made again, but its group lives: its configuration counts.
+        configuration = leading.configuration
+        if not group.confirmed or configuration.old_peers:
+            return keys
+        return PartitionKeys(
+            stable=AssignmentSet.of(*(peer.node for peer in configuration.peers)),
+            configuration_token=_next_token(keys, group),
+            bootstrap=TokenPeers(
+                token=configuration.token, peers=tuple(sorted(configuration.peers))
+            ),
+            change_trigger_revision=keys.change_trigger_revision,
+        )
+    if keys.stable is None or _someone_has_data(group):
+        return keys
+    if not all(group.is_running(node) for node in keys.stable.nodes):
+        return keys
+    peers = tuple(PeerName(n, group.replicas[n].incarnation) for n in keys.stable.nodes)
+    return replace(keys, bootstrap=TokenPeers(token=keys.configuration_token, peers=peers))
+
+
+def _someone_has_data(group: Group) -> bool:
+    return any(replica.configuration is not None for replica in group.replicas.values())
+
+
+def _has_drifted(keys: PartitionKeys, group: Group) -> bool:
+    leading, stable = group.leading, keys.stable
+    assert leading is not None
+    assert leading.configuration is not None
+    assert stable is not None
+    return not _is_applied(stable, leading, group)
+
+
+def _is_applied(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> bool:
+    """Did the group commit a configuration of exactly these nodes, as they now are (hole 2)?
+
+    While the leader catches peers up the answer is no: those peers are another configuration's,
+    and must be replaced by ours before their nodes are cleaned.
+    """
+    configuration = leading.configuration
+    return (
+        configuration is not None
+        and not configuration.old_peers
+        and configuration.index <= leading.commit
+        and leading.stage is not Stage.CATCHING_UP
+        and {peer.node for peer in configuration.peers} == set(wanted.nodes)
+        and all(
+            peer.incarnation == group.replicas[peer.node].incarnation
+            for peer in configuration.peers
+            if group.is_running(peer.node)
+        )
+    )
+
+
+def _stable_switch(keys: PartitionKeys, group: Group) -> PartitionKeys:
+    """onNewPeersConfigurationApplied: "stable = appliedPeers", pending = planned or empty."""
+    assert keys.pending is not None
+    stable = AssignmentSet(nodes=keys.pending.nodes)
+    if keys.planned is None:
+        return replace(keys, stable=stable, pending=None, pending_lock=None)
+    return replace(_set_pending(keys, keys.planned, group), stable=stable)
+
+
+def _on_stage_none(
+    keys: PartitionKeys, leading: ReplicaStatus, group: Group
+) -> tuple[PartitionKeys, bool]:
+    """onLeaderElected, onReconfigurationError: the change must be started (again)."""
+    assert leading.configuration is not None
+    if keys.pending_lock is not None:
+        if not group.confirmed:
+            return keys, False
+        # Hole 15: "else STAGE_NONE at the current term empties the lock and makes the partition
+        # due". The new token shuts out a grant that is still under way.
+        token = _next_token(keys, group)
+        return replace(keys, pending_lock=None, configuration_token=token), True
+    if leading.configuration.token >= keys.configuration_token:
+        return replace(keys, configuration_token=_next_token(keys, group)), False
+    return keys, False
+
+
+def _on_catching_up(
+    keys: PartitionKeys, leading: ReplicaStatus, group: Group, alive: frozenset[str]
+) -> PartitionKeys:
+    peers = _peers(keys, group)
+    if peers is None or leading.stage_token < keys.configuration_token:
+        return keys
+    if leading.stage_token > keys.configuration_token or _sorted(leading.stage_peers) != peers:
+        # A peer lost its storage meanwhile: name it anew, under a new token.
+        return replace(keys, pending_lock=None, configuration_token=_next_token(keys, group))
+    lock = TokenPeers(token=keys.configuration_token, peers=peers)
+    if leading.caught_up and keys.pending_lock != lock and _majority_alive(peers, alive):
+        # tryCatchUpFinish: "if peers == partition.assignments.pending: pending.lock = true".
+        return replace(keys, pending_lock=lock)
+    return keys
+
+
+def _majority_alive(peers: tuple[PeerName, ...], alive: frozenset[str]) -> bool:
+    return is_majority(sum(peer.node in alive for peer in peers), len(peers))
+
+
+def _peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
+    """Pending with incarnations; None while some new node's replica hasn't started."""
+    assert keys.pending is not None
+    leading = group.leading
+    configured = {}
+    if leading is not None and leading.configuration is not None:
+        configured = {peer.node: peer for peer in members(leading.configuration)}
+    peers = []
+    for node in keys.pending.nodes:
+        if group.is_running(node):
+            peers.append(PeerName(node, group.replicas[node].incarnation))
+        elif node in configured:
+            peers.append(configured[node])  # a member that is down keeps its place
+        else:
+            return None
+    return tuple(sorted(peers))
+
+
+def _sorted(peers: list[PeerName]) -> tuple[PeerName, ...]:
+    return tuple(sorted(peers))
+
+
+# --------------------------------------------------- Start, changePeers (2) and cleanup (3): orders
+
+
+def orders(
+    keys: PartitionKeys,
+    group: Group,
+    settings: ReplicaSettings,
+    *,
+    alive: frozenset[str],
+    reachable: frozenset[str],
+    paused: bool = False,
+) -> list[tuple[str, Order]]:
+    """What to tell which node, from stored keys. A paused zone only restarts its own replicas."""
+    told: list[tuple[str, Order]] = []
+    told += _starts(keys, group, settings, reachable)
+    if paused:
+        return told
+    told += _bootstraps(keys, group)
+    told += _changes(keys, group, settings.addresses, alive)
+    told += _stops(keys, group)
+    return told
+
+
+def hosts(keys: PartitionKeys) -> frozenset[str]:
+    """Nodes that start a replica (hole 4): pending, and stable unless pending is forced."""
+    nodes = frozenset(keys.pending.nodes if keys.pending else ())
+    if keys.stable is not None and not (keys.pending is not None and keys.pending.force):
+        nodes |= frozenset(keys.stable.nodes)
+    return nodes
+
+
+def _starts(
+    keys: PartitionKeys, group: Group, settings: ReplicaSettings, reachable: frozenset[str]
+) -> list[tuple[str, Order]]:
+    start = StartReplica(
+        group=group.name,
+        zone=settings.zone,
+        partition=settings.partition,
+        partitions=settings.partitions,
+        token=keys.configuration_token,
+        fsync=settings.fsync,
+        catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
+        addresses=dict(settings.addresses),
+    )
+    own = hosts(keys)
+    # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
+    waiting = {node for node, r in group.replicas.items() if r.role is Role.WAITING}
+    acting = group.configured_nodes
+    if keys.bootstrap is None:
+        acting |= {n for n, r in group.replicas.items() if r.configuration is not None}
+    nodes = {n for n in own & reachable if n not in group.replicas} | (waiting & (own | acting))
+    return [(node, start) for node in sorted(nodes)]
+
+
+def _bootstraps(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
+    """The first configuration, for those it was decided for; never after a wipe."""
+    if keys.bootstrap is None or keys.stable is None:
+        return []
+    order = Bootstrap(
+        group=group.name, token=keys.bootstrap.token, peers=list(keys.bootstrap.peers)
+    )
+    return [
+        (peer.node, order)
+        for peer in keys.bootstrap.peers
+        if peer.node in keys.stable.nodes
+        and group.is_running(peer.node)
+        and group.replicas[peer.node].incarnation == peer.incarnation
+        and group.replicas[peer.node].configuration is None
+    ]
+
+
+def _changes(
+    keys: PartitionKeys, group: Group, addresses: Mapping[str, str], alive: frozenset[str]
+) -> list[tuple[str, Order]]:
+    """RaftGroupService#changePeersAsync(leaderTerm, peers), and the answer to "caught up"."""
+    leading, token = group.leading, keys.configuration_token
+    if keys.pending is None or group.leader is None or leading is None:
+        return []
+    if leading.configuration is None or _is_applied(keys.pending, leading, group):
+        return []
+    peers = _peers(keys, group)
+    if peers is None:
+        return []
+    if leading.stage is Stage.CATCHING_UP and leading.stage_token == token:
+        asked = TokenPeers(token=token, peers=_sorted(leading.stage_peers))
+        if leading.caught_up and keys.pending_lock == asked and _majority_alive(peers, alive):
+            grant = Grant(group=group.name, term=leading.term, token=token, peers=list(peers))
+            return [(group.leader, grant)]
+        return []
+    starts = leading.stage is Stage.NONE and leading.configuration.token < token
+    updates = leading.stage is Stage.CATCHING_UP and leading.stage_token < token
+    if keys.pending_lock is not None or not (starts or updates):
+        return []
+    change = ChangePeers(
+        group=group.name,
+        term=leading.term,
+        token=token,
+        peers=list(peers),
+        addresses={peer.node: addresses[peer.node] for peer in peers if peer.node in addresses},
+    )
+    return [(group.leader, change)]
+
+
+def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
+    """ "Stop unneeded raft nodes", by hole 15: only under a confirmed leader, which needs none."""
+    if keys.bootstrap is None:
+        if keys.stable is None or _someone_has_data(group):
+            return []
+    elif not group.confirmed:
+        return []
+    needed = hosts(keys)
+    if keys.pending is None or not keys.pending.force:
+        needed |= group.configured_nodes
+    return [
+        (
+            node,
+            StopReplica(
+                group=group.name, token=keys.configuration_token, incarnation=replica.incarnation
+            ),
+        )
+        for node, replica in sorted(group.replicas.items())
+        if node not in needed
+    ]

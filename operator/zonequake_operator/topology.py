@@ -1,0 +1,114 @@
+"""Who is in the logical topology (design §3, Membership).
+
+A node joins as soon as its store has identified itself. It has left when
+
+- its container status says terminated, or shows a later start than the process we knew;
+- the machine it ran on is gone (Node object deleted, or tainted out-of-service);
+- its successor identified itself (it holds the lock on the data directory): leave and join in
+  one version;
+- its pod object is gone and its StatefulSet no longer wants that ordinal.
+
+A vanished pod object alone proves nothing: a delete with grace 0 removes the object before the
+process. Nor does silence: an unreachable node may serve its clients. Both keep their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zonequake_store.admin_protocol import NodeIdentity
+
+from .model import Topology, TopologyNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """What counts of a pod. `terminated`: its containers were started, and none runs now."""
+
+    name: str
+    uid: str
+    ip: str | None
+    machine: str | None
+    terminated: bool
+    restarts: int
+    caught_up: bool | None = None
+
+
+def advance(
+    topology: Topology,
+    *,
+    identities: Mapping[str, NodeIdentity],
+    pods: Mapping[str, Pod],
+    wanted: Mapping[str, int],
+    lost_machines: frozenset[str] = frozenset(),
+) -> Topology:
+    """The topology after this round of observation; equal to `topology` if nothing changed.
+
+    Args:
+        identities: what nodes answered in this round, by name.
+        pods: data node pods that exist, by name.
+        wanted: replicas of each StatefulSet, by its name.
+        lost_machines: names of machines that are proven gone.
+    """
+    version = topology.version + 1
+    nodes: dict[str, TopologyNode] = {}
+    changed = False
+    for name in sorted(topology.nodes.keys() | identities.keys()):
+        known, identity, pod = topology.nodes.get(name), identities.get(name), pods.get(name)
+        if identity is not None and known is not None and _same(known, identity):
+            nodes[name] = _refresh(known, pod)
+        elif identity is not None and not _ended(identity.pod_uid, pod, lost_machines):
+            nodes[name] = _join(identity, pod, version)
+            changed = True
+        elif known is not None and not _left(known, pod, wanted, lost_machines):
+            nodes[name] = known
+        else:
+            changed = changed or known is not None
+    if not changed:
+        version = topology.version
+    return Topology(version=version, nodes=nodes)
+
+
+def _same(known: TopologyNode, identity: NodeIdentity) -> bool:
+    return known.process_incarnation == identity.process_incarnation
+
+
+def _refresh(known: TopologyNode, pod: Pod | None) -> TopologyNode:
+    # The kubelet's status lags: the restart that made this process may be counted only now.
+    if pod is None or pod.uid != known.pod_uid or pod.restarts <= known.restarts:
+        return known
+    return replace(known, restarts=pod.restarts)
+
+
+def _join(identity: NodeIdentity, pod: Pod | None, version: int) -> TopologyNode:
+    return TopologyNode(
+        name=identity.name,
+        process_incarnation=identity.process_incarnation,
+        storage_incarnation=identity.storage_incarnation,
+        pod_uid=identity.pod_uid,
+        restarts=pod.restarts if pod is not None and pod.uid == identity.pod_uid else 0,
+        attributes=identity.attributes,
+        peer_address=identity.peer_address,
+        since=version,
+    )
+
+
+def _ended(pod_uid: str, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
+    return (
+        pod is not None and pod.uid == pod_uid and (pod.terminated or pod.machine in lost_machines)
+    )
+
+
+def _left(
+    known: TopologyNode,
+    pod: Pod | None,
+    wanted: Mapping[str, int],
+    lost_machines: frozenset[str],
+) -> bool:
+    if pod is None:
+        pool, _, ordinal = known.name.rpartition("-")
+        return not (ordinal.isdigit() and int(ordinal) < wanted.get(pool, 0))
+    if pod.uid != known.pod_uid:
+        return False  # its successor hasn't identified itself: the old process may still run
+    return _ended(known.pod_uid, pod, lost_machines) or pod.restarts > known.restarts

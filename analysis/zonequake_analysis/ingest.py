@@ -66,6 +66,8 @@ class Ingested:
     ops: DataFrame
     quality: Quality
     wall_offset_ns: int  # wall clock minus monotonic clock
+    start_ns: int  # first scheduled start
+    end_ns: int  # last line
 
 
 def history_files(run: Path) -> list[Path]:
@@ -99,6 +101,8 @@ def ingest(spark: SparkSession, run: Path, *, clock_offset_ns: int = 0) -> Inges
         F.min("clock").alias("first_clock"),
         F.max("clock").alias("last_clock"),
         F.max("wall_offset").alias("wall_offset"),
+        F.min("sched").alias("start"),
+        F.max(F.greatest("inv", F.when(F.col("fin") < NEVER_NS, F.col("fin")))).alias("end"),
         F.count_if(F.col("index").isNotNull() & F.col("position").isNull()).alias("too_wide"),
     )
     buckets = max(2, -(-size // BUCKET_BYTES))
@@ -129,6 +133,8 @@ def ingest(spark: SparkSession, run: Path, *, clock_offset_ns: int = 0) -> Inges
     return Ingested(
         ops=spark.table(_TABLE),
         wall_offset_ns=found["wall_offset"] or 0,
+        start_ns=found["start"] or 0,
+        end_ns=found["end"] or 0,
         quality=Quality(
             files=len(files),
             bytes=size,

@@ -1,0 +1,130 @@
+"""The replicas after the quiet time: all of a partition equal, and nothing acknowledged missing.
+
+From `replica.audit` events (applied index, digest) and from the dumps themselves, if any.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from zonequake_analysis.run_folder import Dump, Event
+from zonequake_analysis.schema import INDEX_BITS, Function, Outcome, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Replicas of one partition that differ, or one that lacks an acknowledged write."""
+
+    zone: str
+    partition: int
+    kind: str  # digest, applied, missing
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What the replicas showed."""
+
+    partitions: int
+    replicas: int
+    writes_compared: int
+    disagreements: tuple[Disagreement, ...]
+
+
+def audit(ops: DataFrame, events: Sequence[Event], dumps: Sequence[Dump]) -> Audit:
+    """Compares the replicas with each other, and the dumps with what was acknowledged."""
+    states = _states(events, dumps)
+    found = []
+    for (zone, partition), replicas in sorted(states.items()):
+        for kind, place in (("applied", 0), ("digest", 1)):
+            by_value: dict[object, list[str]] = defaultdict(list)
+            for node, state in sorted(replicas.items()):
+                by_value[state[place]].append(node)
+            if len(by_value) > 1:
+                what = "; ".join(
+                    f"{value} on {', '.join(nodes)}" for value, nodes in by_value.items()
+                )
+                found.append(Disagreement(zone=zone, partition=partition, kind=kind, what=what))
+    compared = 0
+    if dumps:
+        compared, missing = _missing(ops, dumps)
+        found.extend(missing)
+    return Audit(
+        partitions=len(states),
+        replicas=sum(len(replicas) for replicas in states.values()),
+        writes_compared=compared,
+        disagreements=tuple(found),
+    )
+
+
+def _states(
+    events: Iterable[Event], dumps: Iterable[Dump]
+) -> dict[tuple[str, int], dict[str, tuple[int, str]]]:
+    """(applied, digest) by partition and node; the newest word of each replica counts."""
+    states: dict[tuple[str, int], dict[str, tuple[int, str]]] = defaultdict(dict)
+    for dump in dumps:
+        header = dump.header
+        states[dump.zone, dump.partition][header.node] = (header.applied, header.digest)
+    for event in events:
+        if event.kind == "replica.audit" and event.partition is not None:
+            states[event.zone or "", event.partition][event.node or ""] = (
+                int(event.number("applied") or 0),
+                event.text("digest"),
+            )
+    return states
+
+
+def _missing(ops: DataFrame, dumps: Sequence[Dump]) -> tuple[int, list[Disagreement]]:
+    """Acknowledged appends that a dump lacks, and registers older than their last acknowledgement.
+
+    A register's dump entry names the index that wrote it: below the acknowledged one it is older.
+    """
+    f = F.col("f")
+    append = f == Function.APPEND.value
+    acknowledged = (
+        ops.where(
+            (F.col("outcome") == Outcome.OK.value)
+            & (append | (f == Function.WRITE.value) | F.col("applied"))
+            & (F.col("role") != Role.PROBE.value)
+        )
+        .groupBy("partition_id", "key_id")
+        .agg(
+            F.max("zone").alias("zone"),
+            F.max("partition").alias("partition"),
+            F.max("key").alias("key"),
+            F.max("position").alias("position"),
+            F.collect_set(F.when(append, F.col("value"))).alias("elements"),
+        )
+    )
+    by_place: dict[tuple[str, int], list[Dump]] = defaultdict(list)
+    for dump in dumps:
+        by_place[dump.zone, dump.partition].append(dump)
+    compared, found = 0, []
+    for row in acknowledged.toArrow().to_pylist():
+        place = (row["zone"], row["partition"])
+        for dump in by_place.get(place, ()):
+            compared += max(1, len(row["elements"]))
+            entry = dump.entries.get(row["key"])
+            held = entry.value if entry else None
+            lacks = ""
+            if row["elements"]:
+                gone = set(row["elements"]) - set(held if isinstance(held, list) else ())
+                if gone:
+                    lacks = f"{len(gone)} acknowledged elements, for instance {min(gone)}"
+            elif entry is None:
+                lacks = "the key"
+            elif row["position"] is not None:
+                index = row["position"] & ((1 << INDEX_BITS) - 1)
+                if entry.index < index and entry.index > 0:
+                    lacks = f"the write at index {index}: it holds that of index {entry.index}"
+            if lacks:
+                what = f"{dump.header.node}, key {row['key']}: lacks {lacks}"
+                found.append(
+                    Disagreement(zone=place[0], partition=place[1], kind="missing", what=what)
+                )
+    return compared, found

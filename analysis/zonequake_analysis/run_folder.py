@@ -1,0 +1,200 @@
+"""What a run folder holds beside its histories: `run.yaml` and `events.jsonl`, both optional."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from zonequake_analysis.errors import RunFolderError
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of `events.jsonl` (docs/interfaces.md, "Events"). Times in ns."""
+
+    kind: str
+    time: int
+    wall: int = 0
+    clock: str = ""
+    source: str = ""
+    zone: str | None = None
+    partition: int | None = None
+    node: str | None = None
+    data: dict[str, object] = {}
+
+    def text(self, name: str) -> str:
+        """A field of `data` as text, empty if it is absent or null."""
+        value = self.data.get(name)
+        return "" if value is None else str(value)
+
+    def number(self, name: str) -> float | None:
+        """A field of `data` as a number, None if it isn't one."""
+        value = self.data.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+
+class Expectations(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run is judged by; a limit that is None isn't judged.
+
+    `lost`, `stale`: how many are allowed. `max_window_ms`: certain length of the longest
+    unavailability window of any partition. `p99_ratio`: p99 latency from the first fault to the end
+    of recovery, over the p99 before. `all_rebalances_end`: no rebalance may still run at the end.
+    `faults`: names of faults that must have hit; None takes those of the plan.
+    """
+
+    lost: int = 0
+    stale: int = 0
+    max_window_ms: float | None = None
+    p99_ratio: float | None = None
+    all_rebalances_end: bool = True
+    faults: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDescription:
+    """What `run.yaml` says, or the defaults where there is none."""
+
+    name: str
+    description: str
+    seed: str
+    expectations: Expectations
+    planned_faults: tuple[str, ...]
+    clock_offset_ns: int
+    text: str  # the file itself, for the report
+
+
+_FILE_NAMES = {
+    "maxWindowMilliseconds": "max_window_ms",
+    "p99Ratio": "p99_ratio",
+    "allRebalancesEnd": "all_rebalances_end",
+}
+
+
+def read_description(run: Path) -> RunDescription:
+    """Reads `run.yaml`. Fields may stand at the top or, as in a manifest, under `plan.spec`.
+
+    Raises RunFolderError if the file is there and can't be understood.
+    """
+    file = run / "run.yaml"
+    if not file.exists():
+        return RunDescription(
+            name=run.resolve().name,
+            description="",
+            seed="",
+            expectations=Expectations(),
+            planned_faults=(),
+            clock_offset_ns=0,
+            text="",
+        )
+    text = file.read_text()
+    try:
+        document = yaml.safe_load(text) or {}
+        plan = _mapping(document, "plan") or document
+        spec = _mapping(plan, "spec") or plan
+        given = _mapping(document, "expectations") or _mapping(spec, "expectations") or {}
+        named = {_FILE_NAMES.get(str(name), str(name)): value for name, value in given.items()}
+        expectations = msgspec.convert(named, Expectations)
+        faults = spec.get("faults") or []
+        names = tuple(str(fault["name"]) for fault in faults)
+    except (yaml.YAMLError, msgspec.ValidationError, KeyError, TypeError, AttributeError) as error:
+        raise RunFolderError(
+            f"{file}: {type(error).__name__}: {error}; expected a mapping with plan, seed and "
+            "expectations (docs/analysis.md)"
+        ) from error
+    metadata = _mapping(plan, "metadata") or {}
+    return RunDescription(
+        name=str(document.get("name") or metadata.get("name") or run.resolve().name),
+        description=str(document.get("description") or metadata.get("description") or ""),
+        seed=str(document.get("seed", "")),
+        expectations=expectations,
+        planned_faults=tuple(expectations.faults) if expectations.faults is not None else names,
+        clock_offset_ns=int(document.get("clock_offset_ns") or 0),
+        text=text,
+    )
+
+
+def _mapping(document: dict[str, object], name: str) -> dict[str, object] | None:
+    value = document.get(name)
+    return value if isinstance(value, dict) else None
+
+
+def read_events(run: Path) -> tuple[list[Event], int]:
+    """The events of a run in the order of their times, and the number of unreadable lines."""
+    file = run / "events.jsonl"
+    if not file.exists():
+        return [], 0
+    decode = msgspec.json.Decoder(Event).decode
+    events, bad = [], 0
+    for line in file.read_bytes().splitlines():
+        if not line.strip():
+            continue
+        try:
+            events.append(decode(line))
+        except msgspec.DecodeError:
+            bad += 1
+    events.sort(key=lambda event: event.time)
+    return events, bad
+
+
+class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """First line of a replica dump."""
+
+    group: str
+    node: str
+    applied: int
+    digest: str
+    keys: int
+    term: int = 0
+    lineage: int = 0
+    incarnation: str = ""
+
+
+class DumpEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One key of a replica dump."""
+
+    key: str
+    value: int | str | list[int] | None
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
+    """What one replica held after the quiet time."""
+
+    file: str
+    header: DumpHeader
+    entries: dict[str, DumpEntry]
+
+    @property
+    def zone(self) -> str:
+        """Zone of the replica's group, the first part of its name."""
+        return self.header.group.rsplit(".", 2)[0]
+
+    @property
+    def partition(self) -> int:
+        """Partition of the replica's group, the last part of its name."""
+        return int(self.header.group.rpartition(".")[2])
+
+
+def read_dumps(run: Path) -> list[Dump]:
+    """All replica dumps of a run. Raises RunFolderError for one that can't be read."""
+    header, entry = msgspec.json.Decoder(DumpHeader), msgspec.json.Decoder(DumpEntry)
+    dumps = []
+    for file in sorted((run / "dumps").glob("*.jsonl")):
+        first, *rest = file.read_bytes().splitlines() or [b""]
+        try:
+            entries = [entry.decode(line) for line in rest]
+            dumps.append(
+                Dump(
+                    file=file.name,
+                    header=header.decode(first),
+                    entries={found.key: found for found in entries},
+                )
+            )
+        except msgspec.DecodeError as error:
+            raise RunFolderError(
+                f"{file}: {error}; expected a DumpHeader line and then DumpEntry lines"
+            ) from error
+    return dumps

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from zonequake_chaos import manifest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE_ROOTS = ("operator", "chaos", "workloads", "analysis")
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except UnicodeDecodeError:
+        return ""
+
+
+@pytest.mark.parametrize("root", SOURCE_ROOTS)
+def test_a_source_root_is_no_package(root: str) -> None:
+    # operator/__init__.py would shadow the standard library's operator module.
+    assert (ROOT / root).is_dir()
+    assert not (ROOT / root / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("module", ["pip", "venv", "json.tool"])
+def test_the_standard_library_works_from_the_root_of_the_repository(module: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_package_is_in_the_wheel_and_typed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    existing = sorted(
+        str(init.parent.relative_to(ROOT))
+        for root in SOURCE_ROOTS
+        for init in (ROOT / root).glob("*/__init__.py")
+    )
+    assert sorted(packages) == existing
+    for package in packages:
+        assert (ROOT / package / "py.typed").is_file(), package
+
+
+def test_no_tracked_file_names_a_folder_of_somebodys_machine() -> None:
+    own = re.compile(r"/(?:root|work|home/[a-z]+)/[\w.]")
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in tracked_files()
+        if path != Path(__file__)
+        for match in own.finditer(text_of(path))
+    ]
+    assert found == []
+
+
+def test_no_lock_names_an_address() -> None:
+    locks = sorted((ROOT / "requirements").glob("*.txt"))
+    assert [lock.stem for lock in locks] == ["all", "go", "operator", "store"]
+    for lock in locks:
+        assert "://" not in lock.read_text(), lock.name
+        assert "index-url" not in lock.read_text(), lock.name
+
+
+def pinned(lock: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text()
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", ["store", "operator"])
+def test_an_image_has_the_versions_that_the_tests_have(lock: str) -> None:
+    everything = pinned("all")
+    assert pinned(lock)
+    assert pinned(lock).items() <= everything.items()
+
+
+def test_every_dependency_is_in_the_lock() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *(d for extra in project["project"]["optional-dependencies"].values() for d in extra),
+        *project["dependency-groups"]["dev"],
+    ]
+    names = {re.match(r"[A-Za-z0-9._-]+", d).group().lower() for d in wanted}  # type: ignore[union-attr]
+    assert names - set(pinned("all")) == set()
+
+
+def test_every_direct_dependency_has_its_reason_written_down() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *(d for extra in project["project"]["optional-dependencies"].values() for d in extra),
+    ]
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    names = {re.match(r"[A-Za-z0-9._-]+", d).group() for d in wanted}  # type: ignore[union-attr]
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert 0 < readme.index("make demo") < readme.index("make test")
+
+
+def test_the_scenario_in_the_readme_can_be_read() -> None:
+    block = (ROOT / "README.md").read_text().partition("    apiVersion:")
+    text = textwrap.dedent((block[1] + block[2]).partition("\n\n")[0])
+    run = manifest.parse(text, where="README.md")
+    assert [fault.name for fault in run.spec.faults] == ["grow", "kill-the-newcomer"]
+
+
+def test_every_link_between_the_documents_leads_somewhere() -> None:
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in tracked_files()
+        if page.suffix == ".md"
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(page))
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_ci_runs_what_a_user_runs() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    commands = [line for line in script.splitlines() if line and not line.startswith(("#", "set "))]
+    assert commands == ["exec make test"]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("root", SOURCE_ROOTS)
+def test_no_module_has_a_name_that_says_nothing(root: str) -> None:
+    empty_names = {"utils", "util", "helpers", "helper", "common", "misc"}
+    found = [p for p in (ROOT / root).rglob("*.py") if p.stem in empty_names]
+    assert found == []
+
+
+def test_only_one_module_of_a_package_speaks_to_the_kubernetes_client() -> None:
+    for root in SOURCE_ROOTS:
+        for package in (ROOT / root).glob("*/__init__.py"):
+            users = [
+                str(path.relative_to(ROOT))
+                for path in sorted(package.parent.rglob("*.py"))
+                if "kubernetes" in top_level_imports(path)
+            ]
+            assert len(users) <= 1, users
+
+
+def top_level_imports(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names

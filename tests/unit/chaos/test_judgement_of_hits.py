@@ -1,0 +1,128 @@
+"""Where a fault landed, from made-up streams of the data nodes' events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zonequake_chaos.clock import Moment
+from zonequake_chaos.events import Event
+from zonequake_chaos.judge import Hit, Landing, Miss, judge
+from zonequake_store.admin_protocol import Stage
+
+Recorder = Callable[..., Event]
+
+
+def at(time_ns: int) -> Moment:
+    return Moment(time_ns=time_ns, wall_ns=time_ns + 10**18, clock="boot")
+
+
+def landing(
+    *, victim: str, leader: bool, asked: tuple[Stage, ...] = (Stage.CATCHING_UP,)
+) -> Landing:
+    return Landing(
+        fault="kill",
+        place=("z", 1),
+        victim=victim,
+        was_leader=leader,
+        asked=asked,
+        injected=at(100),
+        gone=at(200),
+        progress_seen=0.4,
+    )
+
+
+def test_a_peer_that_dies_while_its_leader_catches_it_up_is_a_hit(store_event: Recorder) -> None:
+    events = [
+        store_event("rebalance.stage", 50, "n0", stage="CATCHING_UP", progress=0.0),
+        store_event("rebalance.stage", 900, "n0", stage="NONE", reason="peer is silent"),
+    ]
+    hit = judge(landing(victim="n3", leader=False), events)
+    assert hit == Hit(stage=Stage.CATCHING_UP, progress=0.4)
+
+
+def test_a_stage_that_passed_before_the_peer_died_is_a_miss(store_event: Recorder) -> None:
+    events = [
+        store_event("rebalance.stage", 50, "n0", stage="CATCHING_UP"),
+        store_event("rebalance.stage", 150, "n0", stage="JOINT"),
+    ]
+    miss = judge(landing(victim="n3", leader=False), events)
+    assert isinstance(miss, Miss)
+    assert "JOINT" in miss.reason
+
+
+def test_a_stage_that_was_over_before_the_injection_is_a_miss(store_event: Recorder) -> None:
+    events = [
+        store_event("rebalance.stage", 50, "n0", stage="CATCHING_UP"),
+        store_event("rebalance.stage", 60, "n0", stage="NONE"),
+    ]
+    assert isinstance(judge(landing(victim="n3", leader=False), events), Miss)
+
+
+def test_waiting_for_the_grant_is_still_catching_up(store_event: Recorder) -> None:
+    events = [store_event("rebalance.stage", 50, "n0", stage="CAUGHT_UP", progress=1.0)]
+    hit = judge(landing(victim="n3", leader=False), events)
+    assert hit == Hit(stage=Stage.CATCHING_UP, progress=1.0)
+
+
+def test_a_leader_died_in_the_last_stage_that_it_recorded_itself(store_event: Recorder) -> None:
+    both = (Stage.CATCHING_UP, Stage.JOINT)
+    events = [
+        store_event("leader.change", 10, "n0", leader="n0", term=3),
+        store_event("rebalance.stage", 50, "n0", stage="CATCHING_UP"),
+        store_event("rebalance.stage", 150, "n0", stage="JOINT"),
+        store_event("rebalance.stage", 400, "n1", stage="NONE"),
+        store_event("node.started", 500, "n0"),
+        store_event("rebalance.stage", 600, "n0", stage="NONE"),
+    ]
+    assert judge(landing(victim="n0", leader=True, asked=both), events) == Hit(
+        stage=Stage.JOINT, progress=0.4
+    )
+    only = judge(landing(victim="n0", leader=True), events)
+    assert isinstance(only, Miss)
+    assert "JOINT" in only.reason
+
+
+def test_whoever_led_no_more_when_it_was_hit_is_a_miss(store_event: Recorder) -> None:
+    events = [
+        store_event("rebalance.stage", 50, "n0", stage="CATCHING_UP"),
+        store_event("leader.change", 90, "n1", leader="n1", term=4),
+    ]
+    miss = judge(landing(victim="n0", leader=True), events)
+    assert isinstance(miss, Miss)
+    assert "n1 led z/1" in miss.reason
+
+
+def test_without_any_recorded_stage_nothing_is_claimed(store_event: Recorder) -> None:
+    assert isinstance(judge(landing(victim="n3", leader=False), []), Miss)
+    later = [store_event("rebalance.stage", 300, "n0", stage="CATCHING_UP")]
+    assert isinstance(judge(landing(victim="n3", leader=False), later), Miss)
+
+
+def test_events_of_other_partitions_do_not_count(store_event: Recorder) -> None:
+    other = Event(
+        kind="rebalance.stage",
+        time=50,
+        wall=50 + 10**18,
+        clock="boot",
+        source="store",
+        zone="z",
+        partition=2,
+        node="n0",
+        data={"stage": "CATCHING_UP"},
+    )
+    assert isinstance(judge(landing(victim="n3", leader=False), [other]), Miss)
+
+
+def test_clocks_of_several_machines_are_compared_by_wall_time(store_event: Recorder) -> None:
+    foreign = Event(
+        kind="rebalance.stage",
+        time=999_999,
+        wall=50 + 10**18,
+        clock="another boot",
+        source="store",
+        zone="z",
+        partition=1,
+        node="n0",
+        data={"stage": "CATCHING_UP"},
+    )
+    assert isinstance(judge(landing(victim="n3", leader=False), [foreign]), Hit)

@@ -1,0 +1,112 @@
+"""Scenario files: what is accepted, and what the errors say."""
+
+from __future__ import annotations
+
+import pytest
+
+from zonequake_chaos import manifest
+from zonequake_chaos.errors import ManifestError
+from zonequake_chaos.run_folder import expectations
+from zonequake_chaos.scenario import OnStage, PodKill
+from zonequake_store.admin_protocol import Stage
+
+GOOD = """
+apiVersion: zonequake.io/v1alpha1
+kind: ChaosRun
+metadata: {name: x}
+spec:
+  pools: [{name: default, replicas: 3}]
+  zones: [{name: z, partitions: 4}]
+  faults:
+    - {name: grow, type: scale, pool: default, replicas: 4}
+    - name: kill
+      type: pod_kill
+      trigger: {when: stage, stages: [CATCHING_UP], minProgress: 0.3}
+      target: {role: catching_up_peer}
+"""
+
+
+def test_every_shipped_scenario_is_valid_and_says_what_it_is_for() -> None:
+    shipped = manifest.shipped()
+    assert {"kill-during-catchup", "rolling-restart", "leader-kill", "kill-all"} <= set(shipped)
+    for name, text in shipped.items():
+        run = manifest.parse(text, where=name)
+        assert run.metadata.name == name
+        assert run.metadata.description
+        assert expectations(run)["faults"], "a scenario without a fault shows nothing"
+
+
+def test_a_manifest_becomes_types() -> None:
+    run = manifest.parse(GOOD, where="x")
+    kill = run.spec.faults[1]
+    assert isinstance(kill, PodKill)
+    assert isinstance(kill.trigger, OnStage)
+    assert kill.trigger.stages == [Stage.CATCHING_UP]
+    assert kill.trigger.min_progress == 0.3
+
+
+def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
+    assert expectations(manifest.parse(GOOD, where="x"))["faults"] == ["kill"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("partitions: 4", "partitons: 4", ["$.spec.zones[0]", "did you mean 'partitions'"]),
+        ("minProgress", "progress", ["faults[1].trigger", "allowed are when, stages, minProgress"]),
+        ("type: pod_kill", "type: pod_kil", ["pod_kil", "faults[1]"]),
+        ("partitions: 4", "partitions: 0", [">= 1", "zones[0].partitions"]),
+        ("minProgress: 0.3", "minProgress: 30", ["<= 1"]),
+        ("[CATCHING_UP]", "[CATCHING]", ["CATCHING", "stages"]),
+        ("pool: default, replicas: 4", "pool: other, replicas: 4", ["'other'", "default"]),
+        ("name: kill\n", "name: grow\n", ["two faults are named 'grow'"]),
+        ("minProgress: 0.3", "otherPartitionThan: nobody", ["nobody", "no earlier fault"]),
+        (
+            "{when: stage, stages: [CATCHING_UP], minProgress: 0.3}",
+            "{when: now}",
+            ["'when: stage'"],
+        ),
+        ("minProgress: 0.3", "minProgress: 0.6, maxProgress: 0.5", ["can never come"]),
+        ("{role: catching_up_peer}", "{role: node}", ["target.node"]),
+        ("kind: ChaosRun", "kind: Chaos", ["Chaos"]),
+    ],
+)
+def test_an_error_names_path_value_and_what_is_allowed(
+    old: str, new: str, words: list[str]
+) -> None:
+    assert old in GOOD
+    with pytest.raises(ManifestError) as error:
+        manifest.parse(GOOD.replace(old, new), where="my.yaml")
+    for word in ["my.yaml", *words]:
+        assert word in str(error.value)
+
+
+def test_text_that_is_no_yaml_is_refused() -> None:
+    with pytest.raises(ManifestError, match="not YAML"):
+        manifest.parse("a: [", where="x")
+    with pytest.raises(ManifestError, match="mapping"):
+        manifest.parse("- 1", where="x")
+
+
+def test_overrides_change_single_values() -> None:
+    run = manifest.parse(
+        GOOD, where="x", overrides=["zones.0.partitions=9", "spec.load.registerRate=7"]
+    )
+    assert run.spec.zones[0].partitions == 9
+    assert run.spec.load.register_rate == 7
+
+
+@pytest.mark.parametrize("override", ["zones.5.partitions=1", "zones", "zones.0.name.x=1", "=1"])
+def test_an_override_that_points_nowhere_is_refused(override: str) -> None:
+    with pytest.raises(ManifestError, match="--set"):
+        manifest.parse(GOOD, where="x", overrides=[override])
+
+
+def test_a_misspelled_override_is_refused_like_a_misspelled_field() -> None:
+    with pytest.raises(ManifestError, match="unknown field 'registerrate'"):
+        manifest.parse(GOOD, where="x", overrides=["load.registerrate=7"])
+
+
+def test_an_unknown_scenario_is_answered_with_the_shipped_ones() -> None:
+    with pytest.raises(ManifestError, match="kill-during-catchup"):
+        manifest.load("kill-during-katchup")

@@ -1,0 +1,132 @@
+"""Precedence of verdicts, and the plan as it is printed."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from zonequake_chaos import manifest
+from zonequake_chaos.events import Event, EventLog
+from zonequake_chaos.outcome import EXIT_CODES, Verdict, from_exit_code, worst
+from zonequake_chaos.plan import Mark, build_plan, predict_targets
+from zonequake_chaos.plan_tree import print_plan
+from zonequake_chaos.progress import Progress
+from zonequake_chaos.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.state import ClusterView
+
+
+def test_a_violation_is_never_masked_by_another_state() -> None:
+    for others in itertools.permutations(Verdict):
+        assert worst(others) is Verdict.VIOLATED
+
+
+def test_the_order_is_that_of_the_interface() -> None:
+    assert [EXIT_CODES[v] for v in Verdict] == [1, 4, 255, 2, 3, 0]
+    assert worst([Verdict.PASSED, Verdict.SLO_BREACHED]) is Verdict.SLO_BREACHED
+    assert worst([Verdict.SLO_BREACHED, Verdict.UNKNOWN]) is Verdict.UNKNOWN
+    assert worst([]) is Verdict.UNKNOWN
+
+
+def test_an_exit_code_without_a_verdict_is_the_harnesss_failure() -> None:
+    for verdict, code in EXIT_CODES.items():
+        assert from_exit_code(code) is verdict
+    assert from_exit_code(137) is Verdict.HARNESS_FAILED
+
+
+@pytest.mark.parametrize(
+    ("judged", "harness", "expected"),
+    [
+        (Verdict.PASSED, Verdict.PASSED, Verdict.PASSED),
+        (Verdict.PASSED, Verdict.UNKNOWN, Verdict.UNKNOWN),
+        (Verdict.VIOLATED, Verdict.HARNESS_FAILED, Verdict.VIOLATED),
+        (Verdict.UNKNOWN, Verdict.CLEANUP_NOT_PROVEN, Verdict.CLEANUP_NOT_PROVEN),
+    ],
+)
+def test_the_harnesss_own_verdict_joins_the_analysiss(
+    judged: Verdict, harness: Verdict, expected: Verdict, tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    (folder.path / "verdict.json").write_text(
+        json.dumps({"schema": 1, "verdict": judged, "checks": [{"name": "loss"}], "numbers": {}})
+    )
+    for _ in range(2):
+        report = HarnessReport(verdict=harness, problems=["why"])
+        assert folder.conclude(judged, report) is expected
+    written = json.loads((folder.path / "verdict.json").read_text())
+    assert written["exit_code"] == EXIT_CODES[expected]
+    assert [check["name"] for check in written["checks"]] == ["loss", "harness"]
+
+
+def drawn(plan: object) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    print_plan(console, plan)  # type: ignore[arg-type]
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_plan_shows_numbered_steps_and_every_fault_before_the_run() -> None:
+    run = manifest.load("kill-during-catchup")
+    text = drawn(build_plan(run, seed=42))
+    assert "seed 42" in text
+    assert "4.2 kill-catching-up: pod kill of catching up peer when CATCHING_UP" in text
+    assert "30% to 85%" in text
+    assert "of another partition than kill-catching-up's" in text
+
+
+def test_the_same_tree_is_marked_while_the_run_goes(clock: object) -> None:
+    plan = build_plan(manifest.load("kill-during-catchup"), seed=1)
+    console = Console(file=io.StringIO(), width=200)
+    progress = Progress(plan=plan, console=console, clock=clock)  # type: ignore[arg-type]
+    with progress.step("setup"):
+        clock.time_ns += 1_500_000_000  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="broken"), progress.step("preload"):
+        raise OSError("broken")
+    progress.skip_rest()
+    assert plan.step("setup").mark is Mark.DONE
+    assert plan.step("preload").mark is Mark.FAILED
+    assert plan.step("final").mark is Mark.SKIPPED
+    text = drawn(plan)
+    assert "✓ 1 Set up" in text
+    assert "(1.5 s)" in text
+    assert "✗ 2 Preload" in text
+    assert "broken" in text
+
+
+def test_a_dry_run_names_targets_where_the_trigger_holds_now(moving: ClusterView) -> None:
+    run = manifest.load("kill-during-catchup")
+    plans = []
+    for _ in range(2):
+        plan = build_plan(run, seed=5)
+        predict_targets(plan, run, moving, random.Random("5/targets"))
+        plans.append(plan)
+    assert plans[0] == plans[1]
+    assert plans[0].step("fault:kill-catching-up").note == "now: n3"
+
+
+def test_a_dry_run_says_where_nobody_can_be_named_yet(
+    view_of: Callable[..., ClusterView], group: type
+) -> None:
+    run = manifest.load("kill-during-catchup")
+    plan = build_plan(run, seed=5)
+    calm = view_of([group(partition=0, leader="n0", followers=("n1", "n2"))])
+    predict_targets(plan, run, calm, random.Random(1))
+    assert "when the trigger comes" in plan.step("fault:kill-leader").note
+
+
+def test_events_are_whole_lines_with_all_fields(tmp_path: Path, clock: object) -> None:
+    path = tmp_path / "events.jsonl"
+    with EventLog(path, clock) as events:  # type: ignore[arg-type]
+        events.emit("fault.start", {"fault": "kill"}, place=("z", 3), node="n0")
+    (line,) = path.read_bytes().splitlines()
+    event = msgspec.json.decode(line, type=Event)
+    assert (event.zone, event.partition, event.node, event.clock) == ("z", 3, "n0", "boot")
+    assert set(json.loads(line)) == {
+        "schema", "kind", "time", "wall", "clock", "source", "zone", "partition", "node", "data",
+    }  # fmt: skip

@@ -1,0 +1,140 @@
+"""Triggers over made-up views, and the choice of targets by seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from zonequake_chaos.scenario import (
+    AfterTime,
+    AtOnce,
+    OnKey,
+    OnLeader,
+    OnSettled,
+    OnStage,
+    PartitionKey,
+    Target,
+    TargetRole,
+)
+from zonequake_chaos.state import ClusterView
+from zonequake_chaos.targets import NoTarget, choose_nodes, choose_sighting
+from zonequake_chaos.triggers import Before, sightings, unsettled
+from zonequake_store.admin_protocol import Stage
+
+NOBODY = Before()
+
+
+def places(found: list) -> list[int]:
+    return [sighting.place[1] for sighting in found]
+
+
+def test_a_stage_trigger_sees_exactly_the_partitions_in_that_stage(moving: ClusterView) -> None:
+    assert places(sightings(OnStage(stages=[Stage.CATCHING_UP]), moving, NOBODY)) == [1, 2]
+    assert places(sightings(OnStage(stages=[Stage.JOINT]), moving, NOBODY)) == [3]
+    both = OnStage(stages=[Stage.CATCHING_UP, Stage.JOINT])
+    assert places(sightings(both, moving, NOBODY)) == [1, 2, 3]
+
+
+def test_progress_bounds_apply_to_the_slowest_catching_up_peer(moving: ClusterView) -> None:
+    half = OnStage(stages=[Stage.CATCHING_UP], min_progress=0.3)
+    assert places(sightings(half, moving, NOBODY)) == [1]
+    early = OnStage(stages=[Stage.CATCHING_UP], max_progress=0.3)
+    assert places(sightings(early, moving, NOBODY)) == [2]
+
+
+def test_a_sighting_tells_stage_progress_leader_and_peers(moving: ClusterView) -> None:
+    (seen,) = sightings(OnStage(stages=[Stage.CATCHING_UP], min_progress=0.3), moving, NOBODY)
+    assert (seen.stage, seen.progress, seen.leader) == (Stage.CATCHING_UP, 0.5, "n1")
+    assert seen.catching_up == ("n3",)
+    assert seen.token == 2
+
+
+def test_another_partition_than_an_earlier_faults_leaves_that_one_out(moving: ClusterView) -> None:
+    trigger = OnStage(stages=[Stage.CATCHING_UP], other_partition_than="first")
+    before = Before(places={"first": ("z", 1)})
+    assert places(sightings(trigger, moving, before)) == [2]
+
+
+def test_a_partition_without_a_leader_is_in_no_stage(
+    view_of: Callable[..., ClusterView], group: type
+) -> None:
+    view = view_of([group(partition=0, leader=None, followers=("n0", "n1"))])
+    assert sightings(OnStage(stages=[Stage.NONE]), view, NOBODY) == []
+
+
+def test_key_triggers_look_at_the_resource(moving: ClusterView) -> None:
+    assert places(sightings(OnKey(key=PartitionKey.PENDING), moving, NOBODY)) == [1, 2, 3]
+    assert places(sightings(OnKey(key=PartitionKey.PENDING, empty=True), moving, NOBODY)) == [0]
+    assert places(sightings(OnKey(key=PartitionKey.STABLE, holds="n3"), moving, NOBODY)) == [3]
+
+
+def test_a_leader_trigger_can_name_the_node(moving: ClusterView) -> None:
+    assert places(sightings(OnLeader(node="n0"), moving, NOBODY)) == [0, 3]
+    assert places(sightings(OnLeader(node="n9"), moving, NOBODY)) == []
+
+
+def test_time_counts_from_the_begin_of_the_faults(view_of: Callable, group: type) -> None:
+    groups = [group(partition=0, leader="n0", followers=("n1",))]
+    assert sightings(AfterTime(after_s=5), view_of(groups, at_ns=4_999_999_999), NOBODY) == []
+    assert sightings(AfterTime(after_s=5), view_of(groups, at_ns=5_000_000_000), NOBODY)
+    assert sightings(AtOnce(), view_of(groups), NOBODY)
+
+
+def test_settled_needs_every_partition_and_every_node(
+    view_of: Callable, group: type, pod_of: Callable, moving: ClusterView
+) -> None:
+    calm = [group(partition=0, leader="n0", followers=("n1", "n2"))]
+    assert sightings(OnSettled(), view_of(calm), NOBODY)
+    assert sightings(OnSettled(), moving, NOBODY) == []
+    assert any("n2 does not answer" in r for r in unsettled(view_of(calm, silent=("n2",))))
+    unready = view_of(calm, pods={"n1": pod_of("n1", ready=False)})
+    assert unsettled(unready) == ["n1 is not Ready"]
+    planned = [group(partition=0, leader="n0", followers=("n1", "n2"), planned=("n3",))]
+    assert unsettled(view_of(planned))
+
+
+def test_roles_are_seen_from_the_partition_of_the_sighting(moving: ClusterView) -> None:
+    (seen,) = sightings(OnStage(stages=[Stage.CATCHING_UP], min_progress=0.3), moving, NOBODY)
+    rng = random.Random(1)
+
+    def chosen(role: TargetRole, count: int = 1) -> tuple[str, ...]:
+        return choose_nodes(Target(role=role, count=count), moving, seen, rng)
+
+    assert chosen(TargetRole.CATCHING_UP_PEER) == ("n3",)
+    assert chosen(TargetRole.LEADER) == ("n1",)
+    assert chosen(TargetRole.FOLLOWER, 2) == ("n0", "n2")
+    assert chosen(TargetRole.ALL) == ("n0", "n1", "n2", "n3")
+
+
+def test_the_same_seed_chooses_the_same_targets_and_seeds_differ(moving: ClusterView) -> None:
+    target = Target(role=TargetRole.ANY)
+    trigger = OnStage(stages=[Stage.CATCHING_UP, Stage.JOINT])
+
+    def draw(seed: int) -> list[tuple]:
+        rng = random.Random(f"{seed}/targets")
+        drawn = []
+        for _ in range(5):
+            seen = choose_sighting(sightings(trigger, moving, NOBODY), rng)
+            drawn.append((seen.place, choose_nodes(target, moving, seen, rng)))
+        return drawn
+
+    assert draw(7) == draw(7)
+    assert len({str(draw(seed)) for seed in range(10)}) > 1
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        Target(role=TargetRole.NODE, node="n9"),
+        Target(role=TargetRole.LEADER, pool="other"),
+        Target(role=TargetRole.FOLLOWER, count=4),
+    ],
+)
+def test_an_empty_or_too_small_choice_is_never_a_quiet_pass(
+    target: Target, moving: ClusterView
+) -> None:
+    (seen,) = sightings(OnStage(stages=[Stage.CATCHING_UP], min_progress=0.3), moving, NOBODY)
+    with pytest.raises(NoTarget, match="found"):
+        choose_nodes(target, moving, seen, random.Random(1))

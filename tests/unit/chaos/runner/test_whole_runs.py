@@ -1,0 +1,235 @@
+"""Whole runs against a made-up cluster: phases, faults, proofs, interrupts and cleanup."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from zonequake_chaos.errors import GuardError
+from zonequake_chaos.journal import Journal, RemoveFinalizer
+from zonequake_chaos.outcome import Verdict
+from zonequake_chaos.place import Place
+from zonequake_chaos.run_command import Ask, dry_run, run_once
+from zonequake_chaos.runner import clean
+
+QUICK = [
+    "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",
+    "load={registerRate: 10}",
+]
+Events = Callable[[Path], list[dict[str, Any]]]
+
+
+def ask(scenario: str, out: Path, *overrides: str, seed: int = 1) -> Ask:
+    return Ask(scenario=scenario, overrides=[*QUICK, *overrides], seed=seed, out=out, analyze=False)
+
+
+def quiet_console() -> Console:
+    return Console(file=io.StringIO(), width=300)
+
+
+def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["kind"] == kind]
+
+
+async def test_kill_during_catchup_hits_both_stages_and_leaves_nothing(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    folder, report = await run_once(
+        ask("kill-during-catchup", tmp_path / "run"), place, quiet_console()
+    )
+    assert report.problems == []
+    assert report.verdict is Verdict.PASSED
+    events = events_of(folder.path)
+    hits = {hit["data"]["fault"]: hit for hit in of_kind(events, "fault.hit")}
+    assert set(hits) == {"kill-catching-up", "kill-leader"}
+    assert hits["kill-catching-up"]["node"] == "zq-default-3"
+    assert hits["kill-catching-up"]["data"]["stage"] == "CATCHING_UP"
+    assert hits["kill-catching-up"]["data"]["progress"] >= 0.3
+    assert hits["kill-leader"]["partition"] != hits["kill-catching-up"]["partition"]
+    assert [e["data"]["phase"] for e in of_kind(events, "run.phase")] == [
+        "setup", "preload", "before", "faults", "recovery", "quiet", "final", "end",
+    ]  # fmt: skip
+    assert len(of_kind(events, "replica.audit")) == 24
+    assert {e["source"] for e in of_kind(events, "rebalance.stage")} == {"store"}
+    assert sorted(p.name for p in (folder.path / "history").iterdir()) == [
+        "zq-load-chaos-0.jsonl",
+        "zq-load-chaos-1.jsonl",
+    ]
+    assert cluster.zone is None
+    assert cluster.replicas == 3
+    assert Journal(folder.path).debts == []
+    written = yaml.safe_load((folder.path / "run.yaml").read_text())
+    assert written["seed"] == 1
+    assert written["expectations"]["faults"] == ["kill-catching-up", "kill-leader"]
+    assert written["harness"]["verdict"] == "passed"
+
+
+async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    folder, report = await run_once(
+        ask(
+            "kill-during-catchup",
+            tmp_path / "run",
+            "faults.0.replicas=3",
+            "faults.1.trigger.timeoutSeconds=0.3",
+            "faults.2.trigger.timeoutSeconds=0.3",
+        ),
+        place,
+        quiet_console(),
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    missed = [e["data"]["fault"] for e in of_kind(events_of(folder.path), "fault.missed")]
+    assert missed == ["kill-catching-up", "kill-leader"]
+
+
+async def test_a_load_that_does_nothing_makes_the_run_unknown(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    cluster.rate = 0.0
+    _, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    assert any("without load" in problem for problem in report.problems)
+
+
+async def test_a_rebalance_that_never_ends_makes_the_run_unknown_and_is_cleaned(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    cluster.never_catch_up = True
+    overrides = [f"{QUICK[0][:-1]}, recoveryTimeoutSeconds: 0.5}}"]
+    folder, report = await run_once(
+        ask("kill-during-catchup", tmp_path / "run", *overrides), place, quiet_console()
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    assert any("recovery" in problem and "CATCHING_UP" in problem for problem in report.problems)
+    assert cluster.zone is None
+    assert Journal(folder.path).debts == []
+
+
+async def test_sigkill_of_all_reaches_every_node_and_is_proven_by_new_processes(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    folder, report = await run_once(
+        ask("kill-all", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    assert report.problems == []
+    nodes = [f"zq-default-{n}" for n in range(3)]
+    assert sorted(cluster.signals) == [(node, 9) for node in nodes]
+    (effective,) = of_kind(events_of(folder.path), "fault.effective")
+    assert effective["data"]["targets"] == nodes
+    assert set(effective["data"]["proof"]["gone_ns"]) == set(nodes)
+    assert len(of_kind(events_of(folder.path), "fault.recovered")) == 1
+
+
+async def test_paused_processes_are_silent_and_are_continued(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    overrides = ["faults.0.times=1", "faults.1.times=1"]
+    folder, report = await run_once(
+        ask("leader-churn", tmp_path / "run", *overrides), place, quiet_console()
+    )
+    assert report.problems == []
+    paused = [number for _, number in cluster.signals]
+    assert paused.count(19) == 2
+    assert paused.count(18) >= 2
+    assert cluster.stopped == set()
+    (start, _) = of_kind(events_of(folder.path), "fault.start")
+    assert start["data"]["type"] == "process_pause"
+
+
+async def test_a_node_outage_holds_until_the_finalizer_goes(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    folder, report = await run_once(
+        ask("node-outage", tmp_path / "run", "faults.0.holdSeconds=1"), place, quiet_console()
+    )
+    assert report.problems == []
+    events = events_of(folder.path)
+    (start,), (back,) = of_kind(events, "fault.effective"), of_kind(events, "fault.recovered")
+    assert back["time"] - start["time"] >= 1e9
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+
+
+async def test_a_rolling_restart_restarts_each_node_once_and_waits_between(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    folder, report = await run_once(
+        ask("rolling-restart", tmp_path / "run"), place, quiet_console()
+    )
+    assert report.problems == []
+    events = events_of(folder.path)
+    single = [
+        (e["kind"], e["data"]["targets"])
+        for e in events
+        if e["kind"] in ("fault.start", "fault.recovered") and len(e["data"]["targets"]) == 1
+    ]
+    assert [kind for kind, _ in single] == ["fault.start", "fault.recovered"] * 3
+    restarted = [targets[0] for kind, targets in single if kind == "fault.start"]
+    assert sorted(restarted) == [f"zq-default-{n}" for n in range(3)]
+
+
+async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    running = asyncio.create_task(
+        run_once(
+            ask("node-outage", tmp_path / "run", "faults.0.holdSeconds=60"),
+            place,
+            quiet_console(),
+        )
+    )
+    while not any(pod["metadata"].get("finalizers") for pod in cluster.pods.values()):
+        await asyncio.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGTERM)
+    folder, report = await asyncio.wait_for(running, timeout=20)
+    assert report.verdict is Verdict.HARNESS_FAILED
+    assert "interrupted" in report.problems
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+    assert cluster.zone is None
+    assert list((folder.path / "history").iterdir()), "what there was is collected"
+    assert Journal(folder.path).debts == []
+
+
+async def test_clean_pays_what_a_killed_harness_still_owes(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    finalizer = RemoveFinalizer(pod="zq-default-0", finalizer="zonequake.io/outage")
+    Journal(tmp_path).owe(finalizer)
+    cluster.pods["zq-default-0"]["metadata"]["finalizers"] = ["zonequake.io/outage", "other"]
+    async with await place.connect() as kube:
+        assert await clean(kube, tmp_path) == []
+        assert await clean(kube, tmp_path) == []
+    assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
+
+
+async def test_a_namespace_that_did_not_agree_gets_no_chaos(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    cluster.namespace_labels = {}
+    with pytest.raises(GuardError, match="zonequake.io/chaos=allowed"):
+        await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
+    assert not (tmp_path / "run").exists()
+    assert cluster.zone is None
+
+
+async def test_a_dry_run_shows_targets_and_changes_nothing(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    console = quiet_console()
+    await dry_run(ask("kill-all", tmp_path / "run"), place, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "process kill of all data nodes" in text
+    assert "now: zq-default-0, zq-default-1, zq-default-2" in text
+    assert cluster.zone is None
+    assert not (tmp_path / "run").exists()

@@ -1,7 +1,7 @@
 """Who leads which partition, as far as the client knows. Pure; times are passed in.
 
-Reports come from all nodes and may be old. A higher term wins; within a term a known leader beats
-none. After a failure the followers go on naming the dead leader until their election time-out, so
+Reports come from all nodes and may be old. The leader of the highest term wins; a report without a
+leader changes nothing, since who follows nobody can't say who is right. After a failure the followers go on naming the dead leader until their election time-out, so
 a leader that failed is *suspect* for a while and reports of the same term don't bring it back:
 
     t=0   leader A (term 5) is killed, the client loses its connection, A is suspect
@@ -46,23 +46,28 @@ class RoutingTable:
         for name, address in reply.nodes.items():
             self._name(name, address)
         for route in reply.routes:
-            if route.leader is not None and route.leader_address is not None:
-                self._name(route.leader, route.leader_address)
+            leader_address = route.leader_address
+            if route.leader is not None:
+                if leader_address is None:
+                    leader_address = self._addresses.get(route.leader)
+                else:
+                    self._name(route.leader, leader_address)
             entry = self._entries.get(route.partition)
             if entry is None:
                 self._entries[route.partition] = _Entry(
                     group=route.group,
                     members=tuple(route.members),
-                    leader_address=route.leader_address,
+                    leader_address=leader_address,
                     term=route.term,
                 )
                 changed = True
                 continue
             if route.group != entry.group or route.term < entry.term:
                 continue  # an older report, or a zone of the same name that is no more
-            if route.term > entry.term or route.leader_address is not None:
-                entry.members = tuple(route.members) or entry.members
-            changed |= self._adopt(entry, route.leader_address, route.term, now_ns)
+            entry.members = tuple(route.members) or entry.members
+            changed |= leader_address is not None and self._adopt(
+                entry, leader_address, route.term, now_ns
+            )
         return changed
 
     def hint(self, partition: int, address: str, name: str | None, term: int, now_ns: int) -> bool:
@@ -135,13 +140,12 @@ class RoutingTable:
             self._addresses[name] = address
             self._names[address] = name
 
-    def _adopt(self, entry: _Entry, address: str | None, term: int, now_ns: int) -> bool:
+    def _adopt(self, entry: _Entry, address: str, term: int, now_ns: int) -> bool:
         if term > entry.term:
-            # A new term without a known leader: the old one leads no more.
             changed = entry.leader_address != address
             entry.leader_address, entry.term, entry.suspect = address, term, None
             return changed
-        if address is None or address == entry.leader_address:
+        if address == entry.leader_address:
             return False
         if address == entry.suspect and now_ns < entry.suspect_until_ns:
             return False

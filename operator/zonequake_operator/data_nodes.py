@@ -55,7 +55,7 @@ def advance(
     topology: Topology,
     now_ms: int,
 ) -> DataNodes:
-    """Bring a zone's data nodes up to `topology` and `now_ms`. Returns equal state if nothing is due.
+    """Bring a zone's data nodes up to `topology` and `now_ms`; equal state if nothing is due.
 
     `state` is None for a zone that never had any: "Accounts table is created on current topology".
     """

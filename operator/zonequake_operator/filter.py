@@ -1,7 +1,7 @@
 """The data nodes filter (document `distribution-zones`, DATA_NODES_FILTER; design §3).
 
     ("US" || "EU") && "SSD"      groups, or, and         "US", "EU"        a list is an or
-    !"COMPUTE_ONLY"              not                     contains("zone=") some attribute contains it
+    !"COMPUTE_ONLY"              not                     contains("eu-")  some attribute contains it
     /zone=eu-.*/                 a regular expression that matches a whole attribute
 
 A node's attributes, as texts: its name; `key=value` for each of its attributes; the bare `key` if

@@ -97,6 +97,8 @@ class Plan:
 def plan(snapshot: Snapshot) -> Plan:
     """Decide about one zone."""
     zone = snapshot.zone
+    if zone.deleting:
+        return Plan(actions=[], settled=True, health={})
     if isinstance(zone.spec, str):
         return _plan_unreadable(snapshot, zone.spec)
     spec, before = zone.spec, zone.status

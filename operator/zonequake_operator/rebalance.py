@@ -31,7 +31,7 @@ from zonequake_store.admin_protocol import (
     StopReplica,
 )
 
-from .groups import Group, is_majority, members
+from .groups import RUNNING, Group, is_majority, members
 from .model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
 
 
@@ -153,6 +153,9 @@ def _on_report(
     keys: PartitionKeys, group: Group, alive: frozenset[str]
 ) -> tuple[PartitionKeys, bool]:
     """Keys after the group's reports, and whether the partition is due again."""
+    if any(replica.token > keys.configuration_token for replica in group.replicas.values()):
+        # Only when the keys were lost or restored from a copy; our orders would all be stale.
+        keys = replace(keys, configuration_token=_next_token(keys, group))
     if keys.bootstrap is None:
         return _on_first_reports(keys, group), False
     leading = group.leading
@@ -197,7 +200,11 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
 
 
 def _someone_has_data(group: Group) -> bool:
-    return any(replica.configuration is not None for replica in group.replicas.values())
+    """Or may have: a replica that waits or is broken doesn't show its configuration."""
+    return any(
+        replica.configuration is not None or replica.role not in RUNNING
+        for replica in group.replicas.values()
+    )
 
 
 def _has_drifted(keys: PartitionKeys, group: Group) -> bool:
@@ -343,10 +350,10 @@ def _starts(
     )
     own = hosts(keys)
     # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
-    waiting = {node for node, r in group.replicas.items() if r.role is Role.WAITING}
+    waiting = frozenset(n for n, r in group.replicas.items() if r.role is Role.WAITING)
     acting = group.configured_nodes
     if keys.bootstrap is None:
-        acting |= {n for n, r in group.replicas.items() if r.configuration is not None}
+        acting = waiting  # what they hold shows only once they run
     nodes = {n for n in own & reachable if n not in group.replicas} | (waiting & (own | acting))
     return [(node, start) for node in sorted(nodes)]
 

@@ -1,0 +1,41 @@
+"""`python -m zonequake_operator`: ZQ_NAMESPACE, ZQ_RELEASE, ZQ_RESYNC_S from the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+
+import kopf
+
+from .app import App, Options
+
+DEFAULT_RESYNC_S = "5"
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    logging.basicConfig(
+        level=os.environ.get("ZQ_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    try:
+        options = Options(
+            namespace=os.environ["ZQ_NAMESPACE"],
+            release=os.environ["ZQ_RELEASE"],
+            resync_s=float(os.environ.get("ZQ_RESYNC_S", DEFAULT_RESYNC_S)),
+        )
+    except KeyError as error:
+        sys.exit(f"found no {error.args[0]} in the environment; set it to the release's own")
+    except ValueError as error:
+        sys.exit(f"ZQ_RESYNC_S: {error}; expected seconds")
+    app = App(options)
+    asyncio.run(
+        kopf.operator(registry=app.registry, namespaces=[options.namespace], standalone=True)
+    )
+
+
+if __name__ == "__main__":
+    main()

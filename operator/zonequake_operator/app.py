@@ -1,0 +1,230 @@
+"""Wires the parts to kopf: one daemon per zone, events that only wake, one fleet for all.
+
+kopf's indexes, change handlers and patches are not used: see design §3 for what they lose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import kopf
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from .apply import ZoneReconciler
+from .errors import Conflict, KubeError, ResourceError
+from .gather import Fleet
+from .kube import Kube
+from .resources import FINALIZER, GROUP, VERSION
+from .store_client import StoreClient
+
+logger = logging.getLogger(__name__)
+
+HTTP_PORT = 8080
+LIVE_WITHIN_S = 60.0
+"""Without one good round for so long, /healthz fails: a restart is quick and harmless."""
+ERROR_BACKOFF_S = 0.5
+ERASE_PATIENCE_S = 30.0
+"""How long a zone's deletion waits for nodes that don't answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """From the environment."""
+
+    namespace: str
+    release: str
+    resync_s: float
+
+
+@dataclass(slots=True)
+class _Running:
+    """What lives as long as the process."""
+
+    kube: Kube
+    store: StoreClient
+    fleet: Fleet
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    web: web.AppRunner | None = None
+    reconcilers: dict[str, ZoneReconciler] = field(default_factory=dict)
+
+
+def wall_ms() -> int:
+    """Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class App:
+    """The operator's handlers, registered in a registry of their own."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.registry = kopf.OperatorRegistry()
+        self._running: _Running | None = None
+        zones = (GROUP, VERSION, "distributionzones")
+        on: dict[str, Any] = {"registry": self.registry}
+        kopf.on.startup(**on)(self.start)
+        kopf.on.cleanup(**on)(self.stop)
+        kopf.daemon(*zones, **on, cancellation_timeout=5.0)(self.watch_zone)
+        kopf.on.delete(*zones, **on)(self.delete_zone)
+        kopf.on.event(*zones, **on)(self.zone_changed)
+        kopf.on.event(
+            "v1",
+            "pods",
+            **on,
+            labels={
+                "app.kubernetes.io/component": "store",
+                "app.kubernetes.io/instance": options.release,
+            },
+        )(self.pod_changed)
+
+    async def start(self, settings: kopf.OperatorSettings, **_: object) -> None:
+        """Settings of kopf, connections, the fleet, and our own HTTP port."""
+        configure(settings)
+        kube = await Kube.connect(self.options.namespace, self.options.release)
+        store = StoreClient()
+        fleet = Fleet(kube, store, monotonic_s=time.monotonic, wall_ms=wall_ms)
+        running = _Running(kube=kube, store=store, fleet=fleet)
+        running.tasks.append(asyncio.create_task(fleet.run(), name="fleet"))
+        running.web = await self._serve()
+        self._running = running
+
+    async def stop(self, **_: object) -> None:
+        """Let go of everything; the resources hold all that matters."""
+        running = self._running
+        if running is None:
+            return
+        for task in running.tasks:
+            task.cancel()
+        await asyncio.gather(*running.tasks, return_exceptions=True)
+        if running.web is not None:
+            await running.web.cleanup()
+        await running.store.close()
+        await running.kube.close()
+
+    # ------------------------------------------------------------------------------------- zones
+
+    async def watch_zone(self, name: str, stopped: kopf.DaemonStopped, **_: object) -> None:
+        """One zone for as long as it exists; never returns early, kopf wouldn't start it again."""
+        reconciler = self._reconciler(name)
+        seen, wake_at_ms = 0, None
+        while not stopped:
+            timeout_s = self.options.resync_s
+            if wake_at_ms is not None:
+                timeout_s = min(timeout_s, max(0.0, (wake_at_ms - wall_ms()) / 1000))
+            view = await self._fleet.next_view(seen, timeout_s)
+            if view.number == 0:
+                continue  # nobody was heard yet
+            seen = view.number
+            try:
+                wake_at_ms = (await reconciler.step(view)).wake_at_ms
+            except Conflict as error:
+                logger.info("zone %s: read again, %s", name, error)
+            except (KubeError, ResourceError) as error:
+                logger.warning("zone %s: tried again soon, %s", name, error)
+                await stopped.wait(ERROR_BACKOFF_S)
+            except Exception:
+                # One poisoned zone must stop neither itself for ever nor the others.
+                logger.exception("zone %s: tried again soon", name)
+                reconciler.invalidate()
+                await stopped.wait(ERROR_BACKOFF_S * 4)
+
+    async def delete_zone(self, name: str, **_: object) -> None:
+        """Erase the zone's replicas wherever a node answers, then its partitions."""
+        reconciler = self._reconciler(name)
+        reconciler.invalidate()
+        give_up_s = time.monotonic() + ERASE_PATIENCE_S
+        seen = 0
+        while True:
+            view = await self._fleet.next_view(seen, 5.0)
+            seen = view.number
+            holders, silent = await reconciler.erase(view)
+            if not holders and (not silent or time.monotonic() > give_up_s):
+                break
+        if silent:
+            logger.warning(
+                "zone %s is deleted, but %s didn't answer and may keep its files",
+                name,
+                ", ".join(sorted(silent)),
+            )
+        await reconciler.delete_partitions()
+        self._fleet.forget(name)
+        if self._running is not None:
+            self._running.reconcilers.pop(name, None)
+
+    async def zone_changed(self, name: str, event: kopf.RawEvent, **_: object) -> None:
+        """Somebody wrote the zone: its spec may be new."""
+        running = self._running
+        if running is None or name not in running.reconcilers:
+            return
+        generation = event["object"]["metadata"].get("generation")
+        running.reconcilers[name].generation_seen(int(str(generation or 0)))
+
+    async def pod_changed(self, **_: object) -> None:
+        """A data node's pod changed in some way."""
+        if self._running is not None:
+            self._running.fleet.pods_changed()
+
+    @property
+    def _fleet(self) -> Fleet:
+        assert self._running is not None
+        return self._running.fleet
+
+    def _reconciler(self, name: str) -> ZoneReconciler:
+        running = self._running
+        assert running is not None
+        if name not in running.reconcilers:
+            running.reconcilers[name] = ZoneReconciler(
+                name,
+                kube=running.kube,
+                store=running.store,
+                fleet=running.fleet,
+                resync_s=self.options.resync_s,
+                monotonic_s=time.monotonic,
+                wall_ms=wall_ms,
+            )
+        return running.reconcilers[name]
+
+    # -------------------------------------------------------------------------------------- HTTP
+
+    async def _serve(self) -> web.AppRunner:
+        server = web.Application()
+        server.router.add_get("/healthz", self._healthz)
+        server.router.add_get("/metrics", self._metrics)
+        runner = web.AppRunner(server, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, port=HTTP_PORT).start()
+        return runner
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        if self._running is None:
+            return web.Response(status=503, text="starting")
+        silent_s = time.monotonic() - self._running.fleet.heard_s
+        if silent_s > LIVE_WITHIN_S:
+            return web.Response(status=500, text=f"no good round for {silent_s:.0f} s")
+        return web.Response(text="ok")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def configure(settings: kopf.OperatorSettings) -> None:
+    """Settings to have from day one (research: operator §1.3)."""
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP, v1=False)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        prefix=GROUP, key="last", v1=False
+    )
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 310
+    settings.watching.connect_timeout = 30
+    settings.networking.request_timeout = 15
+    settings.networking.error_backoffs = (0.2, 0.5, 1, 2, 4)
+    settings.execution.default_backoff = 5
+    settings.posting.reporting_component = "zonequake-operator"
+    settings.posting.loggers = False
+    settings.scanning.disabled = True

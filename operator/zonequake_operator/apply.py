@@ -1,0 +1,319 @@
+"""One zone's loop body: gather a snapshot, plan, apply.
+
+Partitions are kept as they were last read or written: this process writes them alone, and a
+compare-and-swap that fails makes it read them all again, as does every resync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zonequake_store.admin_protocol import Order, OrderReply, OrderStatus, StopReplica
+
+from . import metrics
+from .errors import Conflict, KubeError, NodeUnreachable
+from .gather import Fleet, View
+from .groups import by_group
+from .kube import Kube
+from .model import Partition, PartitionState, Snapshot, Timers, Zone, ZoneSpec
+from .pacing import Pacer
+from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
+from .resources import (
+    owner_uid,
+    parse_partition,
+    parse_zone,
+    partition_name,
+    render_partition,
+    render_partition_status,
+    render_zone_status,
+)
+from .store_client import StoreClient
+
+logger = logging.getLogger(__name__)
+
+VIEW_PERIOD_S = 5.0
+"""A view or a message is written at most this often; keys and flipped conditions at once."""
+MAX_REPLANS = 8
+PARALLEL_WRITES = 16
+
+
+@dataclass(slots=True)
+class _Stored:
+    """The zone and its partitions as the API server holds them."""
+
+    zone: Zone
+    raw_status: dict[str, Any]
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    read_s: float = 0.0
+
+
+class ZoneReconciler:
+    """Brings one zone where it should be, one step per call."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        kube: Kube,
+        store: StoreClient,
+        fleet: Fleet,
+        resync_s: float,
+        monotonic_s: Callable[[], float],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._name = name
+        self._kube = kube
+        self._store = store
+        self._fleet = fleet
+        self._resync_s = resync_s
+        self._monotonic_s = monotonic_s
+        self._wall_ms = wall_ms
+        self._stored: _Stored | None = None
+        self._pacer = Pacer()
+        self._view_written_s: dict[int, float] = {}
+        self._zone_written_s = float("-inf")
+
+    def invalidate(self) -> None:
+        """Read the resources again before the next decision."""
+        self._stored = None
+
+    def generation_seen(self, generation: int) -> None:
+        """Somebody saw the zone at this generation; read it again if ours is older."""
+        if self._stored is not None and generation > self._stored.zone.generation:
+            self.invalidate()
+
+    async def step(self, view: View) -> Plan:
+        """Decide and act once on this view. Raises KubeError if the API server doesn't let us."""
+        try:
+            return await self._step(view)
+        except Conflict:
+            self.invalidate()
+            metrics.RECONCILES.labels(self._name, "conflict").inc()
+            raise
+        except KubeError:
+            self.invalidate()
+            metrics.RECONCILES.labels(self._name, "failed").inc()
+            raise
+
+    async def _step(self, view: View) -> Plan:
+        for _ in range(MAX_REPLANS):
+            decided = self._plan(await self._read(), view)
+            if not await self._write(decided.actions):
+                break
+        # Orders rest on what is stored: the last plan found nothing more to write.
+        await self._send([a for a in decided.actions if isinstance(a, SendOrder)], view)
+        self._fleet.tell(self._name, settled=decided.settled, behind=decided.behind)
+        self._count(decided)
+        metrics.RECONCILES.labels(self._name, "ok").inc()
+        return decided
+
+    def _plan(self, stored: _Stored, view: View) -> Plan:
+        with metrics.PLAN_SECONDS.time():
+            return plan(
+                Snapshot(
+                    now_ms=self._wall_ms(),
+                    zone=stored.zone,
+                    partitions=stored.partitions,
+                    topology=view.topology,
+                    reports=view.reports,
+                )
+            )
+
+    # ---------------------------------------------------------------------------------- reading
+
+    async def _read(self) -> _Stored:
+        now_s = self._monotonic_s()
+        stored = self._stored
+        if stored is not None and now_s - stored.read_s < self._resync_s:
+            return stored
+        raw, partitions = await asyncio.gather(
+            self._kube.get_zone(self._name), self._kube.list_partitions(self._name)
+        )
+        zone = parse_zone(raw)
+        mine = [parse_partition(p) for p in partitions if owner_uid(p) == zone.uid]
+        self._stored = _Stored(
+            zone=zone,
+            raw_status=raw.get("status") or {},
+            partitions={p.number: p for p in sorted(mine, key=lambda p: p.number)},
+            read_s=now_s,
+        )
+        return self._stored
+
+    # ---------------------------------------------------------------------------------- writing
+
+    async def _write(self, actions: Iterable[Action]) -> bool:
+        """Write what is urgent or due; says whether anything that decisions rest on was."""
+        zone_writes = [a for a in actions if isinstance(a, WriteZone)]
+        urgent = False
+        for write in zone_writes:
+            if write.urgent or self._monotonic_s() - self._zone_written_s >= VIEW_PERIOD_S:
+                urgent = urgent or write.urgent
+                await self._write_zone(write)
+        rest = [a for a in actions if isinstance(a, CreatePartition) or self._is_due(a)]
+        slots = asyncio.Semaphore(PARALLEL_WRITES)
+
+        async def one(action: CreatePartition | WritePartition) -> None:
+            async with slots:
+                if isinstance(action, CreatePartition):
+                    await self._create_partition(action)
+                else:
+                    await self._write_partition(action)
+
+        results = await asyncio.gather(
+            *(one(a) for a in rest if isinstance(a, CreatePartition | WritePartition)),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return urgent or any(isinstance(a, CreatePartition) or _has_keys(a) for a in rest)
+
+    def _is_due(self, action: Action) -> bool:
+        if not isinstance(action, WritePartition):
+            return False
+        last_s = self._view_written_s.get(action.number, float("-inf"))
+        return action.urgent or self._monotonic_s() - last_s >= VIEW_PERIOD_S
+
+    async def _write_zone(self, write: WriteZone) -> None:
+        stored = self._stored
+        assert stored is not None
+        zone = stored.zone
+        status = render_zone_status(
+            write.status,
+            timers=zone.spec.timers if isinstance(zone.spec, ZoneSpec) else Timers(),
+            conditions=write.conditions,
+            summary=write.summary,
+            previous=stored.raw_status,
+            now_ms=self._wall_ms(),
+        )
+        version = await self._cas("distributionzones", "DistributionZone", zone.name, zone, status)
+        self._zone_written_s = self._monotonic_s()
+        stored.raw_status = status
+        stored.zone = replace(
+            zone,
+            resource_version=version,
+            status=write.status,
+            conditions=write.conditions,
+            summary=write.summary,
+        )
+        if write.status.revision != zone.status.revision:
+            state = write.status.data_nodes
+            logger.info(
+                "zone %s: revision %d, data nodes %s",
+                zone.name,
+                write.status.revision,
+                ", ".join(sorted(state.nodes)) if state and state.nodes else "none",
+            )
+
+    async def _create_partition(self, action: CreatePartition) -> None:
+        stored = self._stored
+        assert stored is not None
+        created = await self._kube.create_partition(render_partition(stored.zone, action.number))
+        stored.partitions[action.number] = parse_partition(created)
+        stored.partitions = dict(sorted(stored.partitions.items()))
+
+    async def _write_partition(self, action: WritePartition) -> None:
+        stored = self._stored
+        assert stored is not None
+        before = stored.partitions[action.number]
+        status = render_partition_status(action.keys, action.view)
+        name = partition_name(stored.zone.name, action.number)
+        version = await self._cas("partitions", "Partition", name, before, status)
+        self._view_written_s[action.number] = self._monotonic_s()
+        stored.partitions[action.number] = replace(
+            before, resource_version=version, keys=action.keys, view=action.view
+        )
+        if action.urgent:
+            logger.info("%s: %s", name, _describe(action))
+
+    async def _cas(
+        self, plural: str, kind: str, name: str, at: Zone | Partition, status: dict[str, Any]
+    ) -> str:
+        try:
+            version = await self._kube.write_status(plural, kind, name, at.resource_version, status)
+        except KubeError as error:
+            result = "conflict" if isinstance(error, Conflict) else "failed"
+            metrics.KEY_WRITES.labels(kind, result).inc()
+            raise
+        metrics.KEY_WRITES.labels(kind, "ok").inc()
+        return version
+
+    # ---------------------------------------------------------------------------------- orders
+
+    async def _send(self, sends: list[SendOrder], view: View) -> None:
+        now_s = self._monotonic_s()
+        batches: dict[str, list[Order]] = {}
+        for send in self._pacer.due(sends, now_s):
+            if send.node in view.addresses:
+                batches.setdefault(send.node, []).append(send.order)
+        await asyncio.gather(
+            *(self._send_batch(node, orders, view) for node, orders in batches.items())
+        )
+
+    async def _send_batch(self, node: str, orders: list[Order], view: View) -> None:
+        try:
+            replies = await self._store.send(view.addresses[node], orders)
+        except NodeUnreachable as error:
+            logger.info("orders for %s may be lost and will be repeated: %s", node, error)
+            return
+        for order, reply in zip(orders, replies.replies, strict=True):
+            _log_reply(node, order, reply)
+
+    async def erase(self, view: View) -> tuple[set[str], set[str]]:
+        """Stop and erase the zone's replicas; says who still holds some, and who is silent."""
+        stored = await self._read()
+        zone = stored.zone
+        prefix = f"{zone.name}.{zone.uid[:8]}."
+        orders: dict[str, list[Order]] = {}
+        for group, replicas in by_group(view.reports.values()).items():
+            if not group.startswith(prefix):
+                continue
+            for node, replica in replicas.items():
+                kept = stored.partitions.get(replica.partition)
+                token = max(replica.token, kept.keys.configuration_token if kept else 0)
+                orders.setdefault(node, []).append(
+                    StopReplica(group=group, token=token, incarnation=replica.incarnation)
+                )
+        await asyncio.gather(*(self._send_batch(n, o, view) for n, o in orders.items()))
+        silent = view.topology.nodes.keys() - view.reports.keys()
+        return set(orders), set(silent)
+
+    async def delete_partitions(self) -> None:
+        """Delete the zone's Partitions; their ownerReference would do it too, but later."""
+        stored = await self._read()
+        for number in stored.partitions:
+            await self._kube.delete_partition(partition_name(self._name, number))
+        self.invalidate()
+
+    def _count(self, decided: Plan) -> None:
+        states = [health.view.state for health in decided.health.values()]
+        for state in PartitionState:
+            metrics.PARTITIONS.labels(self._name, state.value).set(states.count(state))
+        moving = sum(health.keys.pending is not None for health in decided.health.values())
+        metrics.MOVING.labels(self._name).set(moving)
+        metrics.SETTLED.labels(self._name).set(decided.settled)
+
+
+def _has_keys(action: Action) -> bool:
+    return isinstance(action, WritePartition) and action.urgent
+
+
+def _describe(action: WritePartition) -> str:
+    keys = action.keys
+    sets = {"stable": keys.stable, "pending": keys.pending, "planned": keys.planned}
+    shown = [f"{name} {', '.join(value.nodes)}" for name, value in sets.items() if value]
+    lock = " locked" if keys.pending_lock else ""
+    return f"token {keys.configuration_token}{lock}; {'; '.join(shown)}"
+
+
+def _log_reply(node: str, order: Order, reply: OrderReply) -> None:
+    kind = type(order).__name__
+    metrics.ORDERS.labels(kind, reply.status.value).inc()
+    level = logging.DEBUG if reply.status is OrderStatus.RECEIVED else logging.INFO
+    logger.log(
+        level, "%s %s at %s: %s %s", kind, order.group, node, reply.status, reply.error or ""
+    )

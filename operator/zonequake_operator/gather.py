@@ -1,0 +1,277 @@
+"""Hears all data nodes of the release, again and again, and keeps the logical topology.
+
+One `Fleet` serves all zones: a round asks every node for its replicas at once, then updates the
+LogicalTopology and wakes the zones. Pods are listed anew on every pod event, while a node that
+should answer doesn't, and every PODS_MAX_AGE_S, so a lost event costs at most that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+
+from . import metrics, topology
+from .errors import Conflict, KubeError, NodeUnreachable
+from .kube import Kube
+from .model import Topology
+from .resources import Object, parse_topology, render_topology_status, to_rfc3339
+from .store_client import StoreClient
+from .topology import Pod
+
+logger = logging.getLogger(__name__)
+
+BUSY_PERIOD_S = 0.2
+SETTLED_PERIOD_S = 0.4
+PODS_MAX_AGE_S = 3.0
+PODS_RETRY_S = 0.5
+GATE = "zonequake.io/caught-up"
+GATE_GRACE_S = 1.0
+"""A node must be behind for so long before its gate closes: an election is no reason."""
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One round: the topology, who answered what, and where nodes can be reached."""
+
+    number: int = 0
+    topology: Topology = field(default_factory=Topology)
+    reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Machines:
+    """What was listed last."""
+
+    pods: dict[str, Pod] = field(default_factory=dict)
+    wanted: dict[str, int] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+    listed_s: float = float("-inf")
+
+
+class Fleet:
+    """The data nodes. `run` never ends; `view` is the newest round."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: StoreClient,
+        *,
+        monotonic_s: Callable[[], float],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._monotonic_s = monotonic_s
+        self._wall_ms = wall_ms
+        self._machines = _Machines()
+        self._topology: tuple[Topology, str] | None = None
+        self._stale_pods = True
+        self._hurry = asyncio.Event()
+        self._round = asyncio.Condition()
+        self._unsettled: set[str] = set()
+        self._behind: dict[str, frozenset[str]] = {}
+        self._behind_since_s: dict[str, float] = {}
+        self.view = View()
+        self.heard_s = monotonic_s()
+
+    def pods_changed(self) -> None:
+        """Look at the pods now."""
+        self._stale_pods = True
+        self._hurry.set()
+
+    def tell(self, zone: str, *, settled: bool, behind: frozenset[str]) -> None:
+        """A zone's verdict after its plan; it sets the pace and the readiness gates."""
+        self._behind[zone] = behind
+        if settled:
+            self._unsettled.discard(zone)
+        else:
+            self._unsettled.add(zone)
+
+    def forget(self, zone: str) -> None:
+        """The zone is gone."""
+        self._unsettled.discard(zone)
+        self._behind.pop(zone, None)
+
+    async def next_view(self, after: int, timeout_s: float) -> View:
+        """The first view with a higher number, or the present one after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s), self._round:
+                await self._round.wait_for(lambda: self.view.number > after)
+        except TimeoutError:
+            return self.view
+        return self.view
+
+    async def run(self) -> None:
+        """Round after round until cancelled; a failed round is logged and tried again."""
+        while True:
+            began_s = self._monotonic_s()
+            self._hurry.clear()
+            try:
+                await self._once()
+                self.heard_s = self._monotonic_s()
+            except KubeError as error:
+                logger.warning("this round failed, the next will tell: %s", error)
+            period_s = BUSY_PERIOD_S if self._unsettled else SETTLED_PERIOD_S
+            rest_s = max(0.02, period_s - (self._monotonic_s() - began_s))
+            try:
+                await asyncio.wait_for(self._hurry.wait(), rest_s)
+            except TimeoutError:
+                continue
+
+    async def _once(self) -> None:
+        await self._list_if_due()
+        with metrics.ROUND_SECONDS.time():
+            reports = await self._hear()
+        before, after = await self._update_topology({n: r.node for n, r in reports.items()})
+        addresses = {n: p.ip for n, p in self._machines.pods.items() if p.ip}
+        async with self._round:
+            self.view = View(
+                number=self.view.number + 1, topology=after, reports=reports, addresses=addresses
+            )
+            self._round.notify_all()
+        silent = after.nodes.keys() - reports.keys()
+        if silent:
+            self._stale_pods = True
+        metrics.NODES.set(len(after.nodes))
+        metrics.NODES_SILENT.set(len(silent))
+        metrics.TOPOLOGY_VERSION.set(after.version)
+        if before.version != after.version:
+            logger.info("topology %d: %s", after.version, ", ".join(after.nodes) or "empty")
+        await self._set_gates(reports)
+
+    async def _list_if_due(self) -> None:
+        age_s = self._monotonic_s() - self._machines.listed_s
+        due_s = PODS_RETRY_S if self._stale_pods else PODS_MAX_AGE_S
+        if age_s < due_s and not (self._hurry.is_set() and self._stale_pods):
+            return
+        self._stale_pods = False
+        pods, sets, machines = await asyncio.gather(
+            self._kube.list_pods(), self._kube.list_stateful_sets(), self._kube.list_machines()
+        )
+        parsed = {pod.name: pod for pod in map(_parse_pod, pods)}
+        self._machines = _Machines(
+            pods=parsed,
+            wanted={s["metadata"]["name"]: s["spec"].get("replicas", 1) for s in sets},
+            lost=_lost_machines(machines, parsed),
+            listed_s=self._monotonic_s(),
+        )
+
+    async def _hear(self) -> dict[str, ReplicasReport]:
+        pods = [pod for pod in self._machines.pods.values() if pod.ip and not pod.terminated]
+        answers = await asyncio.gather(*(self._hear_one(pod) for pod in pods))
+        return {pod.name: answer for pod, answer in zip(pods, answers, strict=True) if answer}
+
+    async def _hear_one(self, pod: Pod) -> ReplicasReport | None:
+        assert pod.ip is not None
+        try:
+            report = await self._store.replicas(pod.ip)
+        except NodeUnreachable as error:
+            logger.debug("%s is silent: %s", pod.name, error)
+            return None
+        if report.node.name != pod.name or report.node.pod_uid not in ("", pod.uid):
+            logger.warning("%s: %s answers at its address", pod.name, report.node.name)
+            return None  # an address that was given to another pod meanwhile
+        return report
+
+    async def _update_topology(
+        self, identities: Mapping[str, NodeIdentity]
+    ) -> tuple[Topology, Topology]:
+        if self._topology is None:
+            obj = await self._kube.get_or_create_topology()
+            self._topology = (parse_topology(obj), obj["metadata"]["resourceVersion"])
+        before, resource_version = self._topology
+        after = topology.advance(
+            before,
+            identities=identities,
+            pods=self._machines.pods,
+            wanted=self._machines.wanted,
+            lost_machines=self._machines.lost,
+        )
+        if after != before:
+            self._topology = None  # read again, unless the write succeeds
+            try:
+                resource_version = await self._kube.write_status(
+                    "logicaltopologies",
+                    "LogicalTopology",
+                    "topology",
+                    resource_version,
+                    render_topology_status(after),
+                )
+            except Conflict:
+                metrics.KEY_WRITES.labels("topology", "conflict").inc()
+                raise
+            metrics.KEY_WRITES.labels("topology", "ok").inc()
+            self._topology = (after, resource_version)
+        return before, after
+
+    # ------------------------------------------------------------------------- readiness gates
+
+    async def _set_gates(self, reports: Mapping[str, ReplicasReport]) -> None:
+        behind = frozenset[str]().union(*self._behind.values())
+        now_s = self._monotonic_s()
+        for pod in self._machines.pods.values():
+            good = pod.name in reports and pod.name not in behind
+            if good:
+                self._behind_since_s.pop(pod.name, None)
+            since_s = now_s if good else self._behind_since_s.setdefault(pod.name, now_s)
+            if good == bool(pod.caught_up) and pod.caught_up is not None:
+                continue
+            if not good and pod.caught_up and now_s - since_s < GATE_GRACE_S:
+                continue
+            if pod.terminated and pod.caught_up is None:
+                continue
+            await self._set_gate(pod, good)
+
+    async def _set_gate(self, pod: Pod, good: bool) -> None:
+        condition = {
+            "type": GATE,
+            "status": "True" if good else "False",
+            "reason": "CaughtUp" if good else "Behind",
+            "message": "Every replica here follows its leader."
+            if good
+            else "A replica here has no leader or is behind it.",
+            "lastTransitionTime": to_rfc3339(self._wall_ms()),
+        }
+        try:
+            await self._kube.set_pod_condition(pod.name, condition)
+        except KubeError as error:
+            logger.info("the gate of %s stays as it is for now: %s", pod.name, error)
+        self.pods_changed()
+
+
+def _parse_pod(obj: Object) -> Pod:
+    meta, status = obj["metadata"], obj.get("status", {})
+    containers: list[dict[str, Any]] = status.get("containerStatuses", [])
+    running = any("running" in c.get("state", {}) for c in containers)
+    ended = any(
+        "terminated" in c.get("state", {}) or "terminated" in c.get("lastState", {})
+        for c in containers
+    )
+    gate = next((c for c in status.get("conditions", []) if c["type"] == GATE), None)
+    return Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        ip=status.get("podIP"),
+        machine=obj.get("spec", {}).get("nodeName"),
+        terminated=status.get("phase") in ("Failed", "Succeeded") or (ended and not running),
+        restarts=sum(c.get("restartCount", 0) for c in containers),
+        caught_up=None if gate is None else gate["status"] == "True",
+    )
+
+
+def _lost_machines(machines: list[Object], pods: Mapping[str, Pod]) -> frozenset[str]:
+    if not machines:
+        return frozenset()  # we may not read them
+    standing = {
+        m["metadata"]["name"]
+        for m in machines
+        if not any(t["key"] == OUT_OF_SERVICE for t in m.get("spec", {}).get("taints", []))
+    }
+    return frozenset(p.machine for p in pods.values() if p.machine and p.machine not in standing)

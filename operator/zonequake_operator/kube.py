@@ -1,0 +1,227 @@
+"""The Kubernetes API, wrapped once: JSON in, JSON out, our errors, a time-out on every call.
+
+Nothing else imports the client. Reads and compare-and-swaps may be repeated, so they are, on
+throttling, server errors and broken connections; a lost reply to a compare-and-swap ends as
+Conflict, upon which the caller reads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+from kubernetes.aio import client, config
+from kubernetes.aio.client.exceptions import ApiException
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from .errors import Conflict, Invalid, KubeError, NotFound
+from .resources import GROUP, TOPOLOGY_NAME, VERSION, ZONE_LABEL, Object, render_topology
+
+REQUEST_TIMEOUT_S = 10.0
+ATTEMPTS = 4
+PAGE = 500
+FIELD_MANAGER = "zonequake-operator"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+_BY_STATUS: dict[int, type[KubeError]] = {404: NotFound, 409: Conflict, 422: Invalid}
+
+
+class Kube:
+    """One namespace of one cluster."""
+
+    def __init__(self, api: client.ApiClient, namespace: str, release: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._release = release
+
+    @classmethod
+    async def connect(cls, namespace: str, release: str) -> Kube:
+        """With the pod's service account, or else the current kubeconfig context."""
+        try:
+            config.load_incluster_config()  # type: ignore[no-untyped-call]
+        except config.ConfigException:
+            await config.load_kube_config()  # type: ignore[no-untyped-call]
+        return cls(client.ApiClient(), namespace, release)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()  # type: ignore[no-untyped-call]
+
+    # ------------------------------------------------------------------------- custom resources
+
+    async def list_zones(self) -> list[Object]:
+        """All DistributionZones of the namespace."""
+        return await self._list(self._custom("distributionzones"))
+
+    async def get_zone(self, name: str) -> Object:
+        """One DistributionZone."""
+        return await self._call("GET", f"{self._custom('distributionzones')}/{name}")
+
+    async def list_partitions(self, zone: str) -> list[Object]:
+        """All Partitions of a zone's name, whoever owns them."""
+        return await self._list(self._custom("partitions"), label_selector=f"{ZONE_LABEL}={zone}")
+
+    async def create_partition(self, body: Object) -> Object:
+        """Raises Conflict if there is one of that name."""
+        return await self._call("POST", self._custom("partitions"), body=body)
+
+    async def delete_partition(self, name: str) -> None:
+        """Delete a Partition; it may be gone already."""
+        try:
+            await self._call("DELETE", f"{self._custom('partitions')}/{name}")
+        except NotFound:
+            return
+
+    async def write_status(
+        self, plural: str, kind: str, name: str, resource_version: str, status: Object
+    ) -> str:
+        """Compare-and-swap of a whole status; returns the new resourceVersion.
+
+        Raises:
+            Conflict: the object isn't at `resource_version` any more.
+        """
+        body = {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "namespace": self._namespace,
+                "resourceVersion": resource_version,
+            },
+            "status": status,
+        }
+        written = await self._call("PUT", f"{self._custom(plural)}/{name}/status", body=body)
+        return str(written["metadata"]["resourceVersion"])
+
+    async def get_or_create_topology(self) -> Object:
+        """The namespace's LogicalTopology."""
+        path = self._custom("logicaltopologies")
+        try:
+            return await self._call("GET", f"{path}/{TOPOLOGY_NAME}")
+        except NotFound:
+            return await self._call("POST", path, body=render_topology(self._namespace))
+
+    # ------------------------------------------------------------------------------ pods and others
+
+    async def list_pods(self) -> list[Object]:
+        """All data node pods of the release."""
+        return await self._list(
+            f"/api/v1/namespaces/{self._namespace}/pods", label_selector=self._selector
+        )
+
+    async def list_stateful_sets(self) -> list[Object]:
+        """All node pools of the release."""
+        return await self._list(
+            f"/apis/apps/v1/namespaces/{self._namespace}/statefulsets",
+            label_selector=self._selector,
+        )
+
+    async def list_machines(self) -> list[Object]:
+        """All Node objects; an empty list where we may not read them."""
+        try:
+            return await self._list("/api/v1/nodes")
+        except KubeError as error:
+            if error.status in (401, 403):
+                return []
+            raise
+
+    async def set_pod_condition(self, name: str, condition: Object) -> None:
+        """Set one condition of a pod (its readiness gate)."""
+        await self._call(
+            "PATCH",
+            f"/api/v1/namespaces/{self._namespace}/pods/{name}/status",
+            body={"status": {"conditions": [condition]}},
+            content_type=STRATEGIC_PATCH,
+        )
+
+    # -------------------------------------------------------------------------------------- calls
+
+    @property
+    def _selector(self) -> str:
+        return f"app.kubernetes.io/component=store,app.kubernetes.io/instance={self._release}"
+
+    def _custom(self, plural: str) -> str:
+        return f"/apis/{GROUP}/{VERSION}/namespaces/{self._namespace}/{plural}"
+
+    async def _list(self, path: str, *, label_selector: str | None = None) -> list[Object]:
+        items: list[Object] = []
+        query: dict[str, str] = {"limit": str(PAGE)}
+        if label_selector is not None:
+            query["labelSelector"] = label_selector
+        while True:
+            page = await self._call("GET", path, query=query)
+            items += page.get("items", [])
+            more = page["metadata"].get("continue")
+            if not more:
+                return items
+            query["continue"] = more
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_exponential_jitter(initial=0.1, max=2),
+            retry=retry_if_exception(_may_be_repeated),
+            reraise=True,
+        )
+        async for attempt in retrying:
+            with attempt:
+                return await self._call_once(method, path, query, body, content_type)
+        raise AssertionError("tenacity either returns or raises")
+
+    async def _call_once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Object | None,
+        content_type: str,
+    ) -> Object:
+        parameters = list((query or {}).items())
+        if method != "GET":
+            parameters.append(("fieldManager", FIELD_MANAGER))
+        request = await self._api.param_serialize(
+            method=method,
+            resource_path=path,
+            query_params=parameters if method not in ("GET", "DELETE") or query else [],
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            response = await self._api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_S)
+            data = await response.read()  # type: ignore[no-untyped-call]
+        except ApiException as error:
+            raise _error(f"{method} {path}", error.status or 0, str(error.reason)) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise KubeError(f"{method} {path}", 0, f"{type(error).__name__} {error}") from error
+        if response.status >= 400:
+            raise _error(f"{method} {path}", response.status, _message(data))
+        decoded: Object = msgspec.json.decode(data)
+        return decoded
+
+
+def _error(call: str, status: int, reason: str) -> KubeError:
+    return _BY_STATUS.get(status, KubeError)(call, status, reason)
+
+
+def _message(data: bytes) -> str:
+    try:
+        decoded: Any = msgspec.json.decode(data)
+        return str(decoded["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return data[:200].decode(errors="replace")
+
+
+def _may_be_repeated(error: BaseException) -> bool:
+    return isinstance(error, KubeError) and (error.status in (0, 429) or error.status >= 500)

@@ -1,0 +1,78 @@
+"""The data nodes' admin API over HTTP (docs/interfaces.md, Admin protocol)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from zonequake_store.admin_protocol import Order, OrderBatch, OrderReplies, ReplicasReport
+
+from .errors import NodeUnreachable
+
+_T = TypeVar("_T")
+
+ADMIN_PORT = 8080
+REPORT_TIMEOUT_S = 1.0
+"""A node that can't report within this time is taken as silent for the round."""
+ORDERS_TIMEOUT_S = 10.0
+
+
+class StoreClient:
+    """Talks to data nodes by address."""
+
+    def __init__(self, port: int = ADMIN_PORT) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, limit_per_host=4, keepalive_timeout=30)
+        )
+        self._port = port
+        self._encoder = msgspec.json.Encoder()
+        self._reports = msgspec.json.Decoder(ReplicasReport)
+        self._replies = msgspec.json.Decoder(OrderReplies)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def replicas(self, address: str) -> ReplicasReport:
+        """What the node at this address is and holds. Raises NodeUnreachable."""
+        url = f"http://{address}:{self._port}/admin/v1/replicas"
+        data = await self._call("GET", url, None, REPORT_TIMEOUT_S)
+        return self._decode(self._reports, url, data)
+
+    async def send(self, address: str, orders: Sequence[Order]) -> OrderReplies:
+        """Give orders; one reply for each. Raises NodeUnreachable."""
+        url = f"http://{address}:{self._port}/admin/v1/orders"
+        body = self._encoder.encode(OrderBatch(orders=list(orders)))
+        replies = self._decode(
+            self._replies, url, await self._call("POST", url, body, ORDERS_TIMEOUT_S)
+        )
+        if len(replies.replies) != len(orders):
+            raise NodeUnreachable(
+                f"{url}: found {len(replies.replies)} replies, expected {len(orders)}"
+            )
+        return replies
+
+    async def _call(self, method: str, url: str, body: bytes | None, timeout_s: float) -> bytes:
+        try:
+            async with self._session.request(
+                method,
+                url,
+                data=body,
+                headers={"Content-Type": "application/json"} if body else None,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as response:
+                data = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NodeUnreachable(f"{method} {url}: {type(error).__name__} {error}") from error
+        if response.status != 200:
+            raise NodeUnreachable(f"{method} {url}: {response.status} {data[:200]!r}")
+        return data
+
+    def _decode(self, decoder: msgspec.json.Decoder[_T], url: str, data: bytes) -> _T:
+        try:
+            return decoder.decode(data)
+        except msgspec.DecodeError as error:
+            raise NodeUnreachable(f"{url}: {error}") from error

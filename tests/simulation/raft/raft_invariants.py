@@ -62,6 +62,9 @@ class Invariants:
         self.grants: set[tuple[Peer, int, int, tuple[Peer, ...]]] = set()
         """(leader, term, token, peers) the operator granted."""
 
+        self.announced: set[int] = set()
+        """Tokens of configurations that were announced as applied."""
+
     def restarted(self, node: Node) -> None:
         self._seen.pop(node.peer, None)
         self._stages.pop(node.peer, None)
@@ -209,6 +212,7 @@ class Invariants:
             )
 
     def _applied(self, node: Node, event: ConfigurationApplied) -> None:
+        self.announced.add(event.token)
         at, configuration = node.raft._replica.log.configuration_at(event.index)
         require(
             at == event.index in self.chosen

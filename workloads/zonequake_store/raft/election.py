@@ -3,8 +3,9 @@
     FOLLOWER ──time-out──▶ PRE_CANDIDATE ──majority──▶ CANDIDATE ──majority──▶ LEADER
                  (no term raised, nothing stored)   (term + 1, own vote stored)
 
-Only a member of the newest configuration in its own log campaigns. Anybody may be asked: a peer of
-a joint configuration's new half can be needed for a majority before it has that entry.
+Only a member of a configuration in its own log campaigns (Replica.may_campaign). Anybody may be
+asked: a peer of a joint configuration's new half can be needed for a majority before it has that
+entry.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def tick(replica: Replica) -> None:
     replica.elapsed_ticks += 1
     if replica.elapsed_ticks < replica.timeout_ticks:
         return
-    if replica.is_member and not replica.refusing and replica.log.pending_snapshot is None:
+    if replica.may_campaign and not replica.refusing and replica.log.pending_snapshot is None:
         _start_pre_vote(replica)
     else:
         replica.become_follower(replica.term, None, "the leader was not heard")
@@ -32,7 +33,7 @@ def tick(replica: Replica) -> None:
 
 def on_timeout_now(replica: Replica, message: Message) -> None:
     """The leader hands over (thesis §3.10): no pre-vote, the lease is its own to give up."""
-    if replica.leadership is None and replica.is_member and not replica.refusing:
+    if replica.leadership is None and replica.may_campaign and not replica.refusing:
         _start_vote(replica, transfer=True)
 
 

@@ -19,6 +19,7 @@ from zonequake_store.raft.messages import (
     Configuration,
     Entry,
     EntryKind,
+    Peer,
     SnapshotMeta,
     decode_configuration,
 )
@@ -138,6 +139,15 @@ class RaftLog:
             if at <= index:
                 return at, configuration
         raise LogCompacted(f"no configuration at or below entry {index} is known")
+
+    def may_contain(self, peer: Peer) -> bool:
+        """Whether `peer` is in the newest committed configuration or in one behind it."""
+        for at, configuration in reversed(self._configurations):
+            if peer in configuration.members:
+                return True
+            if at <= self.commit:
+                return False
+        return False
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:
         at, configuration = self.configuration_at(index)

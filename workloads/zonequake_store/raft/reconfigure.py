@@ -42,6 +42,7 @@ class Reconfiguration:
         "_leader",
         "_replica",
         "_told",
+        "_unannounced",
         "error",
         "peers",
         "stage",
@@ -55,6 +56,8 @@ class Reconfiguration:
         self._adding: dict[Peer, CatchUp] = {}
         self._granted = False
         self._told = False
+        self._unannounced = True
+        """The newest final configuration, perhaps an earlier leader's."""
         self.error: str | None = None
         """Why the last change went back to NONE."""
         self.stage = Stage.NONE
@@ -159,6 +162,7 @@ class Reconfiguration:
             return  # at most one uncommitted configuration; committed() comes back here
         self._enter(Stage.JOINT)
         self._adding = {}
+        self._unannounced = True
         self._leader.append_configuration(
             Configuration(peers=self.peers, old_peers=self._configuration.peers, token=self.token)
         )
@@ -171,11 +175,14 @@ class Reconfiguration:
         if self.stage is Stage.JOINT:
             self._enter(Stage.STABLE)
             self._leader.append_configuration(Configuration(peers=self.peers, token=self.token))
-        elif self.stage is Stage.STABLE:
+            return
+        if self._unannounced:
+            self._unannounced = False
             self.announce()
+        if self.stage is Stage.STABLE:
             self._enter(Stage.NONE)
-            if not self._replica.is_member:
-                self._leader.depart()
+        if not self._replica.is_member:
+            self._leader.depart()
         elif self.stage is Stage.CATCHING_UP:
             self.advance()
 

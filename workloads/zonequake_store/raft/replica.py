@@ -104,9 +104,17 @@ class Replica:
     def is_member(self) -> bool:
         """Whether this replica, in this incarnation, votes in its newest configuration."""
         configuration = self.log.configuration
-        return configuration is not None and (
-            self.me in configuration.peers or self.me in configuration.old_peers
-        )
+        return configuration is not None and self.me in configuration.members
+
+    @property
+    def may_campaign(self) -> bool:
+        """Members may, and who is only removed by an entry not known to be committed (thesis
+        §4.2.2; its own vote doesn't count then).
+
+        a, b, c change to c alone; leader b stores the final entry, c doesn't get it, a is gone.
+        c needs b's vote for the joint configuration, but b's log is longer: only b can be elected.
+        """
+        return self.log.may_contain(self.me)
 
     @property
     def hears_leader(self) -> bool:

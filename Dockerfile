@@ -30,6 +30,9 @@ ENV PATH=/opt/zonequake/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
+ARG EXTRA
+# A missing module or system library is found here, and not by a pod that doesn't start.
+RUN ["python", "-c", "import importlib, os; importlib.import_module('zonequake_' + os.environ['EXTRA'] + '.__main__')"]
 USER 65532:65532
 WORKDIR /
 ENTRYPOINT ["/usr/bin/tini", "--"]

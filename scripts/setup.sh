@@ -107,7 +107,7 @@ python_environment() {
         "$python" -m venv --clear "$VENV"
     fi
     local pip=("$VENV/bin/python" -m pip --disable-pip-version-check --quiet)
-    "${pip[@]}" install --require-hashes --requirement requirements/all.txt
+    "${pip[@]}" install --use-pep517 --require-hashes --requirement requirements/all.txt
     "${pip[@]}" install --no-deps --no-build-isolation --editable .
 }
 

@@ -30,7 +30,9 @@ def test_every_document_is_valid_for_the_api(documents: list[dict]) -> None:
     for document in documents:
         if document["apiVersion"].partition("/")[0] in FOREIGN_GROUPS:
             continue
-        kubernetes_validate.validate(document, KUBERNETES_MINOR, strict=True)
+        # Strict refuses misspelled fields; it takes a definition's own schema for such fields.
+        strict = document["kind"] != "CustomResourceDefinition"
+        kubernetes_validate.validate(document, KUBERNETES_MINOR, strict=strict)
         checked += 1
     assert checked >= 7
 

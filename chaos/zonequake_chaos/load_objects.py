@@ -87,6 +87,7 @@ def load_plan(
         attempt_ms=load.attempt_timeout_ms,
         final_timeout_s=final_timeout_s,
         seed=seed,
+        reads_at=load.reads_at,
     )
 
 

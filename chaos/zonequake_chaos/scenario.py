@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from zonequake_load.control import ReadsAt
 from zonequake_store.admin_protocol import Stage
 
 _UNITS = {"_s": "_seconds", "_ms": "_milliseconds"}
@@ -60,13 +61,6 @@ class Zone(_Part, frozen=True, kw_only=True):
     data_nodes_filter: str | None = None
     catch_up_bytes_per_second: Annotated[int, Meta(ge=0)] = 0
     fsync: bool = True
-
-
-class ReadsAt(StrEnum):
-    """Where the load sends its linearizable reads: to the leader, or to any replica in turn."""
-
-    LEADER = "leader"
-    ANY = "any"
 
 
 class Load(_Part, frozen=True, kw_only=True):

@@ -66,8 +66,9 @@ _GIVE_UP = frozenset({Status.INVALID, Status.WRONG_PARTITION})
 class Client:
     """Operations on one zone. `open` before the first, `close` after the last.
 
-    `seeds` are `host:port`; every address of a host is asked. `now_ns` is the monotonic clock that
-    `Limits.deadline_ns` belongs to.
+    `seeds` are `host:port`; every address of a host is asked. With `reads_anywhere` reads that may
+    be retried go to the replicas in turn, and not to the leader first. `now_ns` is the monotonic
+    clock that `Limits.deadline_ns` belongs to.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Client:
         seeds: list[str],
         *,
         rng: random.Random,
+        reads_anywhere: bool = False,
         connections: Connections | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -83,6 +85,7 @@ class Client:
         self._zone = zone
         self._seeds = seeds
         self._rng = rng
+        self._reads_anywhere = reads_anywhere
         self._now_ns = now_ns
         self._connections = connections or Connections()
         self._changed = asyncio.Event()
@@ -93,7 +96,7 @@ class Client:
         self._answered_ns = 0
         self._last_problem = "no node has answered yet"
 
-    async def open(self, timeout_s: float = 30.0) -> None:
+    async def open(self, timeout_s: float = 5.0) -> None:
         """Connect and learn the zone's routes.
 
         Raises:
@@ -141,7 +144,8 @@ class Client:
                 return attempts.conclude()
             group = self.table.group(partition)
             address = hinted or self.table.leader(partition)
-            if address is None and limits.retry:
+            anywhere = self._reads_anywhere and operation.f is Function.READ and hinted is None
+            if (address is None or anywhere) and limits.retry:
                 turn += 1
                 address = self.table.member(partition, turn)
             follow: str | None = None
@@ -198,8 +202,10 @@ class Client:
         return reply
 
     def _confirm(self, partition: int, address: str, operation: Operation, reply: Reply) -> None:
-        # A bounded read is served by any replica and says nothing about the leader.
-        if not operation.bounded and self.table.confirm(partition, address, reply.term):
+        # A bounded read is served by any replica and says nothing about the leader; nor does a read
+        # that was asked of any replica, if the store is one that answers it there.
+        local = operation.bounded or (self._reads_anywhere and operation.f is Function.READ)
+        if not local and self.table.confirm(partition, address, reply.term):
             self._notify()
 
     def _ok(self, address: str, reply: Reply, attempts: Attempts) -> Outcome:

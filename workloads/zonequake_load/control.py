@@ -34,6 +34,17 @@ class Arrivals(StrEnum):
     POISSON = "poisson"
 
 
+class ReadsAt(StrEnum):
+    """Whom linearizable reads are asked of first: the leader, or any replica in turn.
+
+    A correct store's follower refuses and names the leader, so `any` costs one more trip; a store
+    whose followers answer by themselves shows it.
+    """
+
+    LEADER = "leader"
+    ANY = "any"
+
+
 class RegisterWorkload(
     msgspec.Struct,
     frozen=True,
@@ -124,6 +135,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attempt_ms: Some = 1_000
     final_timeout_s: Positive = 120.0
     operations_per_key: Annotated[int, msgspec.Meta(ge=100)] = 100_000
+    reads_at: ReadsAt = ReadsAt.LEADER
     seed: int = 0
     target: str = "zonequake"
 

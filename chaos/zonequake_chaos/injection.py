@@ -26,6 +26,7 @@ class Done:
     places: dict[str, Place | None] = field(default_factory=dict)
     landings: list[Landing] = field(default_factory=list)
     missed: dict[str, str] = field(default_factory=dict)
+    effective: set[str] = field(default_factory=set)
     recovering: list[tuple[FaultLife, Injury]] = field(default_factory=list)
 
 
@@ -75,6 +76,7 @@ async def _inject_once(
         _miss(fault, world, done, f"no proof of its effect: {error}")
         return False
     world.events.emit("fault.effective", described | {"proof": proof}, place=sighting.place)
+    done.effective.add(fault.name)
     done.landings += _landings(fault, injury, injected, proof, world.clock)
     await asyncio.sleep(fault.hold_s)
     world.events.emit("fault.stop", described, place=sighting.place)

@@ -120,7 +120,7 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
 
 def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Console) -> Ended:
     """Runs the analysis over the folder and joins its verdict with the harness's."""
-    judged = report.verdict
+    judged = Verdict.UNKNOWN  # what nobody judged is not known
     if ask.analyze:
         started_s = time.monotonic()
         console.print("Analysis …")

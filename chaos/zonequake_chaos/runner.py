@@ -222,6 +222,10 @@ class Runner:
         )
         for fault in self._spec.faults:
             await self._one_fault(fault, world)
+        if not any(f.disturbs and f.name in self._done.effective for f in self._spec.faults):
+            self._problems.add(
+                Verdict.UNKNOWN, "no fault was injected: a run without one shows nothing"
+            )
 
     async def _one_fault(self, fault: Fault, world: World) -> None:
         key = f"fault:{fault.name}"

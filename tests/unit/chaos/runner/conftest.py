@@ -76,6 +76,7 @@ class FakeCluster:
         self.namespace_labels: dict[str, str] = {"zonequake.io/chaos": "allowed"}
         self.rate = 100.0
         self.never_catch_up = False
+        self.held = asyncio.Event()
         self.objects["configmaps", "zq-harness"] = {
             "metadata": {"name": "zq-harness", "namespace": "zonequake"},
             "data": {
@@ -198,6 +199,7 @@ class FakeCluster:
         self.die(name)
         if pod["metadata"].get("finalizers"):
             pod["metadata"]["deletionTimestamp"] = "now"
+            self.held.set()
             pod["status"]["phase"] = "Failed"
             self._tell("pods", "MODIFIED", pod)
             return True

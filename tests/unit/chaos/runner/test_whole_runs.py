@@ -92,6 +92,16 @@ async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(
     assert missed == ["kill-catching-up", "kill-leader"]
 
 
+async def test_a_run_without_faults_shows_nothing(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    _, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults=[]"), place, quiet_console()
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    assert any("no fault was injected" in problem for problem in report.problems)
+
+
 async def test_a_load_that_does_nothing_makes_the_run_unknown(
     cluster: Any, place: Place, tmp_path: Path
 ) -> None:
@@ -189,8 +199,7 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
             quiet_console(),
         )
     )
-    while not any(pod["metadata"].get("finalizers") for pod in cluster.pods.values()):
-        await asyncio.sleep(0.02)
+    await asyncio.wait_for(cluster.held.wait(), timeout=20)
     os.kill(os.getpid(), signal.SIGTERM)
     folder, report = await asyncio.wait_for(running, timeout=20)
     assert report.verdict is Verdict.HARNESS_FAILED
@@ -217,7 +226,7 @@ async def test_a_namespace_that_did_not_agree_gets_no_chaos(
     cluster: Any, place: Place, tmp_path: Path
 ) -> None:
     cluster.namespace_labels = {}
-    with pytest.raises(GuardError, match="zonequake.io/chaos=allowed"):
+    with pytest.raises(GuardError, match=r"zonequake\.io/chaos=allowed"):
         await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
     assert not (tmp_path / "run").exists()
     assert cluster.zone is None

@@ -1,4 +1,4 @@
-"""`python -m zonequake_operator`: ZQ_NAMESPACE, ZQ_RELEASE, ZQ_RESYNC_S from the environment."""
+"""`python -m zonequake_operator`: ZQ_NAMESPACE, ZQ_RELEASE, ZQ_RESYNC_S, ZQ_HTTP_PORT."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import kopf
 
-from .app import App, Options
+from .app import HTTP_PORT, App, Options
 
 DEFAULT_RESYNC_S = "5"
 
@@ -26,11 +26,12 @@ def main() -> None:
             namespace=os.environ["ZQ_NAMESPACE"],
             release=os.environ["ZQ_RELEASE"],
             resync_s=float(os.environ.get("ZQ_RESYNC_S", DEFAULT_RESYNC_S)),
+            http_port=int(os.environ.get("ZQ_HTTP_PORT", str(HTTP_PORT))),
         )
     except KeyError as error:
         sys.exit(f"found no {error.args[0]} in the environment; set it to the release's own")
     except ValueError as error:
-        sys.exit(f"ZQ_RESYNC_S: {error}; expected seconds")
+        sys.exit(f"ZQ_RESYNC_S or ZQ_HTTP_PORT: {error}; expected a number")
     app = App(options)
     asyncio.run(
         kopf.operator(registry=app.registry, namespaces=[options.namespace], standalone=True)

@@ -39,6 +39,7 @@ class Options:
     namespace: str
     release: str
     resync_s: float
+    http_port: int = HTTP_PORT
 
 
 @dataclass(slots=True)
@@ -197,7 +198,7 @@ class App:
         server.router.add_get("/metrics", self._metrics)
         runner = web.AppRunner(server, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, port=HTTP_PORT).start()
+        await web.TCPSite(runner, port=self.options.http_port).start()
         return runner
 
     async def _healthz(self, _: web.Request) -> web.Response:

@@ -195,7 +195,8 @@ class Snapshots:
                 return
             sending.news.clear()
             try:
-                await asyncio.wait_for(sending.news.wait(), _RESEND_S)
+                async with asyncio.timeout(_RESEND_S):
+                    await sending.news.wait()
             except TimeoutError:
                 silent_s += _RESEND_S
                 if silent_s >= _GIVE_UP_S:

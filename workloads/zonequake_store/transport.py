@@ -117,7 +117,8 @@ class _Link:
                     self.connection = None
                     break
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), backoff_s)
+                async with asyncio.timeout(backoff_s):
+                    await self._hurry.wait()
                 backoff_s = _FIRST_BACKOFF_S / 2
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
         self._owner.forget(self)

@@ -192,7 +192,9 @@ class Client:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         connection.waiting[id_] = future
         connection.send(msgspec.msgpack.encode(Request(id_, body)))
-        return await asyncio.wait_for(future, timeout_s)
+        # Not wait_for: in Python 3.11 it can swallow a cancellation that meets the reply.
+        async with asyncio.timeout(timeout_s):
+            return await future
 
     async def at_leader(self, body: Body, *, deadline_s: float = 15.0) -> Reply:
         """Retry at whoever leads until the request is answered with ok or invalid."""

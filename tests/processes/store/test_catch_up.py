@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from local_nodes import Client, LocalNodes, Zone
+from local_nodes import Client, LocalNodes, Zone, until
 
 from zonequake_store.admin_protocol import Stage
 
@@ -26,6 +26,14 @@ async def fill(
                 for n in range(first, min(first + at_once, count))
             )
         )
+
+
+async def compacted(nodes: LocalNodes, group: str) -> None:
+    async def is_compacted() -> bool:
+        status = await nodes.status(await nodes.leader(group), group)
+        return status is not None and status.first_index > 1
+
+    await until(is_compacted, "the leader's log is compacted", timeout_s=5)
 
 
 async def test_a_fourth_node_catches_up_from_the_log_and_replaces_one(nodes: LocalNodes) -> None:
@@ -70,10 +78,7 @@ async def test_a_node_that_the_log_cannot_serve_gets_a_snapshot(nodes: LocalNode
     group, client = zone.groups[0], nodes.client()
     for _ in range(3):  # the same keys again, so that the state is smaller than the log
         await fill(client, zone, 8000, 20, at_once=400)
-    leader = await nodes.leader(group)
-    status = await nodes.status(leader, group)
-    assert status is not None
-    assert status.first_index > 1, "the log must be compacted by now"
+    await compacted(nodes, group)
     await nodes.change(zone, [*THREE, "n3"])
     await nodes.finish_change(zone, [*THREE, "n3"])
     await client.write(group, "after", 1)
@@ -93,6 +98,7 @@ async def test_a_snapshot_that_was_interrupted_by_a_kill_is_sent_again(nodes: Lo
     group, client = zone.groups[0], nodes.client()
     for _ in range(3):
         await fill(client, zone, 8000, 300, at_once=400)
+    await compacted(nodes, group)
     target = [*THREE, "n3"]
     leader = await nodes.change(zone, target)
     while True:

@@ -16,7 +16,7 @@ setup: ## system packages and .venv; does nothing if nothing is missing
 	scripts/setup.sh
 
 bench: setup ## the measurements of docs/performance.md
-	.venv/bin/python -m benchmarks
+	@set -e; for program in benchmarks/*/bench_*.py; do echo "=== $$program"; .venv/bin/python $$program; done
 
 images: setup ## build the container images into .zonequake/images
 	.venv/bin/zonequake images build

@@ -1,0 +1,351 @@
+"""changePeersAsync: stages, tokens, grants, failures, and leaders that die on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+from small_cluster import SmallCluster, peer, peers
+
+from zonequake_store.admin_protocol import Stage
+from zonequake_store.raft.api import (
+    JOINT_BEFORE_CAUGHT_UP,
+    ChangePeersAnswer,
+    ConfigurationApplied,
+    GrantAnswer,
+    ReconfigurationError,
+    Settings,
+    StageChanged,
+)
+from zonequake_store.raft.errors import InvalidPeers
+from zonequake_store.raft.messages import Configuration, Kind
+
+RECEIVED = ChangePeersAnswer.RECEIVED
+
+
+def change(
+    cluster: SmallCluster, token: int, names: str, *, leader: str = "a", term: int | None = None
+) -> ChangePeersAnswer:
+    raft = cluster.rafts[leader]
+    at = raft.status().term if term is None else term
+    answer = raft.change_peers(term=at, token=token, peers=peers(names))
+    cluster.run()
+    return answer
+
+
+def grant(
+    cluster: SmallCluster, token: int, names: str, *, leader: str = "a", term: int | None = None
+) -> GrantAnswer:
+    raft = cluster.rafts[leader]
+    at = raft.status().term if term is None else term
+    answer = raft.grant(term=at, token=token, peers=peers(names))
+    cluster.run()
+    return answer
+
+
+def loaded(passive: str = "d", settings: Settings | None = None) -> SmallCluster:
+    """a leads a, b, c with ten entries."""
+    cluster = SmallCluster(passive=passive, settings=settings)
+    cluster.elect("a").propose([b"x" * 100] * 10)
+    cluster.run()
+    return cluster
+
+
+def stages(cluster: SmallCluster, name: str = "a") -> list[tuple[Stage, bool]]:
+    return [(each.stage, each.caught_up) for each in cluster.of_type(name, StageChanged)]
+
+
+FORWARD = [
+    (Stage.CATCHING_UP, False),
+    (Stage.CATCHING_UP, True),
+    (Stage.JOINT, False),
+    (Stage.STABLE, False),
+    (Stage.NONE, False),
+]
+
+
+def test_a_change_passes_its_stages_and_waits_for_its_grant() -> None:
+    cluster = loaded()
+    before = cluster.status("a").last_index
+    assert change(cluster, 2, "bcd") is RECEIVED
+    waiting = cluster.status("a")
+    assert (waiting.stage, waiting.caught_up, waiting.stage_token) == (Stage.CATCHING_UP, True, 2)
+    assert waiting.stage_peers == peers("bcd")
+    assert waiting.last_index == before, "nothing is written while catching up"
+    assert cluster.commands("d") == cluster.commands("a")
+    cluster.tick(50)
+    assert cluster.status("a").stage is Stage.CATCHING_UP
+    assert grant(cluster, 2, "bcd") is GrantAnswer.RECEIVED
+    assert stages(cluster) == FORWARD
+    term = waiting.term
+    assert cluster.of_type("a", ConfigurationApplied)[-1] == ConfigurationApplied(
+        peers=peers("bcd"), term=term, index=before + 2, token=2
+    )
+    assert cluster.leader() in "bcd", "the leader left with the old set and handed over at once"
+    assert cluster.status(cluster.leader()).configuration == Configuration(
+        peers=peers("bcd"), token=2
+    )
+
+
+@pytest.mark.parametrize("names", ["ab", "abc", "a"])
+def test_a_change_that_adds_nobody_is_caught_up_at_once(names: str) -> None:
+    cluster = loaded()
+    assert change(cluster, 2, names) is RECEIVED
+    assert cluster.status("a").caught_up
+    assert grant(cluster, 2, names) is GrantAnswer.RECEIVED
+    assert stages(cluster) == FORWARD
+    assert cluster.status("a").configuration == Configuration(peers=peers(names), token=2)
+
+
+def test_old_terms_and_tokens_are_stale_and_followers_are_no_leaders() -> None:
+    cluster = loaded()
+    term = cluster.status("a").term
+    assert change(cluster, 2, "abd", term=term - 1) is ChangePeersAnswer.STALE
+    assert change(cluster, 0, "abd") is ChangePeersAnswer.STALE
+    assert change(cluster, 1, "abd") is ChangePeersAnswer.STALE
+    assert change(cluster, 2, "abd", term=term + 1) is ChangePeersAnswer.NOT_LEADER
+    assert change(cluster, 2, "abd", leader="b") is ChangePeersAnswer.NOT_LEADER
+    assert cluster.status("a").stage is Stage.NONE
+    assert change(cluster, 3, "abd") is RECEIVED
+    assert change(cluster, 2, "abd") is ChangePeersAnswer.STALE
+    assert change(cluster, 3, "bcd") is ChangePeersAnswer.STALE
+    assert change(cluster, 3, "dba") is RECEIVED
+    assert grant(cluster, 3, "abd", term=term - 1) is GrantAnswer.STALE
+    assert grant(cluster, 3, "abd", leader="b") is GrantAnswer.NOT_LEADER
+    assert grant(cluster, 2, "abd") is GrantAnswer.STALE
+    assert grant(cluster, 3, "bcd") is GrantAnswer.STALE
+    assert cluster.status("a").stage is Stage.CATCHING_UP
+
+
+def test_sets_that_cannot_be_a_configuration_are_refused() -> None:
+    cluster = loaded()
+    with pytest.raises(InvalidPeers):
+        change(cluster, 2, "")
+    with pytest.raises(InvalidPeers):
+        cluster.rafts["a"].change_peers(
+            term=cluster.status("a").term, token=2, peers=(peer("a"), peer("a", "2"))
+        )
+
+
+def test_a_higher_token_is_busy_while_peers_catch_up_and_once_joint() -> None:
+    cluster = loaded("de")
+    cluster.down = {"d"}
+    change(cluster, 2, "abd")
+    assert change(cluster, 3, "abe") is ChangePeersAnswer.BUSY
+    cluster.down = set()
+    cluster.tick(2)
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    grant(cluster, 2, "abd")
+    assert cluster.status("a").stage is Stage.JOINT
+    assert change(cluster, 3, "abe") is ChangePeersAnswer.BUSY
+    assert change(cluster, 2, "abd") is RECEIVED
+    assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
+
+
+def test_a_change_that_only_waits_for_its_grant_gives_way_to_a_higher_token() -> None:
+    cluster = loaded("de")
+    change(cluster, 2, "abd")
+    before = cluster.status("a").last_index
+    assert change(cluster, 3, "abe") is RECEIVED
+    assert grant(cluster, 2, "abd") is GrantAnswer.STALE
+    assert cluster.status("a").stage_peers == peers("abe")
+    assert cluster.status("a").last_index == before
+    grant(cluster, 3, "abe")
+    assert cluster.status("a").configuration == Configuration(peers=peers("abe"), token=3)
+
+
+def test_an_adjustable_change_takes_new_peers_while_it_moves_data() -> None:
+    cluster = loaded("de", Settings(adjustable=True))
+    cluster.down = {"d"}
+    change(cluster, 2, "abd")
+    assert change(cluster, 3, "abe") is RECEIVED
+    assert [each.peer for each in cluster.status("a").progress] == [peer("e")]
+    assert grant(cluster, 3, "abe") is GrantAnswer.RECEIVED
+    assert cluster.status("a").configuration.token == 3
+
+
+def test_a_silent_peer_ends_the_change_with_an_error_and_the_next_may_begin() -> None:
+    cluster = loaded()
+    cluster.down = {"d"}
+    change(cluster, 2, "abd")
+    last = cluster.status("a").last_index
+    cluster.tick(cluster.settings.catch_up_silence_ticks - 1)
+    assert cluster.status("a").stage is Stage.CATCHING_UP
+    cluster.tick()
+    status = cluster.status("a")
+    assert status.stage is Stage.NONE
+    assert "d (incarnation 1) has not answered for 10 s" in (status.reconfiguration_error or "")
+    assert [each.token for each in cluster.of_type("a", ReconfigurationError)] == [2]
+    assert status.last_index == last, "no trace in the log"
+    cluster.down = set()
+    assert change(cluster, 2, "abd") is RECEIVED
+    assert cluster.status("a").reconfiguration_error is None
+    assert cluster.status("a").caught_up
+
+
+def test_a_peer_that_falls_back_while_waiting_for_the_grant_is_waited_for() -> None:
+    cluster = loaded(settings=Settings(catch_up_margin_entries=5))
+    change(cluster, 2, "abd")
+    cluster.isolate("d")
+    cluster.rafts["a"].propose([b"y"] * 20)
+    cluster.run()
+    assert grant(cluster, 2, "abd") is GrantAnswer.BUSY
+    cluster.heal()
+    cluster.tick(3)
+    assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
+    assert cluster.status("a").configuration.token == 2
+
+
+def test_catching_up_peers_count_in_no_quorum() -> None:
+    cluster = loaded("de")
+    change(cluster, 2, "abcde")
+    cluster.isolate("a", "d", "e")
+    commit = cluster.status("a").commit
+    cluster.rafts["a"].propose([b"z"])
+    cluster.tick(3, "a")
+    assert cluster.status("a").commit == commit
+    assert cluster.stores["d"].last_index == commit + 1
+    cluster.tick(20, "a")
+    assert cluster.status("a").stage is Stage.NONE
+    assert cluster.of_type("a", StageChanged)[-1].reason == (
+        "the leader lost contact with its quorum"
+    )
+
+
+def test_catch_up_is_limited_and_its_progress_never_falls() -> None:
+    cluster = loaded(settings=Settings(catch_up_bytes_per_second=2000, max_append_bytes=150))
+    change(cluster, 2, "abd")
+    fractions = []
+    sent = []
+    while not cluster.status("a").caught_up:
+        cluster.tick()
+        progress = cluster.status("a").progress[0]
+        fractions.append(progress.fraction)
+        sent.append(progress.bytes_sent)
+        assert len(fractions) < 100
+    assert fractions == sorted(fractions)
+    assert any(0.2 < fraction < 0.8 for fraction in fractions)
+    assert fractions[-1] == 1.0
+    assert max(after - before for before, after in itertools.pairwise(sent)) <= 400
+    assert len(fractions) >= 5, "1,300 bytes at 200 a tick"
+
+
+def test_a_rate_set_later_holds_too() -> None:
+    cluster = loaded()
+    cluster.rafts["a"].set_catch_up_rate(500)
+    change(cluster, 2, "abd")
+    cluster.tick(3)
+    assert not cluster.status("a").caught_up
+    cluster.rafts["a"].set_catch_up_rate(0)
+    cluster.tick(2)
+    assert cluster.status("a").caught_up
+
+
+def test_snapshot_progress_shows_as_a_fraction() -> None:
+    cluster = loaded()
+    raft = cluster.rafts["a"]
+    cluster.stores["a"].compact(raft.snapshot_meta(11))
+    raft.compact(11)
+    change(cluster, 2, "abd")
+    cluster.tick()
+    assert [send.to for _, send in cluster.snapshots] == [peer("d")]
+    raft.report_snapshot_progress(peer("d"), index=12, sent_bytes=500, total_bytes=1000)
+    progress = raft.status().progress[0]
+    assert progress.by_snapshot
+    assert progress.fraction == pytest.approx(0.5)
+    assert progress.bytes_sent == 500
+
+
+def test_a_new_leader_finishes_a_joint_configuration_by_itself() -> None:
+    cluster = loaded()
+    change(cluster, 2, "bcd")
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    grant(cluster, 2, "bcd")
+    assert cluster.status("b").configuration.is_joint
+    cluster.down = {"a"}
+    cluster.heal()
+    cluster.elect("b")
+    cluster.tick(2)
+    assert cluster.status("b").configuration == Configuration(peers=peers("bcd"), token=2)
+    assert stages(cluster, "b") == FORWARD[2:]
+    assert cluster.of_type("b", ConfigurationApplied)[-1].token == 2
+
+
+def test_a_new_leader_without_the_joint_entry_undoes_it_at_the_old_one() -> None:
+    cluster = loaded()
+    change(cluster, 2, "bcd")
+    cluster.isolate("a")
+    grant(cluster, 2, "bcd")
+    assert cluster.status("a").configuration.is_joint
+    cluster.elect("b")
+    cluster.heal()
+    cluster.tick(3)
+    assert cluster.status("a").configuration == Configuration(peers=peers("abc"), token=1)
+    assert stages(cluster)[-1] == (Stage.NONE, False)
+    assert change(cluster, 2, "bcd", leader="b") is RECEIVED
+    cluster.tick(2)
+    assert grant(cluster, 2, "bcd", leader="b") is GrantAnswer.RECEIVED
+    assert cluster.status("b").configuration.token == 2
+
+
+def test_a_new_leader_announces_a_final_configuration_that_it_inherited() -> None:
+    cluster = loaded()
+    change(cluster, 2, "abd")
+    final = cluster.status("a").last_index + 2
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.index >= final
+    grant(cluster, 2, "abd")
+    assert cluster.status("a").stage is Stage.STABLE
+    assert cluster.of_type("a", ConfigurationApplied)[-1].token == 1
+    cluster.down = {"a"}
+    cluster.heal()
+    cluster.elect("b")
+    assert [each.token for each in cluster.of_type("b", ConfigurationApplied)] == [2]
+
+
+def test_a_joint_configuration_needs_both_majorities() -> None:
+    cluster = SmallCluster("ab", passive="cd")
+    cluster.elect("a").propose([b"x"])
+    cluster.run()
+    change(cluster, 2, "cd")
+    cluster.lose = lambda message: message.sender == peer("b")
+    grant(cluster, 2, "cd")
+    cluster.tick(3, "a")
+    assert cluster.status("a").stage is Stage.JOINT, "c and d alone don't decide"
+    cluster.heal()
+    cluster.tick(3, "a")
+    assert cluster.status(cluster.leader()).configuration == Configuration(
+        peers=peers("cd"), token=2
+    )
+
+
+def test_a_finished_change_asked_for_again_is_announced_again() -> None:
+    cluster = loaded()
+    change(cluster, 2, "abd")
+    grant(cluster, 2, "abd")
+    announced = cluster.of_type("a", ConfigurationApplied)
+    last = cluster.status("a").last_index
+    assert change(cluster, 2, "abd") is RECEIVED
+    assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
+    assert cluster.of_type("a", ConfigurationApplied) == [*announced, announced[-1]]
+    assert (cluster.status("a").stage, cluster.status("a").last_index) == (Stage.NONE, last)
+
+
+def test_a_wiped_member_is_replaced_by_its_new_incarnation() -> None:
+    cluster = loaded("d")
+    old = Configuration(peers=peers("abc"), token=1)
+    new = tuple(sorted((peer("a"), peer("b"), peer("d"))))
+    cluster.down = {"c"}
+    assert cluster.status("a").configuration == old
+    assert change(cluster, 2, "abd") is RECEIVED
+    assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
+    assert cluster.status("a").configuration.peers == new
+
+
+def test_the_planted_fault_skips_catch_up_and_grant() -> None:
+    settings = dataclasses.replace(Settings(), planted=frozenset({JOINT_BEFORE_CAUGHT_UP}))
+    cluster = loaded(settings=settings)
+    cluster.down = {"d"}
+    change(cluster, 2, "abd")
+    assert (Stage.CATCHING_UP, True) not in stages(cluster)
+    assert cluster.status("a").configuration.token == 2

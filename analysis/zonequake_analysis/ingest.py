@@ -37,8 +37,8 @@ BUCKET_BYTES = 128 * 1024 * 1024
 
 _TABLE = "zonequake_ops"
 _TAIL_BYTES = 1024 * 1024
-_ROTATION = r"(\.\d+)?\.jsonl$"
-"""What a file's name has beyond its writer's: the number of a rotated file, and the ending."""
+_BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
+"""What a file's name has beyond its pod's: the process's number, what it holds, the ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +220,7 @@ def _rows(lines: DataFrame, clock_offset_ns: int) -> DataFrame:
         "bounded",
         F.when(
             F.col("role") == Role.PROBE.value,
-            F.regexp_replace("_metadata.file_name", _ROTATION, ""),
+            F.regexp_replace("_metadata.file_name", _BEYOND_WRITER, ""),
         ).alias("vantage"),
         "node",
         "term",

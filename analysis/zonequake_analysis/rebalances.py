@@ -4,8 +4,8 @@ A rebalance is known by its partition and configuration token:
 
     CATCHING_UP → CAUGHT_UP → JOINT → STABLE, then NONE with a reason if it went back
 
-and has ended when `STABLE` came, when a newer token took over, or when the partition's `pending` is
-empty with `stable` at that token.
+and has ended with the `NONE` that follows STABLE, when a newer token took over, or when the
+partition's `pending` is empty at that token. Where the resource wasn't watched, STABLE must do.
 """
 
 from __future__ import annotations
@@ -89,14 +89,19 @@ def rebalances(events: Sequence[Event]) -> list[Rebalance]:
             rebalance.peers = _nodes(event, "peers") or rebalance.peers
             rebalance.adding = _nodes(event, "adding") or rebalance.adding
             rebalance.attempts += stage == "CATCHING_UP"
-        if stage == "STABLE":
-            _end(rebalance, event.time, "stable")
-        elif stage == "NONE" and "STABLE" not in rebalance.stage_ns:
-            rebalance.fell_back.append(event.text("reason") or "no reason given")
+        if stage == "NONE":
+            if event.text("reason") or "STABLE" not in rebalance.stage_ns:
+                rebalance.fell_back.append(event.text("reason") or "no reason given")
+            else:
+                _end(rebalance, event.time, "applied")
         if stage == "CATCHING_UP":
             for (zone, partition, earlier), other in found.items():
                 if (zone, partition) == place and earlier < token:
                     _end(other, event.time, f"replaced by token {token}")
+    watched = {(e.zone or "", e.partition) for e in events if e.kind == "partition.changed"}
+    for rebalance in found.values():
+        if (rebalance.zone, rebalance.partition) not in watched and "STABLE" in rebalance.stage_ns:
+            _end(rebalance, rebalance.stage_ns["STABLE"], "stable")
     moved = [r for r in found.values() if r.stage_ns]
     return sorted(moved, key=lambda r: (min(r.stage_ns.values()), r.zone, r.partition))
 

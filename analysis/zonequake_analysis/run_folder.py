@@ -96,7 +96,8 @@ def read_description(run: Path) -> RunDescription:
         given = _mapping(document, "expectations") or _mapping(spec, "expectations") or {}
         named = {_FILE_NAMES.get(str(name), str(name)): value for name, value in given.items()}
         expectations = msgspec.convert(named, Expectations)
-        faults = spec.get("faults") or []
+        faults = spec.get("faults")
+        faults = faults if isinstance(faults, list) else []
         names = tuple(str(fault["name"]) for fault in faults)
     except (yaml.YAMLError, msgspec.ValidationError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError(

@@ -5,6 +5,7 @@
     duplicate      an element stands twice in a list
     applied-twice  a value was read at a place before the one where its write was acknowledged: the
                    request was applied at two entries
+    wrong-refusal  a cas was refused though it found what it expected
 
 Bounded reads count here too: they may be old, but not invented.
 """
@@ -75,6 +76,16 @@ def sets(ops: DataFrame) -> DataFrame:
     twice = ops.where(ok & (F.size("list") != F.size(F.array_distinct("list")))).withColumns(
         {"at_ns": F.col("inv")}
     )
-    return findings(
-        named, check=CHECK, kind=F.col("kind"), value="value", position="written"
-    ).unionByName(findings(twice, check=CHECK, kind="duplicate"))
+    wrong = ops.where(refused & F.col("found").eqNullSafe(F.col("expected")))
+    return (
+        findings(named, check=CHECK, kind=F.col("kind"), value="value", position="written")
+        .unionByName(findings(twice, check=CHECK, kind="duplicate"))
+        .unionByName(
+            findings(
+                wrong.withColumn("at_ns", F.col("inv")),
+                check=CHECK,
+                kind="wrong-refusal",
+                value="found",
+            )
+        )
+    )

@@ -240,14 +240,13 @@ def _merge(
         islands.sort(key=lambda island: island.possible)
         group: list[Island] = []
         end = 0
-        for island in [*islands, None]:
-            if island is not None and (not group or island.possible[0] <= end):
-                group.append(island)
-                end = max(end, island.possible[1])
-                continue
-            windows.append(_window(group, watching[place], events))
-            if island is not None:
-                group, end = [island], island.possible[1]
+        for island in islands:
+            if group and island.possible[0] > end:
+                windows.append(_window(group, watching[place], events))
+                group = []
+            group.append(island)
+            end = max(end, island.possible[1])
+        windows.append(_window(group, watching[place], events))
     return sorted(windows, key=lambda window: window.start_ns)
 
 

@@ -1,0 +1,54 @@
+"""`zonequake analyze RUN`: judges a run folder and writes its report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zonequake_analysis.errors import AnalysisError
+from zonequake_analysis.ingest import history_files
+from zonequake_analysis.judgement import judge_run
+from zonequake_analysis.report import write_report
+from zonequake_analysis.session import build_session, size_of
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
+
+app = typer.Typer(help="Judges run folders.", add_completion=False)
+
+
+def analyze(run: Path, master: str | None = None, remote: str | None = None) -> int:
+    """Judges `run`, writes verdict, report and tables into it, and returns the exit code.
+
+    `master`: a Spark master instead of `local[*]`; `remote`: a Spark Connect server.
+    A folder that can't be judged at all is a failure of the harness, never a pass.
+    """
+
+    def say(text: str) -> None:
+        print(f"analyze {run.name}: {text}", file=sys.stderr)  # noqa: T201
+
+    try:
+        files = history_files(run)
+        size = size_of(sum(file.stat().st_size for file in files))
+        spark = build_session(size=size, master=master, remote=remote)
+        judgement = judge_run(spark, run, progress=say)
+        write_report(run, judgement)
+    except AnalysisError as error:
+        say(str(error))
+        return EXIT_CODES[Verdict.HARNESS_FAILED]
+    for check in judgement.checks:
+        if check.verdict is not Verdict.PASSED:
+            say(f"{check.verdict}: {check.name}: {check.summary}")
+    say(f"{judgement.verdict}; report: {run / 'report.html'}")
+    return EXIT_CODES[judgement.verdict]
+
+
+@app.command("analyze")
+def analyze_command(
+    run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Run folder.")],
+    master: Annotated[str | None, typer.Option(help="Spark master, default local[*].")] = None,
+    remote: Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")] = None,
+) -> None:
+    """Judge a run folder again; `history/*.jsonl` alone is enough."""
+    raise typer.Exit(analyze(run, master, remote))

@@ -1,0 +1,240 @@
+"""The whole job: a run folder in, everything that is known about it out.
+
+ingest → checks over operations, windows and numbers (all at once, each without a shuffle)
+       → names and witnesses for what was found → verdict
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from zonequake_analysis import claimed_order, loss, prefixes, sets, zones
+from zonequake_analysis.ingest import Ingested, ingest
+from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
+from zonequake_analysis.replica_audit import audit
+from zonequake_analysis.run_folder import (
+    Dump,
+    Event,
+    RunDescription,
+    read_description,
+    read_dumps,
+    read_events,
+)
+from zonequake_analysis.schema import INDEX_BITS, TERM_BITS
+from zonequake_analysis.timeline import Timeline, all_of, timeline
+from zonequake_analysis.verdict import Check, Evidence, Found, Verdict, judge, worst
+from zonequake_analysis.windows import availability
+from zonequake_analysis.witness import (
+    Finding,
+    Witness,
+    find_witness,
+    operation,
+    operations_of,
+)
+
+MOST_FINDINGS = 2000
+"""Rows kept of each kind; all are counted."""
+
+MOST_WITNESSES = 12
+"""Findings that get a witness: of each check and kind the first ones, on different keys."""
+
+_WITNESSES_OF_A_KIND = 3
+_ASSUMPTION = "value-twice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A finding with its witness."""
+
+    finding: Finding
+    witness: Witness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """All that the report shows."""
+
+    description: RunDescription
+    verdict: Verdict
+    checks: Sequence[Check]
+    evidence: Evidence
+    ingested: Ingested
+    events: Sequence[Event]
+    timeline: Timeline
+    shown: Sequence[Shown]
+    steps_s: dict[str, float]
+
+
+def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """Everything that the checks over operations find, in one frame."""
+    found = [
+        sets.sets(ops),
+        loss.loss(ops),
+        claimed_order.claimed_order(ops, unplaced=unplaced),
+        zones.zones(ops),
+        prefixes.prefixes(ops),
+    ]
+    return reduce(DataFrame.unionByName, found)
+
+
+def judge_run(
+    spark: SparkSession, run: Path, *, progress: Callable[[str], None] = lambda _: None
+) -> Judgement:
+    """Judges the run folder `run`; writes its `tables/`. Raises RunFolderError."""
+    steps: dict[str, float] = {}
+    began = time.monotonic()
+
+    def done(step: str) -> None:
+        nonlocal began
+        now = time.monotonic()
+        steps[step] = now - began
+        progress(f"{step}: {now - began:.1f} s")
+        began = now
+
+    description = read_description(run)
+    events, bad_events = read_events(run)
+    dumps = read_dumps(run)
+    ingested = ingest(spark, run, clock_offset_ns=description.clock_offset_ns)
+    ops = ingested.ops
+    done("ingest")
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        rows_ = pool.submit(_collect_findings, ops, ingested.quality.unplaced)
+        drawn_ = pool.submit(timeline, ops, start_ns=ingested.start_ns, end_ns=ingested.end_ns)
+        available_ = pool.submit(availability, ops, events)
+        covered_ = pool.submit(lambda: loss.uncovered(ops).collect()[0])
+        audited_ = pool.submit(audit, ops, events, dumps)
+        rows, drawn, available = rows_.result(), drawn_.result(), available_.result()
+        covered, audited = covered_.result(), audited_.result()
+    done("checks")
+    shown = _witnesses(ops, rows)
+    done("witnesses")
+    before, during = _p99s(drawn, events)
+    evidence = Evidence(
+        description=description,
+        quality=ingested.quality,
+        bad_events=bad_events,
+        found=_found(rows, shown, dumps),
+        counts=drawn.counts,
+        acknowledged=covered["acknowledged"] or 0,
+        uncovered=covered["uncovered"] or 0,
+        availability=available,
+        rebalances=rebalances(events),
+        early_joints=early_joints(events),
+        faults=fault_landings(events),
+        audit=audited,
+        p99_before_ns=before,
+        p99_during_ns=during,
+    )
+    checks = judge(evidence)
+    return Judgement(
+        description=description,
+        verdict=worst(check.verdict for check in checks),
+        checks=checks,
+        evidence=evidence,
+        ingested=ingested,
+        events=events,
+        timeline=drawn,
+        shown=shown,
+        steps_s=steps,
+    )
+
+
+def _collect_findings(ops: DataFrame, unplaced: int) -> list[Row]:
+    """The first rows of each kind, with `total`, the number of all of that kind."""
+    kind = Window.partitionBy("check", "kind")
+    return (
+        findings_of(ops, unplaced=unplaced)
+        .withColumns(
+            {
+                "total": F.count(F.lit(1)).over(kind),
+                "number": F.row_number().over(kind.orderBy("at_ns", "key_id")),
+            }
+        )
+        .where(F.col("number") <= MOST_FINDINGS)
+        .orderBy("check", "kind", "number")
+        .collect()
+    )
+
+
+def _found(rows: Sequence[Row], shown: Sequence[Shown], dumps: Sequence[Dump]) -> Found:
+    counts: Counter[tuple[str, str]] = Counter()
+    keys: dict[str, set[int]] = {}
+    twice = {row["key_id"] for row in rows if row["kind"] == _ASSUMPTION}
+    for row in rows:
+        counts[row["check"], row["kind"]] = row["total"]
+        if row["key_id"] not in twice:
+            keys.setdefault(row["check"], set()).add(row["key_id"])
+    held: dict[str, set[int]] = {}
+    for dump in dumps:
+        for entry in dump.entries.values():
+            values = entry.value if isinstance(entry.value, list) else [entry.value]
+            held.setdefault(entry.key, set()).update(v for v in values if isinstance(v, int))
+    lost = [s.finding for s in shown if s.finding.kind == "lost"]
+    return Found(
+        counts=counts,
+        keys={check: frozenset(found) for check, found in keys.items()},
+        lost_on_replica=sum(f.value in held.get(f.key, ()) for f in lost),
+    )
+
+
+def _witnesses(ops: DataFrame, rows: Sequence[Row]) -> list[Shown]:
+    """Names and witnesses for a few findings of each kind, on different keys."""
+    chosen: list[Row] = []
+    taken: Counter[tuple[str, str]] = Counter()
+    seen: set[tuple[str, str, int]] = set()
+    for row in rows:
+        kind = (row["check"], row["kind"])
+        if taken[kind] < _WITNESSES_OF_A_KIND and (*kind, row["key_id"]) not in seen:
+            taken[kind] += 1
+            seen.add((*kind, row["key_id"]))
+            chosen.append(row)
+    chosen = chosen[: 3 * MOST_WITNESSES]
+    by_key = operations_of(ops, sorted({row["key_id"] for row in chosen}))
+    shown: list[Shown] = []
+    for row in chosen:
+        operations = [operation(found) for found in by_key.get(row["key_id"], [])]
+        first = by_key[row["key_id"]][0] if operations else None
+        position = row["position"]
+        finding = Finding(
+            check=row["check"],
+            kind=row["kind"],
+            zone=first["zone"] if first else "",
+            partition=first["partition"] if first else None,
+            key=first["key"] if first else "",
+            value=row["value"],
+            op=next((o.op for o in operations if o.step.inv_ns == row["at_ns"]), ""),
+            at_ns=row["at_ns"],
+            position=None
+            if position is None
+            else (
+                position >> (TERM_BITS + INDEX_BITS),
+                position >> INDEX_BITS & ((1 << TERM_BITS) - 1),
+                position & ((1 << INDEX_BITS) - 1),
+            ),
+            magnitude_ns=row["magnitude_ns"],
+        )
+        shown.append(Shown(finding=finding, witness=find_witness(operations, finding)))
+    return shown
+
+
+def _p99s(drawn: Timeline, events: Sequence[Event]) -> tuple[float, float]:
+    """p99 of the load before the faults, and from their begin to the quiet time; nan if unknown."""
+    phases = {event.text("phase"): event.time for event in events if event.kind == "run.phase"}
+    if not {"before", "faults"} <= phases.keys() or not drawn.latencies:
+        return float("nan"), float("nan")
+    load = all_of(drawn.latencies.values())
+    faults = drawn.slice_of(phases["faults"])
+    end = drawn.slice_of(phases.get("quiet", drawn.end_ns))
+    return (
+        load.percentile_ns(0.99, drawn.slice_of(phases["before"]), faults),
+        load.percentile_ns(0.99, faults, end),
+    )

@@ -1,0 +1,147 @@
+"""report.html: one self-contained page, verdict first; nothing is loaded from anywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+
+from zonequake_analysis.judgement import Judgement, Shown
+from zonequake_analysis.metrics import moved_metrics
+from zonequake_analysis.rebalances import STAGES
+from zonequake_analysis.report import svg
+from zonequake_analysis.report.summary import MARKS, headline, numbers
+from zonequake_analysis.timeline import Timeline, all_of
+from zonequake_analysis.verdict import EXIT_CODES
+from zonequake_analysis.witness import Operation
+
+MOST_WINDOWS = 200
+
+_EXPLAINED = {
+    "lost": "An acknowledged write that the last read of its key no longer shows.",
+    "stale": "A read that misses a write which was known before it began.",
+    "flicker": "A read that misses what an earlier and a later read show.",
+    "session": "A process that was answered from an earlier place than before.",
+    "phantom": "A value was read that nobody wrote.",
+    "aborted": "A value was read although its write certainly failed.",
+    "duplicate": "An element stands twice in a list: one request was applied twice.",
+    "applied-twice": "A value was read before the place at which its write was acknowledged: the "
+    "request was applied at two places.",
+    "wrong-refusal": "A cas was refused although it found what it expected.",
+    "order": "An operation starts after one of a higher claimed place has finished.",
+    "value": "The value read is not what the claimed order leaves there.",
+    "list": "The list read is not what the claimed order of appends leaves there.",
+    "precondition": "A cas was applied on another value than it expected.",
+    "entry-twice": "Two writes claim one place of the partition.",
+    "cas-fork": "Two cas were applied on one and the same version.",
+    "cas-order": "A version of a chain of cas was used before the one it rests on, or never rested "
+    "on one.",
+    "future-read": "A read ended before the write of its value began.",
+    "not-prefix": "A list is no prefix of the longest one: elements changed their order.",
+    "element-twice": "The longest list shows an element twice.",
+}
+
+
+def render_page(run: Path, judgement: Judgement) -> str:
+    """The page as text; everything from the run is escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("zonequake_analysis.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = svg.duration
+    e, drawn = judgement.evidence, judgement.timeline
+    axis = svg.Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
+    windows = sorted(e.availability.windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
+    return environment.get_template("page.html.j2").render(
+        j=judgement,
+        e=e,
+        marks=MARKS,
+        exit_code=EXIT_CODES[judgement.verdict],
+        headline=headline(judgement),
+        numbers=numbers(judgement),
+        seconds=axis.seconds,
+        panels=svg.time_panels(drawn, e.faults, judgement.events),
+        hover=_hover(drawn),
+        stages=STAGES,
+        rebalance_chart=svg.rebalance_chart(e.rebalances, e.faults, axis),
+        windows=windows[:MOST_WINDOWS],
+        windows_left_out=max(0, len(windows) - MOST_WINDOWS),
+        violations=[_violation(shown) for shown in _distinct(judgement.shown)],
+        found=sorted(e.found.counts.items(), key=lambda item: item[0]),
+        metrics=moved_metrics(
+            run,
+            wall_offset_ns=judgement.ingested.wall_offset_ns,
+            faults_ns=min((f.start_ns for f in e.faults if f.start_ns), default=None),
+            span_ns=(drawn.start_ns, drawn.end_ns),
+        ),
+        run_name=run.resolve().name,
+    )
+
+
+def _hover(drawn: Timeline) -> str:
+    """The data behind the crosshair: per slice p50, p99, max in ms, ok and not ok."""
+    if not drawn.latencies:
+        return "{}"
+    load = all_of(drawn.latencies.values())
+
+    def rounded(values: Sequence[float]) -> list[float | None]:
+        return [None if math.isnan(v) else round(v / 1e6, 2) for v in values]
+
+    return json.dumps(
+        {
+            "slice": drawn.slice_ns / 1e9,
+            "left": svg.LEFT / svg.WIDTH,
+            "right": svg.RIGHT / svg.WIDTH,
+            "p50": rounded(list(load.percentiles_ns(0.5))),
+            "p99": rounded(list(load.percentiles_ns(0.99))),
+            "max": rounded([float(v) for v in load.max_ns]),
+            "ok": load.ok.tolist(),
+            "bad": load.bad.tolist(),
+        },
+        separators=(",", ":"),
+    )
+
+
+def _distinct(shown: Sequence[Shown]) -> list[Shown]:
+    """One finding for each witness: several checks often find the same fault."""
+    seen: set[tuple[str, ...]] = set()
+    kept = []
+    for one in shown:
+        operations = tuple(o.op for o in one.witness.operations)
+        if operations not in seen or not operations:
+            seen.add(operations)
+            kept.append(one)
+    return kept[:20]
+
+
+def _violation(shown: Shown) -> dict[str, object]:
+    finding, operations = shown.finding, shown.witness.operations
+    names = _aliases(operations)
+    return {
+        "finding": finding,
+        "explained": _EXPLAINED.get(finding.kind, ""),
+        "proven": shown.witness.proven,
+        "chart": svg.witness_chart(operations, names),
+        "operations": [(o, svg.label(o, {}), svg.label(o, names)) for o in operations],
+        "aliases": [(alias, value) for value, alias in names.items()],
+    }
+
+
+def _aliases(operations: Sequence[Operation]) -> dict[int, str]:
+    """Short names for values: a, b, c, … in the order of their appearance."""
+    values: dict[int, None] = {}
+    for o in operations:
+        for shown in (o.step.expected, o.step.found, o.step.value):
+            for value in shown if isinstance(shown, tuple) else (shown,):
+                if value is not None:
+                    values.setdefault(value)
+    return {
+        value: chr(97 + i % 26) + (str(i // 26) if i >= 26 else "")
+        for i, value in enumerate(values)
+    }

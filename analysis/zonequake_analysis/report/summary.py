@@ -1,0 +1,87 @@
+"""The run in numbers, and as a short text for a pull request."""
+
+from __future__ import annotations
+
+import math
+
+from zonequake_analysis.judgement import Judgement
+from zonequake_analysis.verdict import Verdict
+
+MARKS = {
+    Verdict.PASSED: "✓",
+    Verdict.VIOLATED: "✗",
+    Verdict.UNKNOWN: "?",
+    Verdict.SLO_BREACHED: "!",
+    Verdict.HARNESS_FAILED: "✗",
+    Verdict.CLEANUP_NOT_PROVEN: "!",
+}
+
+
+def numbers(judgement: Judgement) -> dict[str, float | int | None]:
+    """The numbers of `verdict.json`; None where nothing was measured."""
+    e, drawn = judgement.evidence, judgement.timeline
+    windows = e.availability.windows
+
+    def ms(ns: float) -> float | None:
+        return None if math.isnan(ns) else round(ns / 1e6, 3)
+
+    return {
+        "operations": drawn.total(),
+        "ok": drawn.total(outcome="ok"),
+        "fail": drawn.total(outcome="fail"),
+        "info": drawn.total(outcome="info"),
+        "acknowledged_writes": e.acknowledged,
+        "uncovered_writes": e.uncovered,
+        "duration_s": round((judgement.ingested.end_ns - judgement.ingested.start_ns) / 1e9, 3),
+        "partitions": len(drawn.partitions),
+        "windows": len(windows),
+        "windows_unexplained": sum(not window.causes for window in windows),
+        "longest_window_certain_ms": ms(max((w.certain_ns for w in windows), default=0)),
+        "longest_window_possible_ms": ms(max((w.possible_ns for w in windows), default=0)),
+        "probe_resolution_ms": ms(e.availability.resolution_ns),
+        "p99_before_ms": ms(e.p99_before_ns),
+        "p99_during_ms": ms(e.p99_during_ns),
+        "rebalances": len(e.rebalances),
+        "faults": len(e.faults),
+        "analysis_s": round(sum(judgement.steps_s.values()), 1),
+    }
+
+
+def headline(judgement: Judgement) -> str:
+    """The verdict in one sentence: the worst check, or what was shown."""
+    e = judgement.evidence
+    if judgement.verdict is Verdict.PASSED:
+        faults = f" through {len(e.faults)} faults" if e.faults else ""
+        return (
+            f"No acknowledged write of {e.acknowledged:,} was lost, no read was stale, "
+            f"and every key is linearizable{faults}."
+        )
+    worst = [check for check in judgement.checks if check.verdict is judgement.verdict]
+    return "; ".join(check.summary for check in worst[:3]) + "."
+
+
+def render_summary(judgement: Judgement) -> str:
+    """`summary.md`."""
+    e = judgement.evidence
+    lines = [
+        f"# {judgement.description.name}: {judgement.verdict}",
+        "",
+        headline(judgement),
+        "",
+        "| | check | verdict | what was found | judged | left out |",
+        "| --- | --- | --- | --- | ---: | ---: |",
+    ]
+    lines += [
+        f"| {MARKS[c.verdict]} | {c.name} | {c.verdict} | {c.summary.replace('|', '/')} | "
+        f"{c.checked:,} | {c.excluded:,} |"
+        for c in judgement.checks
+    ]
+    if e.faults:
+        lines += ["", "| fault | asked for | landed in | progress |", "| --- | --- | --- | ---: |"]
+        lines += [
+            f"| {f.name} | {f.asked or '–'} | {f.missed or f.landed or '–'} | "
+            f"{'–' if f.progress is None else f'{f.progress:.0%}'} |"
+            for f in e.faults
+        ]
+    lines += ["", "Details: report.html beside this file.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,22 @@
+"""Entry for `spark-submit … submit.py RUN`: the same job on any cluster; the master is submit's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from zonequake_analysis.cli import analyze
+
+_USAGE = 254
+
+
+def main(arguments: list[str]) -> int:
+    """Analyses the one run folder named, and returns the exit code."""
+    if len(arguments) != 1:
+        print("usage: submit.py RUN", file=sys.stderr)  # noqa: T201
+        return _USAGE
+    return analyze(Path(arguments[0]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

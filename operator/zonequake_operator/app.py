@@ -68,6 +68,7 @@ class App:
         self._running: _Running | None = None
         zones = (GROUP, VERSION, "distributionzones")
         on: dict[str, Any] = {"registry": self.registry}
+        kopf.on.login(**on)(log_in)
         kopf.on.startup(**on)(self.start)
         kopf.on.cleanup(**on)(self.stop)
         kopf.daemon(*zones, **on, cancellation_timeout=5.0)(self.watch_zone)
@@ -211,6 +212,11 @@ class App:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401
+    """With the pod's service account, or else the current kubeconfig context, as `Kube` does."""
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
 
 def configure(settings: kopf.OperatorSettings) -> None:

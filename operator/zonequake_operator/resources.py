@@ -152,6 +152,7 @@ class _Node(_Wire, frozen=True):
 class _TopologyStatus(_Wire, frozen=True):
     version: int = 0
     node_count: int = 0
+    node_names: list[str] = []  # `kubectl get` can't show a field of each node
     nodes: list[_Node] = []
 
 
@@ -480,6 +481,7 @@ def render_topology_status(topology: Topology) -> Object:
         _TopologyStatus(
             version=topology.version,
             node_count=len(topology.nodes),
+            node_names=sorted(topology.nodes),
             nodes=[
                 _Node(
                     name=node.name,

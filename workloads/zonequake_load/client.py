@@ -301,7 +301,7 @@ class Client:
             return
         self._answered_ns = self._now_ns()
         first = not self.table.partitions
-        changed = self.table.merge(reply.route, self._now_ns())
+        changed = self.table.merge(reply.route, address, self._now_ns())
         if changed or (first and self.table.partitions):
             self._notify()
 

@@ -1,8 +1,9 @@
 """Who leads which partition, as far as the client knows. Pure; times are passed in.
 
 Reports come from all nodes and may be old. The leader of the highest term wins; a report without a
-leader changes nothing, since who follows nobody can't say who is right. After a failure the followers go on naming the dead leader until their election time-out, so
-a leader that failed is *suspect* for a while and reports of the same term don't bring it back:
+leader changes nothing, since who follows nobody can't say who is right. After a failure the
+followers go on naming the dead leader until their election time-out, so a leader that failed is
+*suspect* for a while and reports of the same term don't bring it back:
 
     t=0   leader A (term 5) is killed, the client loses its connection, A is suspect
     t=20  B reports "leader A, term 5": ignored
@@ -25,6 +26,7 @@ class _Entry:
     members: tuple[str, ...]
     leader_address: str | None
     term: int
+    source: str
     suspect: str | None = None
     suspect_until_ns: int = 0
 
@@ -39,8 +41,8 @@ class RoutingTable:
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}
 
-    def merge(self, reply: RouteReply, now_ns: int) -> bool:
-        """Take in what a node knows; true if the way to some partition changed."""
+    def merge(self, reply: RouteReply, source: str, now_ns: int) -> bool:
+        """Take in what the node at `source` knows; true if the way to some partition changed."""
         changed = False
         self.partitions = reply.partitions or self.partitions
         for name, address in reply.nodes.items():
@@ -59,12 +61,13 @@ class RoutingTable:
                     members=tuple(route.members),
                     leader_address=leader_address,
                     term=route.term,
+                    source=source,
                 )
                 changed = True
                 continue
             if route.group != entry.group or route.term < entry.term:
                 continue  # an older report, or a zone of the same name that is no more
-            entry.members = tuple(route.members) or entry.members
+            entry.members, entry.source = tuple(route.members) or entry.members, source
             changed |= leader_address is not None and self._adopt(
                 entry, leader_address, route.term, now_ns
             )
@@ -121,7 +124,8 @@ class RoutingTable:
         if entry is None:
             return None
         known = [self._addresses[name] for name in entry.members if name in self._addresses]
-        return known[turn % len(known)] if known else None
+        # A node that is alone has nobody to learn its own address from.
+        return known[turn % len(known)] if known else entry.source
 
     @property
     def nodes(self) -> dict[str, str]:

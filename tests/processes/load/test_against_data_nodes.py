@@ -1,0 +1,85 @@
+"""The load against real data nodes: what the client promises holds with the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from load_pod import LoadPods, check_contract, check_final_reads
+from local_nodes import LocalNodes
+
+from zonequake_load.control import (
+    AppendListWorkload,
+    LoadPlan,
+    Phase,
+    Preload,
+    RegisterWorkload,
+)
+
+pytestmark = pytest.mark.processes
+
+PARTITIONS = 3
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[LocalNodes]:
+    directory = tmp_path / "nodes"
+    directory.mkdir()
+    async with LocalNodes(directory) as started:
+        yield started
+
+
+def plan_for(nodes: LocalNodes) -> LoadPlan:
+    return LoadPlan(
+        zone="z",
+        seeds=[f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()],
+        workloads=[
+            RegisterWorkload(operations_per_second=60, keys_per_partition=2, filler_bytes=100),
+            AppendListWorkload(operations_per_second=30, keys_per_partition=1),
+        ],
+        preload=Preload(bulk_keys_per_partition=20, filler_bytes=4_000),
+        final_timeout_s=30,
+    )
+
+
+async def test_a_killed_leader_costs_no_operation_and_no_data(
+    nodes: LocalNodes, pods: LoadPods
+) -> None:
+    names = ["n0", "n1", "n2"]
+    await nodes.start(*names)
+    zone = await nodes.create("z", partitions=PARTITIONS, on=names)
+    await pods.start(plan_for(nodes))
+    await pods.complete(Phase.PRELOAD)
+    await pods.enter(Phase.LOAD)
+    await asyncio.sleep(2)
+    victim = await nodes.leader(zone.groups[0])
+    nodes.nodes[victim].kill()
+    await asyncio.sleep(3)
+    await nodes.restart(zone, victim)
+    await asyncio.sleep(2)
+    (status,) = await pods.complete(Phase.QUIET)
+    counts = status.counts[Phase.LOAD]
+    assert counts.operations.ok > 300
+    assert counts.operations.fail == counts.operations.info == counts.operations.dropped == 0
+    assert counts.probes.ok > 200
+    await pods.complete(Phase.FINAL)
+    await pods.complete(Phase.DONE)
+    findings = check_contract(await pods.collect())
+    check_final_reads(findings)
+    answered = {line["node"] for line in findings.of(type="ok")}
+    assert victim in answered
+    assert answered - {victim}
+    assert answered <= set(names)
+    # Time without service as the workloads saw it: the election, not the client.
+    slowest_ns = max(line["time"] - line["sched"] for line in findings.of(role="load", type="ok"))
+    assert slowest_ns < 3_000_000_000
+
+
+async def test_a_zone_on_a_single_node_is_found(nodes: LocalNodes, pods: LoadPods) -> None:
+    await nodes.start("n0")
+    await nodes.create("z", partitions=PARTITIONS, on=["n0"])
+    await pods.start(plan_for(nodes))
+    (status,) = await pods.complete(Phase.PRELOAD)
+    assert status.done_keys == PARTITIONS * (2 + 20)

@@ -47,6 +47,13 @@ GROUPS = (
             ("lint-imports",),
         ),
     ),
+    Group(
+        name="programs",  # compiled once, for the groups below; minutes on a fresh machine
+        commands=(
+            ("python", "-c", "from zonequake_chaos.cluster import tools; tools.helm_path()"),
+        ),
+        limit_s=1500,
+    ),
     Group(name="unit", folder="tests/unit", options=("-n", "2")),
     Group(name="simulation", folder="tests/simulation", options=("-n", "2")),
     Group(name="processes", folder="tests/processes"),

@@ -29,7 +29,7 @@ def helm_program() -> str:
     own = ROOT / ".zonequake" / "bin"
     found = shutil.which("helm", path=f"{own}{os.pathsep}{os.environ['PATH']}")
     if found is None:
-        pytest.fail(f"no helm in {own} or on the PATH: `zonequake cluster up` builds one")
+        pytest.fail(f"no helm in {own} or on the PATH: `make programs` builds one")
     return found
 
 

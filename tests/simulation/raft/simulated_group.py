@@ -181,7 +181,8 @@ class SimulatedGroup:
             if ready.must_store:
                 node.storing = ready
                 event = functools.partial(self._stored, node.peer.node, node.life, ready)
-                self._later(self.random.randrange(8), event)
+                stalled = self.faults and self.random.random() < 0.005
+                self._later(self.random.randrange(3000 if stalled else 8), event)
             else:
                 node.raft.stored(ready)
                 self._send(ready.messages_after_store)
@@ -359,7 +360,7 @@ class SimulatedGroup:
         if not self.faults:
             return None
         node = self._some_node()
-        match self.random.randrange(9):
+        match self.random.randrange(11):
             case 0 | 1 if node.alive:
                 self._crash(node)
             case 2:
@@ -375,6 +376,12 @@ class SimulatedGroup:
                 self._wipe(self.random.choice(list(self.nodes.values())))
             case 8:
                 self.groups = {node.peer.node: 1}
+            case 9 if node.alive:
+                node.raft.refuse_leadership(self.random.random() < 0.5)
+                return node
+            case 10 if node.alive:
+                node.raft.report_unreachable(self._some_node().peer)
+                return node
         return None
 
     def _compact(self, node: Node) -> None:
@@ -415,6 +422,7 @@ class SimulatedGroup:
         for node in list(self.nodes.values()):
             if not node.alive:
                 self._restart(node)
+            self.nodes[node.peer.node].raft.refuse_leadership(False)
         end = self.now + seconds * 1000
         while self.now < end:
             self.step()

@@ -78,6 +78,7 @@ def test_a_change_passes_its_stages_and_waits_for_its_grant() -> None:
     assert cluster.status("a").stage is Stage.CATCHING_UP
     assert grant(cluster, 2, "bcd") is GrantAnswer.RECEIVED
     assert stages(cluster) == FORWARD
+    assert {each.adding for each in cluster.of_type("a", StageChanged)} == {peers("d")}
     term = waiting.term
     assert cluster.of_type("a", ConfigurationApplied)[-1] == ConfigurationApplied(
         peers=peers("bcd"), term=term, index=before + 2, token=2

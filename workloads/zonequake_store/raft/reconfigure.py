@@ -37,12 +37,13 @@ class Reconfiguration:
     """The change of peers that one leadership runs, if any."""
 
     __slots__ = (
-        "_adding",
+        "_catching_up",
         "_granted",
         "_leader",
         "_replica",
         "_told",
         "_unannounced",
+        "adding",
         "error",
         "peers",
         "stage",
@@ -53,7 +54,7 @@ class Reconfiguration:
         """Take up a joint configuration that an earlier leader left."""
         self._leader = leader
         self._replica = leader.replica
-        self._adding: dict[Peer, CatchUp] = {}
+        self._catching_up: dict[Peer, CatchUp] = {}
         self._granted = False
         self._told = False
         self._unannounced = True
@@ -63,9 +64,13 @@ class Reconfiguration:
         self.stage = Stage.NONE
         self.token = 0
         self.peers: tuple[Peer, ...] = ()
+        self.adding: tuple[Peer, ...] = ()
+        """Those of `peers` that were not members before."""
         configuration = self._configuration
         if configuration.is_joint:
             self.token, self.peers = configuration.token, configuration.peers
+            old = configuration.old_peers
+            self.adding = tuple(peer for peer in self.peers if peer not in old)
             self._enter(Stage.JOINT)
 
     @property
@@ -78,13 +83,16 @@ class Reconfiguration:
     def caught_up(self) -> bool:
         """CATCHING_UP and every new peer is near enough, now: one that fell back is waited for."""
         return self.stage is Stage.CATCHING_UP and all(
-            self._is_caught_up(peer) for peer in self._adding
+            self._is_caught_up(peer) for peer in self._catching_up
         )
 
     def _is_caught_up(self, peer: Peer) -> bool:
         match = self._leader.progress[peer].match
         margin = self._replica.settings.catch_up_margin_entries
-        return match >= self._adding[peer].target and self._replica.log.last_index - match <= margin
+        return (
+            match >= self._catching_up[peer].target
+            and self._replica.log.last_index - match <= margin
+        )
 
     # orders
 
@@ -137,11 +145,12 @@ class Reconfiguration:
         self.token, self.peers = token, peers
         self._granted = self._told = False
         self.error = None
-        adding = [peer for peer in peers if peer not in self._configuration.members]
-        self._drop_catching_up(self._adding.keys() - set(adding))
-        for peer in adding:
-            if peer not in self._adding:
-                self._adding[peer] = CatchUp(target)
+        members = self._configuration.members
+        self.adding = tuple(peer for peer in peers if peer not in members)
+        self._drop_catching_up(self._catching_up.keys() - set(self.adding))
+        for peer in self.adding:
+            if peer not in self._catching_up:
+                self._catching_up[peer] = CatchUp(target)
                 leader.add_peer(peer, catching_up=True)
         self._enter(Stage.CATCHING_UP)
         self.advance()
@@ -161,7 +170,7 @@ class Reconfiguration:
         if self._replica.log.configuration_index > self._replica.log.commit:
             return  # at most one uncommitted configuration; committed() comes back here
         self._enter(Stage.JOINT)
-        self._adding = {}
+        self._catching_up = {}
         self._unannounced = True
         self._leader.append_configuration(
             Configuration(peers=self.peers, old_peers=self._configuration.peers, token=self.token)
@@ -204,24 +213,24 @@ class Reconfiguration:
     def sent(self, peer: Peer, size_bytes: int) -> None:
         """An APPEND with entries left for a catching-up peer."""
         self._replica.catch_up_limit.spend(size_bytes)
-        self._adding[peer].bytes_sent += size_bytes
+        self._catching_up[peer].bytes_sent += size_bytes
 
     def answered(self, peer: Peer, index: int) -> None:
         """The peer's log agrees up to `index`; the first answer tells where it began."""
-        self._adding[peer].began_at(index)
+        self._catching_up[peer].began_at(index)
 
     def heard(self, peer: Peer) -> None:
-        self._adding[peer].silent_ticks = 0
+        self._catching_up[peer].silent_ticks = 0
 
     def snapshot_progress(self, peer: Peer, index: int, sent_bytes: int, total_bytes: int) -> None:
-        catch_up = self._adding.get(peer)
+        catch_up = self._catching_up.get(peer)
         if catch_up is not None:
             catch_up.snapshot_sent(index, sent_bytes, total_bytes)
 
     def tick(self) -> None:
         self._replica.catch_up_limit.tick()
         settings = self._replica.settings
-        for peer, catch_up in self._adding.items():
+        for peer, catch_up in self._catching_up.items():
             catch_up.silent_ticks += 1
             if catch_up.silent_ticks >= settings.catch_up_silence_ticks:
                 silence_s = settings.catch_up_silence_ticks * settings.tick_s
@@ -241,7 +250,7 @@ class Reconfiguration:
                 match_index=self._leader.progress[peer].match,
                 by_snapshot=self._leader.progress[peer].flow is Flow.SNAPSHOT,
             )
-            for peer, catch_up in sorted(self._adding.items())
+            for peer, catch_up in sorted(self._catching_up.items())
         )
 
     # ending
@@ -259,7 +268,7 @@ class Reconfiguration:
 
     def _drop_catching_up(self, peers: set[Peer]) -> None:
         for peer in peers:
-            del self._adding[peer]
+            del self._catching_up[peer]
             del self._leader.progress[peer]
 
     def _enter(self, stage: Stage, *, caught_up: bool = False, reason: str | None = None) -> None:
@@ -269,12 +278,12 @@ class Reconfiguration:
                 stage=stage,
                 token=self.token,
                 peers=self.peers,
-                adding=tuple(sorted(self._adding)),
+                adding=self.adding,
                 caught_up=caught_up,
                 reason=reason,
                 progress=self.progress(),
             )
         )
         if stage is Stage.NONE:
-            self._drop_catching_up(set(self._adding))
-            self.token, self.peers = 0, ()
+            self._drop_catching_up(set(self._catching_up))
+            self.token, self.peers, self.adding = 0, (), ()

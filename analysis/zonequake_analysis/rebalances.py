@@ -232,13 +232,18 @@ def fault_landings(events: Sequence[Event]) -> list[FaultLanding]:
                 asked=_words(hit.data.get("asked")) if hit else "",
                 landed=_words(hit.data.get("stage")) if hit else "",
                 progress=hit.number("progress") if hit else None,
-                partition=int(hit.number("partition") or 0)
-                if hit and hit.number("partition") is not None
-                else None,
+                partition=_partition(hit),
                 missed=missed.text("reason") or "missed" if missed else "",
             )
         )
     return landings
+
+
+def _partition(hit: Event | None) -> int | None:
+    if hit is None:
+        return None
+    number = hit.number("partition")
+    return hit.partition if number is None else int(number)
 
 
 def _words(value: object) -> str:

@@ -55,7 +55,7 @@ def _percentile(counts: Ints, fraction: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One partition over time: operations that were answered in time, and those that weren't."""
+    """One partition over time: what was answered in time and what wasn't, by probes if any."""
 
     zone: str
     partition: int
@@ -118,8 +118,10 @@ def timeline(ops: DataFrame, *, start_ns: int, end_ns: int) -> Timeline:
         F.count(F.lit(1)).alias("n"), F.max("latency").alias("longest")
     )
     by_place = base.groupBy("partition_id", "slice").agg(
-        F.count_if("good").alias("good"),
-        F.count_if(~F.col("good")).alias("bad"),
+        F.count_if(probe & F.col("good")).alias("good"),
+        F.count_if(probe & ~F.col("good")).alias("bad"),
+        F.count_if(~probe & F.col("good")).alias("load_good"),
+        F.count_if(~probe & ~F.col("good")).alias("load_bad"),
         F.max("partition").alias("partition"),
     )
     zones = {
@@ -142,6 +144,8 @@ def timeline(ops: DataFrame, *, start_ns: int, end_ns: int) -> Timeline:
             series.ok[at] += row["n"]
         else:
             series.bad[at] += row["n"]
+    probed = any(role == "probe" for role, _, _ in counts)
+    good_name, bad_name = ("good", "bad") if probed else ("load_good", "load_bad")
     rows: dict[int, PartitionRow] = {}
     for row in by_place.toArrow().to_pylist():
         place = rows.setdefault(
@@ -154,8 +158,8 @@ def timeline(ops: DataFrame, *, start_ns: int, end_ns: int) -> Timeline:
             ),
         )
         at = min(max(row["slice"], 0), slices - 1)
-        place.good[at] += row["good"]
-        place.bad[at] += row["bad"]
+        place.good[at] += row[good_name]
+        place.bad[at] += row[bad_name]
     return Timeline(
         start_ns=start_ns,
         slice_ns=slice_ns,

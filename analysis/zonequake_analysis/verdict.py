@@ -53,6 +53,11 @@ class Check:
     checked: int = 0
     excluded: int = 0
 
+    @property
+    def judged(self) -> bool:
+        """Whether there was anything to judge; a pass without it says nothing."""
+        return self.verdict is not Verdict.PASSED or self.checked > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
@@ -250,7 +255,8 @@ def _replicas(e: Evidence) -> Check:
     elif unsettled:
         verdict = Verdict.UNKNOWN
         first = next(d for d in e.audit.disagreements if d.kind == "applied")
-        summary = f"{len(unsettled)} partitions had not settled: partition {first.partition}: {first.what}"
+        where = f"partition {first.partition}: {first.what}"
+        summary = f"{len(unsettled)} partitions had not settled: {where}"
     elif e.audit.replicas == 0:
         verdict, summary = Verdict.PASSED, "not judged: the run has no replica dumps"
     else:

@@ -33,7 +33,6 @@ SILENT_INTERVALS = 3
 
 _CAUSES = (
     "fault.start",
-    "fault.effective",
     "leader.change",
     "rebalance.stage",
     "node.stopping",

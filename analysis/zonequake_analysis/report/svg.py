@@ -25,6 +25,10 @@ MOST_ROWS = 48
 """Rows of a heat map; beyond that only the partitions with failures, the worst first."""
 
 
+_STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800)
+"""Distances of the time axis's labels, the first that leaves at most 14 of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
     """Time to pixels."""
@@ -52,7 +56,8 @@ def _svg(name: str, title: str, description: str, height: float, body: Iterable[
 
 
 def _text(x: float, y: float, words: str, style: str = "", anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{style}" text-anchor="{anchor}">{escape(words)}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text {place} class="{style}">{escape(words)}</text>'
 
 
 def _rect(
@@ -165,9 +170,9 @@ def time_panels(drawn: Timeline, faults: Sequence[FaultLanding], events: Sequenc
 
 
 def _latency_panel(axis: Axis, drawn: Timeline, top: float, height: float) -> list[str]:
-    body = [_text(LEFT, top - 6, "", "panel")]
     if not drawn.latencies:
-        return [*body, _text(LEFT + 8, top + 20, "no operations of the load", "tick")]
+        return [_text(LEFT + 8, top + 20, "no operations of the load", "tick")]
+    body: list[str] = []
     load = all_of(drawn.latencies.values())
     highest = max(float(load.max_ns.max()), 1e6)
     low, high = 5.0, math.ceil(math.log10(highest) * 2) / 2
@@ -256,8 +261,8 @@ def _heat(axis: Axis, drawn: Timeline, rows: Sequence[int], top: float, height: 
             width = axis.x(drawn.start_ns + (int(i) + 1) * drawn.slice_ns) - x
             share = row.bad[i] / (row.bad[i] + row.good[i])
             title = (
-                f"partition {row.partition}, {axis.seconds(drawn.start_ns + int(i) * drawn.slice_ns):.1f}"
-                f" s: {row.bad[i]} failed, {row.good[i]} served"
+                f"partition {row.partition}, {int(i) * drawn.slice_ns / 1e9:.1f} s: "
+                f"{row.bad[i]} failed, {row.good[i]} served"
             )
             level = "most" if share > 0.66 else "some" if share > 0.33 else "few"
             body.append(_rect(x, y + 1, width, height - 2, f"bad {level}", title))

@@ -23,7 +23,10 @@ async def pull_metrics(
     if not service:
         return []
     # Only here: it brings pyarrow and protobuf, which a dry run doesn't need.
-    from zonequake_analysis import prometheus
+    try:
+        from zonequake_analysis import prometheus
+    except ImportError as error:
+        return [f"metrics: {error}; pip install 'zonequake[analysis]'"]
 
     loop = asyncio.get_running_loop()
 

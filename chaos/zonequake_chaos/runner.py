@@ -125,8 +125,8 @@ class Runner:
                     self._problems.add(Verdict.HARNESS_FAILED, "interrupted")
                 except UsageError:
                     raise
-                except ChaosError as error:
-                    self._problems.add(Verdict.HARNESS_FAILED, str(error))
+                except Exception as error:  # noqa: BLE001 - the tail must be walked in any case
+                    self._problems.add(Verdict.HARNESS_FAILED, _in_words(error))
                 finally:
                     await self._tail()
                     for number in (signal.SIGINT, signal.SIGTERM):
@@ -299,8 +299,8 @@ class Runner:
             try:
                 with self._progress.step(key):
                     await action()
-            except ChaosError as error:
-                self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {error}")
+            except Exception as error:  # noqa: BLE001 - what comes after must be walked in any case
+                self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {_in_words(error)}")
 
     async def _heal(self) -> list[str]:
         return await self._journal.pay_all(partial(pay, self._kube), HEALING)
@@ -318,13 +318,15 @@ class Runner:
         self._judge(events)
         problems += await self._collect_histories()
         problems += await pod_logs(self._kube, self._folder.folder("logs"))
-        problems += await pull_metrics(
+        for problem in await pull_metrics(
             self._kube,
             self._installation.prometheus_service,
             self._folder.folder("metrics"),
             start_ms=self._started.wall_ns // 1_000_000,
             end_ms=ended.wall_ns // 1_000_000,
-        )
+        ):
+            # Metrics explain a run, they don't judge it: a run without them can pass.
+            self._problems.texts.append(problem)
         for problem in problems:
             self._problems.add(Verdict.UNKNOWN, problem)
 
@@ -376,6 +378,11 @@ class Runner:
     async def _clean(self) -> None:
         for problem in await self._journal.pay_all(partial(pay, self._kube)):
             self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
+
+
+def _in_words(error: Exception) -> str:
+    """An error of our own is a sentence; any other needs its type to say anything."""
+    return str(error) if isinstance(error, ChaosError) else f"{type(error).__name__}: {error}"
 
 
 def _load_name(installation: Installation, zone: Zone) -> str:

@@ -76,8 +76,8 @@ def test_every_scraped_name_is_a_headless_service_with_that_port(
     assert [job["job_name"] for job in jobs] == ["store", "operator", "load"]
     for job in jobs:
         [name] = job["dns_sd_configs"][0]["names"]
-        port, protocol, service, namespace, suffix = name.split(".")
-        assert (protocol, namespace, suffix) == ("_tcp", "zonequake", "svc")
+        port, protocol, service, namespace, suffix = name.split(".", maxsplit=4)
+        assert (protocol, namespace, suffix) == ("_tcp", "zonequake", "svc.cluster.local.")
         spec = one(documents, "Service", service)["spec"]
         assert spec["clusterIP"] == "None"
         assert port in {f"_{p['name']}" for p in spec["ports"]}

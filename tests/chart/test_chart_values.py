@@ -28,6 +28,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "zonequake"
         ("store.logMapBytes=4096", "/store/logMapBytes"),
         ("store.terminationGracePeriodSeconds=5", "minimum: got 5, want 15"),
         ("images.store=zonequake/store", "/images/store"),
+        ("clusterDomain=-", "'-' does not match pattern"),
         ("images.pullPolicy=Sometimes", "value must be one of 'Always'"),
         ("operator.resyncSeconds=0", "/operator/resyncSeconds"),
         ("store.resources.limits=null", "missing property 'limits'"),
@@ -80,5 +81,5 @@ def test_every_value_is_described_in_the_readme() -> None:
         for section, part in schema["properties"].items()
         for key in part.get("properties", {})
         if f"`{section}.{key}`" not in readme
-    ]
+    ] + [section for section in schema["required"] if f"`{section}" not in readme]
     assert missing == []

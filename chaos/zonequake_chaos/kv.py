@@ -1,0 +1,305 @@
+"""`zonequake kv`: get, put, cas and append single keys, for a first touch.
+
+With `--address` the command speaks to data nodes directly. Otherwise it goes through the
+Kubernetes API: one port-forward for each data node it needs (first any one, then the key's leader),
+held by this process and ended with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from kubernetes import client as kube_client
+from kubernetes import config as kube_config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.stream import portforward
+
+from zonequake_chaos.errors import ClusterError, UsageError
+from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_load.client import Client
+from zonequake_load.connection import Connection, Connections, split_address
+from zonequake_load.errors import LoadError
+from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+
+CLIENT_PORT = 7002
+ABSENT_EXIT_CODE = 3
+"""The key is absent, or holds something else than a cas expected."""
+
+_API_TIMEOUT_S = 5.0
+_ATTEMPT_NS = 2_000_000_000
+_INTEGER = re.compile(r"-?\d{1,18}")
+
+app = typer.Typer(name="kv", help="Get, put, cas and append single keys.", no_args_is_help=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which data nodes: those at `addresses`, else those of a release in a cluster."""
+
+    addresses: list[str]
+    kubeconfig: Path | None
+    context: str | None
+    namespace: str
+    release: str
+
+
+Key = Annotated[str, typer.Argument(help="The key; its partition follows from its hash.")]
+Zone = Annotated[str, typer.Option("--zone", "-z", help="The DistributionZone.")]
+Address = Annotated[
+    list[str] | None,
+    typer.Option("--address", help="host:port of a data node; else through the Kubernetes API."),
+]
+Kubeconfig = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="Else $KUBECONFIG, or the embedded cluster's.")
+]
+Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the release lives.")]
+Release = Annotated[str, typer.Option("--release", help="The Helm release.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for all attempts together.")]
+
+
+@app.command()
+def get(
+    key: Key,
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+    bounded: Annotated[
+        bool, typer.Option("--bounded", help="From any replica's local state: may be stale.")
+    ] = False,
+) -> None:
+    """Print a register's value or a list's elements; exit code 3 if the key is absent."""
+    operation = Operation(f=Function.READ, key=key, bounded=bounded)
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    outcome = _run(zone, operation, timeout, where)
+    if outcome.value is None:
+        _say(f"{key} is absent", outcome)
+        raise typer.Exit(ABSENT_EXIT_CODE)
+    value = outcome.value
+    typer.echo("\n".join(map(str, value)) if isinstance(value, list) else value)
+    _say("read", outcome)
+
+
+@app.command()
+def put(
+    key: Key,
+    value: Annotated[str, typer.Argument(help="A number stays one, all else is text.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Set a register."""
+    operation = Operation(f=Function.WRITE, key=key, value=_value(value))
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    _say("written", _run(zone, operation, timeout, where))
+
+
+@app.command()
+def cas(
+    key: Key,
+    expected: Annotated[str, typer.Argument(help="What the register must hold; '' for absent.")],
+    value: Annotated[str, typer.Argument(help="What it holds then.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Set a register if it holds `expected`; exit code 3 if it does not."""
+    operation = Operation(
+        f=Function.CAS,
+        key=key,
+        value=_value(value),
+        expected=_value(expected) if expected else None,
+    )
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    outcome = _run(zone, operation, timeout, where)
+    if not outcome.applied:
+        found = "nothing" if outcome.value is None else repr(outcome.value)
+        _say(f"not written: found {found}, expected {expected!r}", outcome)
+        raise typer.Exit(ABSENT_EXIT_CODE)
+    _say("written", outcome)
+
+
+@app.command()
+def append(
+    key: Key,
+    value: Annotated[int, typer.Argument(help="The element.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Append an element to a list."""
+    operation = Operation(f=Function.APPEND, key=key, value=value)
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    _say("appended", _run(zone, operation, timeout, where))
+
+
+def _value(text: str) -> int | str:
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def _say(what: str, outcome: Outcome) -> None:
+    place = f"{outcome.node}, term {outcome.term}, index {outcome.index}"
+    typer.echo(f"{what} ({place})", err=True)
+
+
+def _run(zone: str, operation: Operation, timeout_s: float, where: Where) -> Outcome:
+    """Carry one operation out. Raises UsageError, ClusterError."""
+    try:
+        outcome = asyncio.run(_execute(zone, operation, timeout_s, where))
+    except LoadError as error:
+        raise ClusterError(str(error)) from error
+    match outcome.type:
+        case Type.OK:
+            return outcome
+        case Type.FAIL:
+            raise ClusterError(f"certainly not done, after {timeout_s:g} s: {outcome.error}")
+        case _:
+            raise ClusterError(
+                f"it is not known whether this was done or will be: {outcome.error}; read the key "
+                "to see"
+            )
+
+
+async def _execute(zone: str, operation: Operation, timeout_s: float, where: Where) -> Outcome:
+    deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
+    rng = random.Random()  # noqa: S311 - jitter
+    if where.addresses:
+        for address in where.addresses:
+            _check(address)
+        client = Client(zone, where.addresses, rng=rng)
+    else:
+        place = find_place(
+            kubeconfig=where.kubeconfig,
+            context=where.context,
+            namespace=where.namespace,
+            release=where.release,
+        )
+        forwards = await asyncio.to_thread(PortForwards.to_release, place)
+        connections = Connections(forwards.dial, connect_timeout_s=_API_TIMEOUT_S)
+        client = Client(zone, forwards.addresses, rng=rng, connections=connections)
+        forwards.name_of = client.table.name_of
+    await client.open(timeout_s)
+    try:
+        limits = Limits(deadline_ns=deadline_ns, attempt_ns=_ATTEMPT_NS, retry=True)
+        return await client.execute(operation, limits, Once(f"kv-{secrets.token_hex(8)}", 1))
+    finally:
+        await client.close()
+
+
+def _check(address: str) -> None:
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise UsageError(f"{error}, for instance 127.0.0.1:{CLIENT_PORT}") from error
+
+
+class PortForwards:
+    """Connections to data nodes through the Kubernetes API, one for each pod that is dialled.
+
+    `name_of` turns an address into the node's, and so the pod's, name.
+    """
+
+    def __init__(
+        self, configuration: kube_client.Configuration, namespace: str, pods: dict[str, str]
+    ) -> None:
+        self._configuration = configuration
+        self._namespace = namespace
+        self._pods = pods  # address -> pod
+        self.name_of: Callable[[str], str] = lambda address: address
+
+    @classmethod
+    def to_release(cls, place: Place) -> PortForwards:
+        """To the running data nodes of a release. Raises UsageError, ClusterError."""
+        configuration = kube_client.Configuration()
+        try:
+            kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=str(place.kubeconfig) if place.kubeconfig else None,
+                context=place.context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+        except ConfigException as error:
+            raise UsageError(f"no usable kubeconfig: {error}") from error
+        with kube_client.ApiClient(configuration) as api:
+            try:
+                found = kube_client.CoreV1Api(api).list_namespaced_pod(
+                    place.namespace,
+                    label_selector=(
+                        "app.kubernetes.io/component=store,"
+                        f"app.kubernetes.io/instance={place.release}"
+                    ),
+                    field_selector="status.phase=Running",
+                    _request_timeout=_API_TIMEOUT_S,
+                )
+            except ApiException as error:
+                raise ClusterError(
+                    f"cannot list the pods of {place.namespace}: {error.reason}",
+                    status=error.status or 0,
+                ) from error
+        pods = {
+            f"{pod.status.pod_ip}:{CLIENT_PORT}": str(pod.metadata.name)
+            for pod in found.items
+            if pod.metadata and pod.status and pod.status.pod_ip
+        }
+        if not pods:
+            raise ClusterError(
+                f"found no running data node of release {place.release} in namespace "
+                f"{place.namespace}; name others with --release and --namespace"
+            )
+        return cls(configuration, place.namespace, pods)
+
+    @property
+    def addresses(self) -> list[str]:
+        return list(self._pods)
+
+    async def dial(self, address: str, connection: Callable[[], Connection]) -> Connection:
+        """Open a connection to the pod at `address`. Raises OSError."""
+        pod = self._pods.get(address) or self.name_of(address)
+        end = await asyncio.to_thread(self._forward, pod)
+        _, opened = await asyncio.get_running_loop().create_connection(connection, sock=end)
+        return opened
+
+    def _forward(self, pod: str) -> socket.socket:
+        # An ApiClient of its own: opening a stream changes it for a moment.
+        core = kube_client.CoreV1Api(kube_client.ApiClient(self._configuration))
+        try:
+            forward = portforward(
+                core.connect_get_namespaced_pod_portforward,
+                pod,
+                self._namespace,
+                ports=str(CLIENT_PORT),
+                _request_timeout=_API_TIMEOUT_S,
+            )
+        except ApiException as error:
+            raise ConnectionError(f"cannot forward to pod {pod}: {error.reason}") from error
+        # The plain socket: the library wraps it in a class that asyncio refuses.
+        end = socket.socket(fileno=forward.socket(CLIENT_PORT).detach())
+        end.setblocking(False)
+        return end

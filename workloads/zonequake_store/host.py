@@ -149,7 +149,8 @@ class Host:
         raft = replica.raft
         while raft.has_ready():
             ready = raft.ready()
-            self.outbox.add(replica.group, ready.messages)
+            if ready.messages:
+                self.outbox.add(replica.group, ready.messages)
             for event in ready.events:
                 self._note(replica, event)
             for read in ready.reads:
@@ -198,7 +199,8 @@ class Host:
         if ready.entries:
             replica.log.stored(ready.entries)
         replica.raft.stored(ready)
-        self.outbox.add(replica.group, ready.messages_after_store)
+        if ready.messages_after_store:
+            self.outbox.add(replica.group, ready.messages_after_store)
         if ready.snapshot is not None:
             self._apply(replica, ready)
 

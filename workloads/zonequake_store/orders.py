@@ -39,6 +39,9 @@ from zonequake_store.storage import LogBatch
 # What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
 DROPPED_ENTRIES = 50
 
+# 200 ms: five heartbeats in the shortest election time-out, and half the cost of an idle group.
+HEARTBEAT_TICKS = 2
+
 
 class Orders:
     """Carries orders out, one at a time. `random(n)` gives 0 ≤ x < n."""
@@ -247,7 +250,9 @@ class Orders:
             raft = Raft(
                 me=me,
                 settings=Settings(
-                    catch_up_bytes_per_second=order.catch_up_bytes_per_second, planted=planted
+                    heartbeat_ticks=HEARTBEAT_TICKS,
+                    catch_up_bytes_per_second=order.catch_up_bytes_per_second,
+                    planted=planted,
                 ),
                 log=log,
                 hard_state=hard_state,

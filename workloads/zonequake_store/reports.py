@@ -78,7 +78,10 @@ def resting_status(group: str, record: GroupRecord, broken: str | None) -> Repli
 
 
 def stage_event(event: StageChanged, term: int) -> dict[str, object]:
-    """The data of a `rebalance.stage` event (docs/interfaces.md, "Events")."""
+    """The data of a `rebalance.stage` event (docs/interfaces.md, "Events").
+
+    `progress` is the slowest catching-up peer's, 0 to 1; None if there is none.
+    """
     return {
         "stage": "CAUGHT_UP" if event.caught_up else event.stage.value,
         "token": event.token,
@@ -86,7 +89,7 @@ def stage_event(event: StageChanged, term: int) -> dict[str, object]:
         "adding": [peer.node for peer in event.adding],
         "term": term,
         "reason": event.reason,
-        "progress": {progress.peer.node: progress.fraction for progress in event.progress},
+        "progress": min((each.fraction for each in event.progress), default=None),
     }
 
 

@@ -62,12 +62,16 @@ async def test_a_fourth_node_catches_up_from_the_log_and_replaces_one(nodes: Loc
     await client.write(group, "after", 1)
     headers = await nodes.until_equal(group, target)
     assert headers[0].keys == 3001
-    stages = [
-        event.data["stage"]
-        for event in await nodes.events(leader)
-        if event.kind == "rebalance.stage"
+    events = [e.data for e in await nodes.events(leader) if e.kind == "rebalance.stage"]
+    assert [data["stage"] for data in events] == [
+        "CATCHING_UP",
+        "CAUGHT_UP",
+        "JOINT",
+        "STABLE",
+        "NONE",
     ]
-    assert stages == ["CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE", "NONE"]
+    assert events[1]["progress"] == 1.0
+    assert events[1]["adding"] == ["n3"]
     left = next(name for name in THREE if name not in target)
     assert await nodes.status(left, group) is None
 

@@ -210,6 +210,18 @@ def test_a_stuck_leader_of_an_old_term_learns_of_the_new_one() -> None:
     assert cluster.status("a").leader == peer("b")
 
 
+def test_a_removed_replica_with_a_later_term_ends_no_leadership() -> None:
+    cluster = SmallCluster()
+    raft = cluster.elect("a")
+    term = raft.status().term
+    for kind in (Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY, Kind.VOTE, Kind.PRE_VOTE):
+        raft.step(Message(kind=kind, to=peer("a"), sender=peer("z"), term=term + 5, log_term=99))
+        raft.step(
+            Message(kind=kind, to=peer("a"), sender=peer("b", "2"), term=term + 5, log_term=99)
+        )
+    assert (raft.status().role, raft.status().term) == (Role.LEADER, term)
+
+
 def test_bootstrap_happens_once_and_only_at_members() -> None:
     cluster = SmallCluster("abc", passive="d")
     assert not cluster.rafts["a"].bootstrap(Configuration(peers=peers("ab"), token=9))

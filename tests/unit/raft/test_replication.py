@@ -177,6 +177,23 @@ def test_a_failed_snapshot_is_sent_again_once_the_peer_is_heard() -> None:
     assert len(cluster.snapshots) == 2
 
 
+def test_a_snapshot_that_a_crash_swallowed_after_its_delivery_is_sent_again() -> None:
+    cluster = SmallCluster()
+    raft = cluster.elect("a")
+    cluster.isolate("c")
+    raft.propose([b"1", b"2", b"3"])
+    cluster.tick(2, "a", "b")
+    cluster.stores["a"].compact(raft.snapshot_meta(4))
+    raft.compact(4)
+    cluster.heal()
+    cluster.tick(2, "a")
+    raft.report_snapshot(peer("c"), True)
+    cluster.tick(cluster.settings.election_ticks - 1, "a")
+    assert len(cluster.snapshots) == 1, "it may still be installing"
+    cluster.tick(2, "a")
+    assert len(cluster.snapshots) == 2
+
+
 def test_a_snapshot_that_brings_nothing_is_not_installed() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")

@@ -1,0 +1,23 @@
+"""The client programs, always our own: of known versions, built once with the node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from zonequake_chaos.cluster.instance import find_instance
+from zonequake_chaos.cluster.toolchain import ensure_programs
+
+
+def kubectl_path(say: Callable[[str], None] = print) -> Path:
+    """The kubectl of the embedded node; builds it if need be. Raises BuildFailed."""
+    return ensure_programs(_folder(), say=say).kubectl
+
+
+def helm_path(say: Callable[[str], None] = print) -> Path:
+    """Helm 3; builds it if need be. Raises BuildFailed."""
+    return ensure_programs(_folder(), say=say).helm
+
+
+def _folder() -> Path:
+    return find_instance().bin

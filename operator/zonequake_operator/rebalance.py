@@ -338,16 +338,6 @@ def hosts(keys: PartitionKeys) -> frozenset[str]:
 def _starts(
     keys: PartitionKeys, group: Group, settings: ReplicaSettings, reachable: frozenset[str]
 ) -> list[tuple[str, Order]]:
-    start = StartReplica(
-        group=group.name,
-        zone=settings.zone,
-        partition=settings.partition,
-        partitions=settings.partitions,
-        token=keys.configuration_token,
-        fsync=settings.fsync,
-        catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
-        addresses=dict(settings.addresses),
-    )
     own = hosts(keys)
     # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
     waiting = frozenset(n for n, r in group.replicas.items() if r.role is Role.WAITING)
@@ -355,7 +345,35 @@ def _starts(
     if keys.bootstrap is None:
         acting = waiting  # what they hold shows only once they run
     nodes = {n for n in own & reachable if n not in group.replicas} | (waiting & (own | acting))
-    return [(node, start) for node in sorted(nodes)]
+    return [
+        (
+            node,
+            StartReplica(
+                group=group.name,
+                zone=settings.zone,
+                partition=settings.partition,
+                partitions=settings.partitions,
+                token=_start_token(keys, group, node),
+                fsync=settings.fsync,
+                catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
+                addresses=dict(settings.addresses),
+            ),
+        )
+        for node in sorted(nodes)
+    ]
+
+
+def _start_token(keys: PartitionKeys, group: Group, node: str) -> int:
+    """The present token; but a first member that knows no later one keeps its bootstrap's.
+
+    It may lack its bootstrap, and would refuse it as stale: decided with token 1, crashed, started
+    again with the token 2 of a wish that came meanwhile.
+    """
+    replica = group.replicas.get(node)
+    if replica is None or keys.bootstrap is None or replica.token > keys.bootstrap.token:
+        return keys.configuration_token
+    first = PeerName(node, replica.incarnation) in keys.bootstrap.peers
+    return keys.bootstrap.token if first else keys.configuration_token
 
 
 def _bootstraps(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:

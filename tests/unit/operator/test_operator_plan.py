@@ -1,0 +1,382 @@
+"""The whole planner over whole zones: revisions, settled zones, pauses, filters, gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from zonequake_operator.model import (
+    AssignmentSet,
+    ConditionType,
+    Partition,
+    PartitionKeys,
+    Reason,
+    Snapshot,
+    Timers,
+    TokenPeers,
+    Topology,
+    TopologyNode,
+    Zone,
+    ZoneSpec,
+    ZoneStatus,
+    group_name,
+)
+from zonequake_operator.plan import (
+    CreatePartition,
+    Plan,
+    SendOrder,
+    WritePartition,
+    WriteZone,
+    plan,
+)
+from zonequake_store.admin_protocol import (
+    ConfigurationReport,
+    NodeIdentity,
+    PeerName,
+    ReplicasReport,
+    ReplicaStatus,
+    Role,
+    StartReplica,
+)
+
+UID = "12345678-0000"
+NEW = ZoneStatus()
+FOUR = ZoneSpec(partitions=4)
+
+
+def topology(*names: str, version: int = 1) -> Topology:
+    return Topology(
+        version=version,
+        nodes={
+            n: TopologyNode(
+                name=n,
+                process_incarnation="p",
+                storage_incarnation="s",
+                pod_uid="u",
+                restarts=0,
+                attributes={"tags": "SSD"},
+                peer_address=f"{n}:7001",
+                since=version,
+            )
+            for n in names
+        },
+    )
+
+
+def zone(spec: ZoneSpec | str, status: ZoneStatus = NEW, generation: int = 1) -> Zone:
+    return Zone(
+        name="z",
+        namespace="ns",
+        uid=UID,
+        generation=generation,
+        resource_version="1",
+        spec=spec,
+        status=status,
+    )
+
+
+def identity(name: str) -> NodeIdentity:
+    return NodeIdentity(
+        name=name,
+        process_incarnation="p",
+        storage_incarnation="s",
+        pod_uid="u",
+        attributes={},
+        peer_address="",
+        client_address="",
+    )
+
+
+def stored(snapshot: Snapshot, decided: Plan) -> Snapshot:
+    """The snapshot after the plan's writes."""
+    partitions, written = dict(snapshot.partitions), snapshot.zone
+    for action in decided.actions:
+        if isinstance(action, WriteZone):
+            written = replace(
+                written,
+                status=action.status,
+                conditions=action.conditions,
+                summary=action.summary,
+            )
+        elif isinstance(action, CreatePartition):
+            partitions[action.number] = Partition(number=action.number, resource_version="1")
+        elif isinstance(action, WritePartition):
+            partitions[action.number] = replace(
+                partitions[action.number], keys=action.keys, view=action.view
+            )
+    return replace(snapshot, zone=written, partitions=partitions)
+
+
+def settle(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
+    """Plan and write until there is nothing left to write."""
+    for _ in range(20):
+        decided = plan(snapshot)
+        if all(isinstance(action, SendOrder) for action in decided.actions):
+            return snapshot, decided
+        snapshot = stored(snapshot, decided)
+    raise AssertionError("the planner never stops writing")
+
+
+def reports(snapshot: Snapshot, applied: Mapping[str, int] = {}) -> dict[str, ReplicasReport]:
+    """Every stable replica runs, and the first of each set leads."""
+    found: dict[str, list[ReplicaStatus]] = {n: [] for n in snapshot.topology.nodes}
+    for number, partition in snapshot.partitions.items():
+        stable = partition.keys.stable
+        assert stable is not None
+        peers = [PeerName(n, "i") for n in stable.nodes]
+        for n in stable.nodes:
+            found[n].append(
+                ReplicaStatus(
+                    group=group_name("z", UID, number),
+                    zone="z",
+                    partition=number,
+                    incarnation="i",
+                    role=Role.LEADER if n == stable.nodes[0] else Role.FOLLOWER,
+                    term=3,
+                    leader=stable.nodes[0],
+                    configuration=ConfigurationReport(peers=peers, token=1, index=0),
+                    token=1,
+                    commit=5000,
+                    applied=applied.get(n, 5000),
+                )
+            )
+    return {n: ReplicasReport(node=identity(n), replicas=r) for n, r in found.items()}
+
+
+def healthy(spec: ZoneSpec = FOUR, nodes: str = "ABCD") -> Snapshot:
+    """A zone that has settled."""
+    empty = Snapshot(
+        now_ms=1000, zone=zone(spec), partitions={}, topology=topology(*nodes), reports={}
+    )
+    fresh, _ = settle(empty)
+    partitions = {
+        n: replace(
+            p,
+            keys=replace(
+                p.keys,
+                bootstrap=TokenPeers(
+                    token=1,
+                    peers=tuple(PeerName(x, "i") for x in p.keys.stable.nodes),  # type: ignore[union-attr]
+                ),
+            ),
+        )
+        for n, p in fresh.partitions.items()
+    }
+    fresh = replace(fresh, partitions=partitions)
+    return settle(replace(fresh, reports=reports(fresh)))[0]
+
+
+def conditions(snapshot: Snapshot) -> dict[ConditionType, tuple[bool, Reason]]:
+    return {c.type: (c.status, c.reason) for c in snapshot.zone.conditions}
+
+
+def test_a_settled_zone_causes_no_write_and_no_order() -> None:
+    snapshot = healthy()
+    decided = plan(replace(snapshot, now_ms=10**9))
+    assert decided.actions == []
+    assert decided.settled
+    assert decided.behind == frozenset()
+    assert conditions(snapshot)[ConditionType.READY] == (True, Reason.ALL_PARTITIONS_SERVE)
+    assert conditions(snapshot)[ConditionType.SYNCED] == (True, Reason.SPEC_APPLIED)
+
+
+def test_a_new_zone_writes_its_revision_before_anything_else() -> None:
+    first = plan(
+        Snapshot(
+            now_ms=0,
+            zone=zone(ZoneSpec(partitions=2)),
+            partitions={},
+            topology=topology("A"),
+            reports={},
+        )
+    )
+    assert [type(action) for action in first.actions] == [WriteZone]
+
+
+def test_no_order_leaves_for_keys_that_are_not_stored() -> None:
+    snapshot = Snapshot(
+        now_ms=0,
+        zone=zone(ZoneSpec(partitions=2)),
+        partitions={},
+        topology=topology("A"),
+        reports={"A": ReplicasReport(node=identity("A"), replicas=[])},
+    )
+    while True:
+        decided = plan(snapshot)
+        sent = [a.order for a in decided.actions if isinstance(a, SendOrder)]
+        for order in sent:
+            assert isinstance(order, StartReplica)
+            assert snapshot.partitions[order.partition].keys.configuration_token == order.token
+        if sent:
+            break
+        snapshot = stored(snapshot, decided)
+    assert len(sent) == 2
+
+
+def test_an_event_that_moves_nothing_writes_nothing_per_partition() -> None:
+    snapshot = healthy(ZoneSpec(partitions=4, timers=Timers(scale_up_s=0, scale_down_s=None)))
+    left = replace(snapshot, topology=topology("A", "B", "C", version=2))
+    written: list[type] = []
+    for _ in range(10):
+        decided = plan(left)
+        written += [type(a) for a in decided.actions]
+        if not decided.actions:
+            break
+        left = stored(left, decided)
+    assert WritePartition not in written
+    assert left.zone.status.revision == 2
+    assert left.zone.status.handled_revision == 2
+
+
+def test_a_new_node_moves_partitions_and_the_revision_is_handled_once() -> None:
+    snapshot = healthy()
+    joined = topology("A", "B", "C", "D", "E", version=2)
+    joined = replace(
+        joined,
+        nodes={n: replace(t, since=2 if n == "E" else 1) for n, t in joined.nodes.items()},
+    )
+    after, decided = settle(replace(snapshot, topology=joined))
+    moving = [p for p in after.partitions.values() if p.keys.pending is not None]
+    assert moving
+    assert all("E" in p.keys.pending.nodes for p in moving)  # type: ignore[union-attr]
+    assert after.zone.status.handled_revision == after.zone.status.revision == 2
+    assert not decided.settled
+    assert conditions(after)[ConditionType.PROGRESSING] == (True, Reason.REBALANCING)
+
+
+def test_a_filter_that_matches_nobody_keeps_the_assignments() -> None:
+    snapshot = healthy()
+    changed = replace(
+        snapshot,
+        zone=replace(snapshot.zone, spec=ZoneSpec(partitions=4, filter='"HDD"'), generation=2),
+    )
+    after, _ = settle(changed)
+    assert {n: p.keys for n, p in after.partitions.items()} == {
+        n: p.keys for n, p in snapshot.partitions.items()
+    }
+    assert conditions(after)[ConditionType.READY] == (False, Reason.NO_DATA_NODES)
+
+
+def test_an_invalid_filter_is_shown_with_its_position_and_the_old_one_stays_in_force() -> None:
+    snapshot = healthy(ZoneSpec(partitions=4, filter='"SSD"'))
+    changed = replace(
+        snapshot,
+        zone=replace(snapshot.zone, spec=ZoneSpec(partitions=4, filter='("SSD"'), generation=2),
+    )
+    after, _ = settle(changed)
+    assert conditions(after)[ConditionType.READY] == (False, Reason.INVALID_FILTER)
+    assert "position 7" in after.zone.conditions[0].message
+    assert after.zone.status.data_nodes.filter == '"SSD"'  # type: ignore[union-attr]
+    assert after.zone.status.observed_generation == 2
+    assert plan(after).actions == []
+
+
+def test_a_paused_zone_changes_nothing_but_starts_replicas_of_restarted_nodes() -> None:
+    snapshot = healthy()
+    waiting = {
+        n: replace_replicas(r, waiting_replica) if n == "A" else r
+        for n, r in snapshot.reports.items()
+    }
+    paused = replace(
+        snapshot,
+        zone=replace(snapshot.zone, spec=ZoneSpec(partitions=4, paused=True), generation=2),
+        reports=waiting,
+        topology=topology("B", version=9),
+    )
+    after, decided = settle(paused)
+    assert after.zone.status.revision == 1
+    assert decided.actions
+    assert all(
+        isinstance(a, SendOrder) and isinstance(a.order, StartReplica) and a.node == "A"
+        for a in decided.actions
+    )
+    assert conditions(after)[ConditionType.PAUSED] == (True, Reason.PAUSED_BY_SPEC)
+
+
+def replace_replicas(report: ReplicasReport, change) -> ReplicasReport:  # type: ignore[no-untyped-def]
+    return ReplicasReport(node=report.node, replicas=[change(r) for r in report.replicas])
+
+
+def waiting_replica(of: ReplicaStatus) -> ReplicaStatus:
+    return ReplicaStatus(
+        group=of.group,
+        zone=of.zone,
+        partition=of.partition,
+        incarnation=of.incarnation,
+        role=Role.WAITING,
+        term=0,
+        token=of.token,
+    )
+
+
+def test_a_restarted_process_gets_start_orders_for_all_its_replicas_at_once() -> None:
+    snapshot = healthy()
+    held = len(snapshot.reports["A"].replicas)
+    restarted = dict(snapshot.reports)
+    restarted["A"] = replace_replicas(restarted["A"], waiting_replica)
+    decided = plan(replace(snapshot, reports=restarted))
+    starts = [a for a in decided.actions if isinstance(a, SendOrder)]
+    assert len(starts) == held > 0
+    assert {(a.node, type(a.order)) for a in starts} == {("A", StartReplica)}
+    assert "A" in decided.behind
+
+
+def test_a_replica_far_behind_its_leader_keeps_its_node_behind() -> None:
+    snapshot = healthy()
+    follower = next(
+        n for n, r in snapshot.reports.items() if any(x.role is Role.FOLLOWER for x in r.replicas)
+    )
+    late = replace(snapshot, reports=reports(snapshot, {follower: 3999}))
+    assert plan(late).behind == {follower}
+    near = replace(snapshot, reports=reports(snapshot, {follower: 4000}))
+    assert plan(near).behind == frozenset()
+
+
+def test_lost_members_are_named_and_the_risk_is_told() -> None:
+    snapshot = healthy(nodes="ABC")
+    one_gone = {n: r for n, r in snapshot.reports.items() if n != "C"}
+    after, _ = settle(replace(snapshot, reports=one_gone))
+    degraded = next(c for c in after.zone.conditions if c.type is ConditionType.DEGRADED)
+    assert degraded.status
+    assert degraded.message == "4 partitions miss members on C."
+    assert conditions(after)[ConditionType.DATA_AT_RISK] == (True, Reason.NO_FURTHER_LOSS_ALLOWED)
+    two_gone = {"B": snapshot.reports["B"]}
+    after, _ = settle(replace(snapshot, reports=two_gone))
+    assert conditions(after)[ConditionType.DATA_AT_RISK] == (True, Reason.MAJORITY_LOST)
+    assert conditions(after)[ConditionType.READY] == (False, Reason.PARTITIONS_WITHOUT_LEADER)
+
+
+def test_a_timer_wakes_the_zone_at_its_deadline() -> None:
+    spec = ZoneSpec(partitions=1, timers=Timers(scale_up_s=300, scale_down_s=None))
+    snapshot = healthy(spec, nodes="AB")
+    joined = topology("A", "B", "C", version=2)
+    after, decided = settle(replace(snapshot, topology=joined, now_ms=5000))
+    assert decided.wake_at_ms == 305_000
+    assert after.zone.status.revision == 2
+    fired, _ = settle(replace(after, now_ms=305_000))
+    assert fired.zone.status.revision == 3
+    assert fired.zone.status.data_nodes.nodes == frozenset("ABC")  # type: ignore[union-attr]
+
+
+def test_a_zone_that_is_being_deleted_is_left_alone() -> None:
+    snapshot = healthy()
+    deleting = replace(snapshot, zone=replace(snapshot.zone, deleting=True), reports={})
+    assert plan(deleting).actions == []
+
+
+def test_an_unreadable_spec_is_shown_and_nothing_moves() -> None:
+    snapshot = healthy()
+    broken = replace(snapshot, zone=replace(snapshot.zone, spec="Bad.", generation=2))
+    after, _ = settle(broken)
+    assert conditions(after)[ConditionType.READY] == (False, Reason.INVALID_SPEC)
+    assert after.partitions == snapshot.partitions
+
+
+def test_partitions_keep_a_set_whose_nodes_are_fewer_than_replicas() -> None:
+    snapshot = healthy(ZoneSpec(partitions=2, replicas=3), nodes="AB")
+    assert {p.keys.stable for p in snapshot.partitions.values()} == {AssignmentSet.of("A", "B")}
+    assert conditions(snapshot)[ConditionType.DEGRADED] == (
+        True,
+        Reason.FEWER_NODES_THAN_REPLICAS,
+    )
+    assert PartitionKeys() not in [p.keys for p in snapshot.partitions.values()]

@@ -1,0 +1,171 @@
+"""Resources there and back, and specs with the documents' defaults."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zonequake_operator.errors import ResourceError
+from zonequake_operator.model import (
+    AssignmentSet,
+    Condition,
+    ConditionType,
+    DataNodes,
+    PartitionKeys,
+    PartitionState,
+    PartitionSummary,
+    PartitionView,
+    Reason,
+    Timer,
+    Timers,
+    TokenPeers,
+    Topology,
+    TopologyNode,
+    ZoneSpec,
+    ZoneStatus,
+)
+from zonequake_operator.resources import (
+    from_rfc3339,
+    parse_partition,
+    parse_topology,
+    parse_zone,
+    parse_zone_spec,
+    render_partition,
+    render_partition_status,
+    render_topology_status,
+    render_zone_status,
+    to_rfc3339,
+)
+from zonequake_store.admin_protocol import PeerName, Stage
+
+META = {"name": "z", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 2}
+TIMERS = Timers(scale_up_s=300, scale_down_s=None)
+STATUS = ZoneStatus(
+    observed_generation=2,
+    revision=7,
+    handled_revision=6,
+    data_nodes=DataNodes(
+        nodes=frozenset("AB"),
+        up=Timer(nodes=frozenset("C"), armed_ms=1_700_000_000_123),
+        down=Timer(nodes=frozenset("B"), armed_ms=1_700_000_001_000),
+        filter='"SSD"',
+        topology_version=4,
+    ),
+)
+READY = Condition(
+    type=ConditionType.READY, status=True, reason=Reason.ALL_PARTITIONS_SERVE, message="All."
+)
+
+
+def rendered(previous: dict[str, object], now_ms: int, ready: Condition = READY) -> dict:  # type: ignore[type-arg]
+    return render_zone_status(
+        STATUS,
+        timers=TIMERS,
+        conditions=[ready],
+        summary=PartitionSummary(total=3, available=2, moving=1),
+        previous=previous,
+        now_ms=now_ms,
+    )
+
+
+def test_a_zone_s_status_comes_back_as_it_went() -> None:
+    zone = parse_zone({"metadata": META, "spec": {}, "status": rendered({}, 5)})
+    assert zone.status == STATUS
+    assert zone.conditions == (READY,)
+    assert zone.summary == PartitionSummary(total=3, available=2, moving=1)
+
+
+def test_deadlines_are_shown_to_the_millisecond_and_infinite_ones_are_not() -> None:
+    status = rendered({}, 5)
+    assert status["scaleUp"]["armedAt"] == "2023-11-14T22:13:20.123Z"
+    assert status["scaleUp"]["deadline"] == "2023-11-14T22:18:20.123Z"
+    assert "deadline" not in status["scaleDown"]
+
+
+def test_a_transition_time_moves_only_when_the_status_flips() -> None:
+    first = rendered({}, 1000)
+    again = rendered(first, 9000)
+    assert again == first
+    flipped = rendered(
+        first,
+        9000,
+        Condition(type=ConditionType.READY, status=False, reason=Reason.STARTING, message="No."),
+    )
+    assert flipped["conditions"][0]["lastTransitionTime"] == to_rfc3339(9000)
+
+
+@pytest.mark.parametrize(
+    ("spec", "timers"),
+    [
+        ({}, Timers(scale_up_s=0, scale_down_s=None)),
+        ({"dataNodesAutoAdjustScaleUp": 300}, Timers(scale_up_s=300, scale_down_s=None)),
+        ({"dataNodesAutoAdjustScaleDown": 5}, Timers(scale_up_s=0, scale_down_s=5)),
+        ({"dataNodesAutoAdjust": 9}, Timers(scale_up_s=9, scale_down_s=9, joint=True)),
+        (
+            {"dataNodesAutoAdjust": "Infinite"},
+            Timers(scale_up_s=None, scale_down_s=None, joint=True),
+        ),
+    ],
+)
+def test_time_outs_have_the_documents_defaults(spec: dict[str, object], timers: Timers) -> None:
+    parsed = parse_zone_spec(spec)
+    assert isinstance(parsed, ZoneSpec)
+    assert parsed.timers == timers
+
+
+@pytest.mark.parametrize(
+    "spec", [{"dataNodesAutoAdjust": -1}, {"dataNodesAutoAdjust": "soon"}, {"replicas": "three"}]
+)
+def test_a_spec_that_cannot_be_used_gives_a_sentence(spec: dict[str, object]) -> None:
+    parsed = parse_zone_spec(spec)
+    assert isinstance(parsed, str)
+    assert parsed.startswith("The spec can't be used: ")
+
+
+def test_partition_keys_come_back_as_they_went() -> None:
+    peers = (PeerName("A", "1"), PeerName("B", "2"))
+    keys = PartitionKeys(
+        stable=AssignmentSet.of("B", "A"),
+        pending=AssignmentSet(nodes=("C",), force=True),
+        planned=AssignmentSet(nodes=("A", "C"), from_reset=True),
+        configuration_token=9,
+        bootstrap=TokenPeers(token=1, peers=peers),
+        pending_lock=TokenPeers(token=9, peers=peers),
+        change_trigger_revision=3,
+    )
+    view = PartitionView(leader="A", term=4, stage=Stage.JOINT, state=PartitionState.DEGRADED)
+    zone = parse_zone({"metadata": META, "spec": {}})
+    obj = render_partition(zone, 12)
+    assert obj["spec"] == {"zone": "z", "partition": 12, "group": "z.u.12"}
+    obj["metadata"]["resourceVersion"] = "8"
+    obj["status"] = render_partition_status(keys, view)
+    parsed = parse_partition(obj)
+    assert (parsed.number, parsed.keys, parsed.view) == (12, keys, view)
+
+
+def test_a_topology_comes_back_as_it_went() -> None:
+    node = TopologyNode(
+        name="A",
+        process_incarnation="p",
+        storage_incarnation="s",
+        pod_uid="u",
+        restarts=2,
+        attributes={"a": "b"},
+        peer_address="x:1",
+        since=3,
+    )
+    topology = Topology(version=3, nodes={"A": node})
+    status = render_topology_status(topology)
+    assert status["nodeNames"] == ["A"]
+    assert parse_topology({"status": status}) == topology
+
+
+def test_a_status_written_by_hand_is_refused_with_its_place() -> None:
+    with pytest.raises(ResourceError, match=r"status of zone z.*revision"):
+        parse_zone({"metadata": META, "spec": {}, "status": {"revision": "many"}})
+
+
+@given(st.integers(0, 4_000_000_000_000))
+def test_times_come_back_to_the_millisecond(unix_ms: int) -> None:
+    assert from_rfc3339(to_rfc3339(unix_ms)) == unix_ms

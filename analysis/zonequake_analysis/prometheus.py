@@ -22,7 +22,7 @@ import cramjam
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from zonequake_analysis.errors import PrometheusError
 
@@ -116,14 +116,16 @@ def _matcher(text: str) -> tuple[int, str, str]:
     raise PrometheusError(f'matcher {text!r}: expected name="value" with =, !=, =~ or !~')
 
 
-def _read(post: Post, start_ms: int, end_ms: int, matchers: Sequence[tuple[int, str, str]]) -> Any:
+def _read(
+    post: Post, start_ms: int, end_ms: int, matchers: Sequence[tuple[int, str, str]]
+) -> Message:
     request = MESSAGES["ReadRequest"]()
     query = request.queries.add(start_timestamp_ms=start_ms, end_timestamp_ms=end_ms - 1)
     for type_, name, value in matchers:
         query.matchers.add(type=type_, name=name, value=value)
     body = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
     raw = post(READ_PATH, body, HEADERS)
-    answer = MESSAGES["ReadResponse"]()
+    answer: Message = MESSAGES["ReadResponse"]()
     try:
         answer.ParseFromString(bytes(cramjam.snappy.decompress_raw(raw)))
     except (cramjam.DecompressionError, DecodeError) as error:
@@ -134,11 +136,12 @@ def _read(post: Post, start_ms: int, end_ms: int, matchers: Sequence[tuple[int, 
 
 
 def _table(
-    answer: Any, start_ms: int, end_ms: int, ids: dict[tuple[tuple[str, str], ...], int]
+    answer: Message, start_ms: int, end_ms: int, ids: dict[tuple[tuple[str, str], ...], int]
 ) -> pa.Table:
     """An answer as rows; `ids` numbers the series of all chunks."""
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA.names}
-    for result in answer.results:
+    results: Any = answer.results  # type: ignore[attr-defined]  # built at run time
+    for result in results:
         for series in result.timeseries:
             labels = tuple((label.name, label.value) for label in series.labels)
             number = ids.setdefault(labels, len(ids))

@@ -64,7 +64,7 @@ def apply(step: Step, state: State) -> tuple[bool, State]:
         return True, step.value
     if step.f is Function.CAS:
         if step.refused:
-            return state == step.found and state != step.expected, state
+            return state == step.found, state
         return state == step.expected, step.value
     elements = state if isinstance(state, tuple) else ()
     assert isinstance(step.value, int)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 
 from pyspark.errors import PySparkException
@@ -64,11 +65,16 @@ def size_of(history_bytes: int) -> Size:
 
 
 def build_session(
-    *, size: Size, master: str | None = None, remote: str | None = None
+    *,
+    size: Size,
+    master: str | None = None,
+    remote: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session at `master` (default `local[*]`), or through Spark Connect at `remote`.
 
-    Under `spark-submit` the master is already set and stays. Raises SessionError.
+    `settings` come before the defaults of this module. Under `spark-submit` the master is already
+    set and stays. Raises SessionError.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -92,6 +98,7 @@ def build_session(
             **_STATIC,
             **_BY_SIZE[size],
             "spark.sql.shuffle.partitions": str(2 if size is Size.SMALL else 4 * cores),
+            **(settings or {}),
         }
         for name, value in defaults.items():
             if not given.contains(name):

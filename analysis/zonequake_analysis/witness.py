@@ -9,6 +9,7 @@ never makes a legal history illegal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -123,7 +124,8 @@ def find_witness(operations: Sequence[Operation], finding: Finding) -> Witness:
         and not (o.step.f is Function.READ and o.outcome != "ok")
     ]
     is_list = any(o.step.f is Function.APPEND or isinstance(o.step.value, tuple) for o in judged)
-    fails = _list_fails if is_list else _register_fails
+    fails = lists_fail if is_list else registers_fail
+    known: set[int] = set()  # values that the whole history explains
     if finding.kind in ("phantom", "aborted") or not fails([o.step for o in judged]):
         return Witness(operations=tuple(_around(operations, finding)), proven=False)
     if is_list:
@@ -132,12 +134,19 @@ def find_witness(operations: Sequence[Operation], finding: Finding) -> Witness:
         judged = _project(judged, set(kept))
     else:
         values = sorted({_element(o.step) for o in judged})
+        known = {*values, ABSENT}
         kept = _minimize(
-            values, lambda some: fails([o.step for o in judged if _element(o.step) in some])
+            values,
+            lambda some: fails(
+                _relaxed([o.step for o in judged if _element(o.step) in some], known)
+            ),
         )
         judged = [o for o in judged if _element(o.step) in set(kept)]
-    small = _minimize(judged, lambda some: fails(_steps(some)) and _explained(some, judged))
-    steps = _relaxed(_steps(small))
+    small = _minimize(
+        judged,
+        lambda some: fails(_relaxed(_steps(some), known)) and _explained(some, judged),
+    )
+    steps = _relaxed(_steps(small), known)
     proven = len(steps) <= PROVABLE_OPERATIONS and not is_linearizable(steps)
     return Witness(operations=tuple(sorted(small, key=lambda o: o.step.inv_ns)), proven=proven)
 
@@ -183,18 +192,15 @@ def _element(step: Step) -> int:
     return shown if isinstance(shown, int) else ABSENT
 
 
-def _relaxed(steps: Sequence[Step]) -> list[Step]:
-    """A cas whose expected value was dropped becomes a write, which forbids less."""
-    elements = {_element(step) for step in steps} | {ABSENT}
-    relaxed = []
-    for step in steps:
-        if step.refused:
-            relaxed.append(replace(step, f=Function.READ, value=step.found, refused=False))
-        elif step.f is Function.CAS and (step.expected or ABSENT) not in elements:
-            relaxed.append(replace(step, f=Function.WRITE, expected=None))
-        else:
-            relaxed.append(step)
-    return relaxed
+def _relaxed(steps: Sequence[Step], known: AbstractSet[int]) -> list[Step]:
+    """A cas whose expected value was `known` and then dropped becomes a write: it forbids less."""
+    dropped = known - {_element(step) for step in steps} - {ABSENT}
+    return [
+        replace(step, f=Function.WRITE, expected=None)
+        if step.f is Function.CAS and not step.refused and step.expected in dropped
+        else step
+        for step in steps
+    ]
 
 
 def _project(operations: Sequence[Operation], elements: set[int]) -> list[Operation]:
@@ -211,10 +217,10 @@ def _project(operations: Sequence[Operation], elements: set[int]) -> list[Operat
     return projected
 
 
-def _register_fails(steps: Sequence[Step]) -> bool:
-    """The zone test over a few operations."""
+def registers_fail(steps: Sequence[Step]) -> bool:
+    """The zone test over the operations of one register: True if no order exists."""
     clusters: dict[int, list[Step]] = {}
-    for step in _relaxed(steps):
+    for step in steps:
         clusters.setdefault(_element(step), []).append(step)
 
     def column(of: Callable[[list[Step]], int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -245,8 +251,8 @@ def _register_fails(steps: Sequence[Step]) -> bool:
     return bool(codes.any())
 
 
-def _list_fails(steps: Sequence[Step]) -> bool:
-    """The prefix test over a few operations."""
+def lists_fail(steps: Sequence[Step]) -> bool:
+    """The prefix test over the operations of one list: True if no order exists."""
     reads = [(step, step.value or ()) for step in steps if step.f is Function.READ]
     shown = [elements for _, elements in reads if isinstance(elements, tuple)]
     longest = max(shown, key=len, default=())

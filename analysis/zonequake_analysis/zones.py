@@ -34,7 +34,7 @@ CHECK = "black-box"
 ABSENT = 0
 """The value that stands for an absent key; the history's values are never 0."""
 
-BEFORE_ALL_NS = -1
+BEFORE_ALL_NS = -(2**63)
 
 _KEY = ["partition_id", "key_id"]
 _Ints = NDArray[np.int64]

@@ -72,7 +72,8 @@ def _rect(
 
 def _line(x1: float, y1: float, x2: float, y2: float, style: str, title: str = "") -> str:
     inner = f"<title>{escape(title)}</title>" if title else ""
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}">{inner}</line>'
+    place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line {place} class="{style}">{inner}</line>'
 
 
 def _ticks(axis: Axis, top: float, bottom: float) -> list[str]:

@@ -1,0 +1,83 @@
+"""The checkers in Spark against exhaustive search, over random small histories."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from zonequake_analysis import claimed_order, loss, prefixes, sets, zones
+from zonequake_analysis.ingest import ingest
+from zonequake_analysis.reference import is_linearizable
+from zonequake_analysis.small_histories import histories, steps
+from zonequake_analysis.synthesize import write_operations
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+CASES = 1500
+
+
+@pytest.fixture(scope="module", params=["registers", "lists"])
+def judged(request, spark: SparkSession, tmp_path_factory):
+    """(cases, keys flagged by check, which cases are linearizable)."""
+    run: Path = tmp_path_factory.mktemp(request.param)
+    is_lists = request.param == "lists"
+    cases = list(histories(Random(11), CASES, lists=is_lists, spoil=0.6))
+    write_operations(run / "history" / "load-0.jsonl", [o for case in cases for o in case])
+    ingested = ingest(spark, run)
+    names = {
+        row["key_id"]: row["key"]
+        for row in ingested.ops.select("key_id", "key").distinct().collect()
+    }
+    frames = {
+        "claimed": claimed_order.claimed_order(ingested.ops, unplaced=ingested.quality.unplaced),
+        "outside": (prefixes.prefixes if is_lists else zones.zones)(ingested.ops),
+        "loss": loss.loss(ingested.ops),
+        "sets": sets.sets(ingested.ops),
+    }
+    flagged = {
+        name: {names[row["key_id"]] for row in frame.select("key_id").distinct().collect()}
+        for name, frame in frames.items()
+    }
+    legal = {case[0].key: is_linearizable(steps(case)) for case in cases}
+    return flagged, legal
+
+
+def test_the_black_box_flags_a_key_exactly_if_no_order_exists(judged) -> None:
+    flagged, legal = judged
+    wrong = {key for key, fine in legal.items() if fine == (key in flagged["outside"])}
+    assert wrong == set()
+    assert sum(not fine for fine in legal.values()) > CASES / 10, "too few spoilt histories"
+
+
+def test_a_claimed_order_that_holds_proves_that_the_key_is_linearizable(judged) -> None:
+    flagged, legal = judged
+    assert {key for key in legal if not legal[key]} <= flagged["claimed"]
+
+
+def test_a_lost_or_stale_value_is_never_found_where_both_other_checks_are_content(judged) -> None:
+    flagged, _ = judged
+    assert flagged["loss"] - flagged["outside"] - flagged["claimed"] == set()
+    assert flagged["loss"], "no history lost anything"
+
+
+def test_valid_histories_have_no_findings(spark: SparkSession, tmp_path: Path) -> None:
+    operations = []
+    for lists in (False, True):
+        for case in histories(Random(5), 400, lists=lists, spoil=0.0):
+            operations += [
+                o.__replace__(key=f"{o.key}-{lists}") if hasattr(o, "__replace__") else o
+                for o in case
+            ]
+        write_operations(tmp_path / str(lists) / "history" / "load-0.jsonl", operations)
+        ingested = ingest(spark, tmp_path / str(lists))
+        ops = ingested.ops
+        for check in (
+            claimed_order.claimed_order(ops, unplaced=0),
+            zones.zones(ops),
+            prefixes.prefixes(ops),
+            loss.loss(ops),
+            sets.sets(ops),
+        ):
+            assert check.collect() == []
+        operations = []

@@ -6,8 +6,8 @@ import asyncio
 
 from zonequake_chaos.errors import ClusterError, NotFound, WaitExpired
 from zonequake_chaos.faults.node_outage import remove_finalizer
-from zonequake_chaos.faults.processes import continue_process
 from zonequake_chaos.faults.scale import set_replicas
+from zonequake_chaos.faults.signals import continue_process
 from zonequake_chaos.journal import (
     ContinueProcess,
     Debt,

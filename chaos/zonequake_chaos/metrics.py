@@ -24,7 +24,7 @@ async def pull_metrics(
         return []
     # Only here: it brings pyarrow and protobuf, which a dry run doesn't need.
     try:
-        from zonequake_analysis import prometheus
+        from zonequake_analysis import errors, prometheus
     except ImportError as error:
         return [f"metrics: {error}; pip install 'zonequake[analysis]'"]
 
@@ -43,7 +43,7 @@ async def pull_metrics(
         return asyncio.run_coroutine_threadsafe(call, loop).result(timeout=_TIMEOUT_S)
 
     try:
-        await asyncio.to_thread(prometheus.pull, post, start_ms=start_ms, end_ms=end_ms, out=folder)
-    except (ClusterError, prometheus.PrometheusError) as error:
+        await asyncio.to_thread(prometheus.pull, post, start_ms, end_ms, [], folder)
+    except (ClusterError, errors.PrometheusError) as error:
         return [f"metrics: {error}"]
     return []

@@ -201,7 +201,7 @@ class FaultBase(_Part, frozen=True, kw_only=True, tag_field="type"):
 
 
 class PodKill(FaultBase, frozen=True, kw_only=True, tag="pod_kill"):
-    """Delete the pod with grace 0."""
+    """SIGKILL the store's process and delete its pod with grace 0, in the same breath."""
 
     target: Target
 

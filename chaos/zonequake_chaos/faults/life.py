@@ -71,6 +71,8 @@ class Injury:
     timeout_s: float
     hold_s: float
     debts: list[int] = field(default_factory=list)
+    killed_ns: dict[str, int] = field(default_factory=dict)
+    """Victims whose process is known to have got SIGKILL, and by when (monotonic)."""
 
     def owe(self, debt: Debt) -> None:
         """Records what this fault will have to undo."""

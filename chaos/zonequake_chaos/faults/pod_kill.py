@@ -1,30 +1,30 @@
-"""Deletes pods: with grace 0 (`pod_kill`) or with their own grace period (`graceful_delete`).
+"""Kills pods: the process by SIGKILL, and in the same breath the pod's object with grace 0.
 
-The StatefulSet puts a successor in their place; that is the recovery. A grace-0 delete removes the
-object before the process: the proof is the process that no longer answers, never the object.
+Both are needed. The kubelet gives even a pod that is deleted with grace 0 two seconds after a
+SIGTERM, in which a data node hands over its leaderships and stops in good order: that is no kill.
+And a process that is only killed comes back in its old pod. The StatefulSet puts a successor in the
+pod's place; that is the recovery.
 """
 
 from __future__ import annotations
 
-from zonequake_chaos.faults.life import Injury, Proof, together
+import signal
+
+from zonequake_chaos.errors import NotFound
+from zonequake_chaos.faults.life import Injury, Proof, Victim, together
+from zonequake_chaos.faults.signals import signal_all
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 
 
-class PodDeletion:
-    """`grace_s` None leaves the pod its own grace period and its preStop hook."""
-
-    def __init__(self, *, grace_s: int | None) -> None:
-        self._grace_s = grace_s
+class PodKill:
+    """See the module."""
 
     async def prepare(self, injury: Injury) -> None:
         """Nothing to undo: the StatefulSet brings the pod back."""
 
     async def inject(self, injury: Injury) -> None:
-        """Deletes exactly the pods that were chosen: a successor has another UID."""
-        await together(
-            injury.world.kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=self._grace_s)
-            for victim in injury.victims
-        )
+        await signal_all(injury, signal.SIGKILL)
+        await together(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         return await until_processes_gone(injury)
@@ -37,3 +37,33 @@ class PodDeletion:
 
     async def clean_up(self, injury: Injury) -> None:
         injury.pay()
+
+
+class GracefulDelete:
+    """Deletes the pod with its own grace period: the preStop hook runs, leaderships move away."""
+
+    async def prepare(self, injury: Injury) -> None:
+        """Nothing to undo: the StatefulSet brings the pod back."""
+
+    async def inject(self, injury: Injury) -> None:
+        await together(delete_pod(injury, victim, grace_s=None) for victim in injury.victims)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        return await until_processes_gone(injury)
+
+    async def recover(self, injury: Injury) -> None:
+        """The StatefulSet does."""
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await until_back(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        injury.pay()
+
+
+async def delete_pod(injury: Injury, victim: Victim, *, grace_s: int | None) -> None:
+    """Deletes exactly the pod that was chosen: a successor has another UID."""
+    try:
+        await injury.world.kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=grace_s)
+    except NotFound:
+        return

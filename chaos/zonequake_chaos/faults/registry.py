@@ -5,7 +5,7 @@ from __future__ import annotations
 from zonequake_chaos import scenario
 from zonequake_chaos.faults.life import FaultLife
 from zonequake_chaos.faults.node_outage import NodeOutage
-from zonequake_chaos.faults.pod_kill import PodDeletion
+from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill
 from zonequake_chaos.faults.processes import ProcessKill, ProcessPause
 from zonequake_chaos.faults.rolling_restart import RollingRestart
 from zonequake_chaos.faults.scale import Scale
@@ -15,9 +15,9 @@ def life_of(fault: scenario.Fault) -> FaultLife:
     """A new life for one injection of `fault`."""
     match fault:
         case scenario.PodKill():
-            return PodDeletion(grace_s=0)
+            return PodKill()
         case scenario.GracefulDelete():
-            return PodDeletion(grace_s=None)
+            return GracefulDelete()
         case scenario.ProcessKill():
             return ProcessKill()
         case scenario.ProcessPause():

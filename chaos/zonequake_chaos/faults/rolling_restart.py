@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zonequake_chaos.faults.life import Injury, Proof
-from zonequake_chaos.faults.pod_kill import PodDeletion
+from zonequake_chaos.faults.pod_kill import GracefulDelete
 from zonequake_chaos.faults.watching import until_back
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.triggers import unsettled
@@ -25,7 +25,7 @@ class RollingRestart:
         """Nothing to undo: the StatefulSet brings each pod back."""
 
     async def inject(self, injury: Injury) -> None:
-        deletion = PodDeletion(grace_s=None)
+        deletion = GracefulDelete()
         events = injury.world.events
         for victim in injury.victims:
             one = replace(injury, victims=(victim,))

@@ -7,23 +7,18 @@ from zonequake_chaos.state import ClusterView
 
 
 async def until_processes_gone(injury: Injury) -> Proof:
-    """Waits until no victim's process of before lives any more; returns what was seen.
+    """Waits until it is certain of every victim that its process of before is dead.
 
-    A process is gone when another one answers in its place, or when it is silent and its pod is
-    replaced, restarted or ended: silence alone may be a slow answer. `gone_ns` is the first instant
-    of that silence.
+    SIGKILL was reported, or another process answers in its place, or it is silent and the kubelet's
+    word is that its container ended. Silence alone may be a slow answer, and a pod's object that is
+    gone says nothing: a grace-0 delete removes it before the kubelet has even begun.
     """
-    silent_ns: dict[str, int] = {}
-    gone_ns: dict[str, int] = {}
+    gone_ns = dict(injury.killed_ns)
 
     def seen(view: ClusterView) -> bool:
         for victim in injury.victims:
-            if _answers_as_before(view, victim):
-                silent_ns.pop(victim.node, None)
-            else:
-                silent_ns.setdefault(victim.node, view.at_ns)
-                if victim.node not in gone_ns and _ended(view, victim):
-                    gone_ns[victim.node] = silent_ns[victim.node]
+            if victim.node not in gone_ns and _ended(view, victim):
+                gone_ns[victim.node] = view.at_ns
         return len(gone_ns) == len(injury.victims)
 
     await injury.world.observer.wait(
@@ -50,25 +45,14 @@ async def until_back(injury: Injury) -> None:
     )
 
 
-def _answers_as_before(view: ClusterView, victim: Victim) -> bool:
-    node = view.node(victim.node)
-    return (
-        node is not None
-        and node.report is not None
-        and node.process_incarnation == victim.process_incarnation
-    )
-
-
 def _ended(view: ClusterView, victim: Victim) -> bool:
-    """Whether the API server's word, or a new process, confirms the end."""
     node = view.node(victim.node)
-    return (
-        node is None
-        or node.report is not None
-        or node.pod.uid != victim.pod_uid
-        or node.pod.restarts != victim.restarts
-        or node.pod.phase != "Running"
-    )
+    if node is None:
+        return False
+    if node.report is not None:
+        return node.process_incarnation != victim.process_incarnation
+    same_pod = node.pod.uid == victim.pod_uid
+    return same_pod and (node.pod.restarts != victim.restarts or node.pod.phase != "Running")
 
 
 def _new_process(view: ClusterView, victim: Victim) -> bool:

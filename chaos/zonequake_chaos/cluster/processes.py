@@ -78,7 +78,7 @@ def host_pid(init_pid: int, inner_pid: int) -> int:
             numbers = _namespace_pids(folder)
             if numbers[-1] == inner_pid and _namespace(int(folder.name)) == namespace:
                 return int(folder.name)
-        except (FileNotFoundError, ProcessLookupError):
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return 0
 
@@ -98,7 +98,7 @@ def namespace_memory_bytes(init_pid: int) -> int:
             for line in (folder / "smaps_rollup").read_text().splitlines():
                 if line.startswith("Pss:"):
                     total_kib += int(line.split()[1])
-        except (FileNotFoundError, ProcessLookupError):
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return total_kib * 1024
 

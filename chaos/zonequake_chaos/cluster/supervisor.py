@@ -106,7 +106,7 @@ class Supervisor:
                     (os.POSIX_SPAWN_DUP2, log, 2),
                 ],
                 setsid=True,
-                setsigdef=range(1, signal.NSIG),
+                setsigdef=signal.valid_signals(),
             )
         finally:
             os.close(log)

@@ -18,7 +18,6 @@ OPERATOR_MAY_WRITE = {
     "logicaltopologies/status",
     "pods/status",
     "events",
-    "leases",
 }
 READING = {"get", "list", "watch"}
 

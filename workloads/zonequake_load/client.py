@@ -45,6 +45,10 @@ PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 0.2
 """Pauses between attempts double from the one to the other, with full jitter above the first."""
 
+LAST_ATTEMPT_NS = 10_000_000
+"""With less time left no further attempt is made: it would rarely be answered, and an unanswered
+attempt makes an operation `info` that was `fail`."""
+
 PAUSE_FLOOR = 0.25
 """The part of a pause that no news shortens: two nodes that name each other as leader must not be
 asked at the speed of the network."""
@@ -140,7 +144,7 @@ class Client:
         turn = self._rng.randrange(64)
         while True:
             left_ns = limits.deadline_ns - self._now_ns()
-            if left_ns <= 0:
+            if left_ns <= (LAST_ATTEMPT_NS if attempts.sent else 0):
                 return attempts.conclude()
             group = self.table.group(partition)
             address = hinted or self.table.leader(partition)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from load_pod import LoadPods, check_contract, check_final_reads
@@ -172,3 +176,49 @@ async def test_metrics_count_operations_by_outcome(store: ReferenceStore, pods: 
     async with pods.session.get(f"http://127.0.0.1:{pods.pods[0].port}/metrics") as response:
         text = await response.text()
     assert 'zonequake_load_operations_total{f="write",outcome="ok",role="load"} 48.0' in text
+
+
+def run_until_it_ends(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "zonequake_load"],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_wrong_usage_ends_with_254_and_says_what_is_expected(tmp_path: Path) -> None:
+    missing = run_until_it_ends({})
+    assert missing.returncode == 254
+    assert "ZQ_LOAD_PLAN" in missing.stderr
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"zone":"z","seeds":["a:1"],"speed":3}')
+    unknown = run_until_it_ends({"ZQ_LOAD_PLAN": str(plan)})
+    assert unknown.returncode == 254
+    assert "speed" in unknown.stderr
+    plan.write_text('{"zone":"z","seeds":["a:1"],"pods":2}')
+    beyond = run_until_it_ends(
+        {
+            "ZQ_LOAD_PLAN": str(plan),
+            "ZQ_LOAD_DIR": str(tmp_path / "history"),
+            "ZQ_LOAD_PORT": "0",
+            "ZQ_LOAD_POD": "load-2",
+        }
+    )
+    assert beyond.returncode == 254
+    assert "found pod ordinal 2, expected 0..1" in beyond.stderr
+
+
+async def test_a_pod_that_cannot_write_its_history_stops_with_1(
+    store: ReferenceStore, pods: LoadPods
+) -> None:
+    await pods.start(plan_for(store))
+    (pod,) = pods.pods
+    (status,) = await pods.complete(Phase.QUIET)
+    # Its file name is taken: nothing may be written there, so nothing may be sent.
+    (pod.directory / f"load-0-{status.incarnation}-load.jsonl").touch()
+    await pods.enter(Phase.PRELOAD)
+    assert pod.process is not None
+    assert await asyncio.to_thread(pod.process.wait, 10) == 1
+    assert not any(node.requests for node in store.nodes)

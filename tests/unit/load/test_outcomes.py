@@ -13,7 +13,7 @@ from reference_store import ZONE, Fault, Node, ReferenceStore
 from zonequake_load.client import Client
 from zonequake_load.errors import TargetError
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
-from zonequake_store.client_protocol import Body, partition_of
+from zonequake_store.client_protocol import Body, Read, partition_of
 
 KEY = "k"
 WRITE = Operation(f=Function.WRITE, key=KEY, value=7)
@@ -160,14 +160,17 @@ async def test_a_refused_connection_is_certainly_not_sent(
     assert (probe.type, probe.attempts) == (Type.FAIL, 0)
 
 
-async def test_a_hint_is_followed_at_once(store: ReferenceStore, client: Client) -> None:
+async def test_a_hint_is_followed_at_once(
+    store: ReferenceStore, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zonequake_load.client.PAUSE_MIN_S", 10.0)  # a pause would be noticed
     store.routes_follow_leader = False
     partition = partition_of(KEY, 4)
     store.elect(partition, (store.partitions[partition].leader + 1) % 3)
     began = time.monotonic()
     outcome = await client.execute(WRITE, limits(), ONCE)
     assert (outcome.type, outcome.attempts, outcome.term) == (Type.OK, 2, 2)
-    assert time.monotonic() - began < 0.015
+    assert time.monotonic() - began < 1.0
     again = await client.execute(READ, limits())
     assert again.attempts == 1
 
@@ -186,7 +189,7 @@ async def test_an_operation_moves_to_the_new_leader_soon_after_its_election(
     elected = time.monotonic()
     outcome = await waiting
     assert outcome.type is Type.OK
-    assert time.monotonic() - elected < 0.1
+    assert time.monotonic() - elected < 0.25
 
 
 async def test_a_silent_leader_is_left_for_the_new_one(
@@ -227,7 +230,7 @@ async def test_two_nodes_that_name_each_other_are_not_asked_without_pause(
 
     store.script = swap
     outcome = await client.execute(WRITE, limits(deadline_s=0.5), ONCE)
-    assert outcome.type is Type.FAIL
+    assert outcome.type is not Type.OK
     assert outcome.attempts < 100  # without the pause: thousands
 
 
@@ -264,3 +267,19 @@ async def test_an_unknown_zone_is_named_with_what_to_check(store: ReferenceStore
     lost = Client("nowhere", store.addresses, rng=random.Random(1))
     with pytest.raises(TargetError, match="zone 'nowhere'"):
         await lost.open(timeout_s=0.3)
+
+
+async def test_reads_asked_of_any_replica_reach_followers_and_end_at_the_leader(
+    store: ReferenceStore,
+) -> None:
+    anywhere = Client(ZONE, store.addresses, rng=random.Random(1), reads_anywhere=True)
+    await anywhere.open()
+    await anywhere.execute(WRITE, limits(), ONCE)
+    outcomes = [await anywhere.execute(READ, limits()) for _ in range(12)]
+    await anywhere.close()
+    leader = store.leader_of(KEY)
+    assert {(outcome.type, outcome.value, outcome.node) for outcome in outcomes} == {
+        (Type.OK, 7, leader.name)
+    }
+    for node in store.nodes:
+        assert [body for body in node.requests if isinstance(body, Read)]

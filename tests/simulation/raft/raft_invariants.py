@@ -83,9 +83,11 @@ class Invariants:
                 self._committed(node, index, log.term(index))
         node.configuration = log.configuration
         if log.configuration_index >= log.first_index:
+            entry = log.entries(log.configuration_index, 1)
             require(
-                log.configuration_index <= log.last_index
-                and log.entries(log.configuration_index, 1)[0].kind is EntryKind.CONFIGURATION,
+                bool(entry)
+                and entry[0].kind is EntryKind.CONFIGURATION
+                and decode_configuration(entry[0]) == log.configuration,
                 "a truncated configuration is rolled back",
                 peer=node.peer,
                 index=log.configuration_index,

@@ -352,6 +352,14 @@ class SimulatedGroup:
         self.check.grants.add((node.peer, status.term, self.token, self.wanted))
         answer = node.raft.grant(term=status.term, token=self.token, peers=self.wanted)
         require(answer is GrantAnswer.RECEIVED, "caught up is granted", answer=answer)
+        if self.faults and self.random.random() < 0.3:  # the leader dies between the two halves
+            self._later(self.random.choice([0, 0, 20, 60]), lambda: self._strike(node))
+
+    def _strike(self, node: Node) -> None:
+        if self.random.random() < 0.5:
+            self.groups = {node.peer.node: 1}
+        elif node.alive:
+            self._crash(node)
 
     # trouble
 
@@ -387,8 +395,10 @@ class SimulatedGroup:
     def _compact(self, node: Node) -> None:
         node.durable_applied = node.applied
         index = self.random.randrange(node.store.first_index, node.applied + 1)
-        node.store.compact(node.raft.snapshot_meta(min(index, node.store.last_index)))
-        node.raft.compact(min(index, node.store.last_index))
+        index = min(index, node.store.last_index)
+        meta = node.raft.snapshot_meta(index)
+        node.raft.compact(index)
+        node.store.compact(meta)
 
     def _wipe(self, node: Node) -> None:
         """The replica's storage is gone: it comes back as another, and its old one never.

@@ -10,7 +10,7 @@ from simulated_group import SMALL, SimulatedGroup
 
 from zonequake_store.raft.api import Settings
 
-pytestmark = pytest.mark.simulation
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 
 SEEDS = 300
 STEPS = 1500

@@ -146,6 +146,16 @@ def test_compaction_keeps_the_configuration_in_force() -> None:
     assert view(store, applied=4).configuration_index == 1
 
 
+def test_entries_dropped_before_the_core_was_told_are_never_passed_over() -> None:
+    store = MemoryLogStore()
+    log = view(store, cached_bytes=0)
+    log.append([configured(1, 1, "abc", 1), *commands(2, 1, 1, 1)])
+    store_all(log, store)
+    store.compact(log.snapshot_meta(3))
+    with pytest.raises(LogCompacted, match="before dropping"):
+        log.entries(1, 1000)
+
+
 def test_a_snapshot_replaces_the_log_and_its_configurations() -> None:
     store = MemoryLogStore()
     log = view(store)

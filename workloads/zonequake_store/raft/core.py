@@ -216,8 +216,9 @@ class Raft:
     # the log
 
     def compact(self, index: int) -> None:
-        """The host compacted the stored log up to `index` ≤ applied (`LogReader.snapshot` is
-        snapshot_meta(index), taken before)."""
+        """Entries up to `index` ≤ applied will not be read again: the host may drop them from the
+        store, with snapshot_meta(index), taken before, as the log's new start. Call this before
+        they are dropped."""
         self._replica.log.compact(index)
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:

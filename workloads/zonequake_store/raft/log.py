@@ -112,7 +112,13 @@ class RaftLog:
             raise LogCompacted(f"entry {lo} is compacted: the log starts at {self.first_index}")
         start = lo - self._tail_first
         if start < 0:
-            return self._stored.entries(lo, min(hi, self._tail_first), max_bytes)
+            found = self._stored.entries(lo, min(hi, self._tail_first), max_bytes)
+            if not found or found[0].index != lo:
+                raise LogCompacted(
+                    f"entry {lo} is not in the store, though the log starts at {self.first_index}: "
+                    "call compact() before dropping stored entries"
+                )
+            return found
         entries = self._tail[start : hi - self._tail_first]
         if self._tail_bytes > max_bytes:
             size = 0

@@ -22,9 +22,9 @@ import msgspec
 
 from zonequake_chaos.cluster import cgroups, network, processes, requirements
 from zonequake_chaos.cluster.api import Api
-from zonequake_chaos.cluster.configuration import render_all
+from zonequake_chaos.cluster.configuration import PAUSE_IMAGE, render_all
 from zonequake_chaos.cluster.errors import NotRunning, ProviderError, StartFailed
-from zonequake_chaos.cluster.images import import_archive, list_images, pause_archive
+from zonequake_chaos.cluster.images import import_archive, list_images, program_archive
 from zonequake_chaos.cluster.instance import MARK, Spec, find_instance
 from zonequake_chaos.cluster.pki import write_credentials
 from zonequake_chaos.cluster.provider import ClusterStatus, ComponentStatus
@@ -209,7 +209,10 @@ class EmbeddedCluster:
         deadline = time.monotonic() + _READY_TIMEOUT_S
         with tempfile.TemporaryDirectory() as scratch:
             archive = Path(scratch, "pause.tar")
-            archive.write_bytes(pause_archive(programs.pause.read_bytes(), platform.machine()))
+            program = programs.pause.read_bytes()
+            archive.write_bytes(
+                program_archive(program, image=PAUSE_IMAGE, machine=platform.machine())
+            )
             self._until(lambda: bool(import_archive(self._running_init(), archive)), deadline)
         self._until(lambda: _applied(api, self._instance.folder / "manifests.yaml"), deadline)
         self._until(lambda: api.ready_nodes() == (1, 1), deadline)

@@ -10,24 +10,24 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from zonequake_chaos.cluster.configuration import CONTAINERD_SOCKET, PAUSE_IMAGE
+from zonequake_chaos.cluster.configuration import CONTAINERD_SOCKET
 from zonequake_chaos.cluster.errors import ProviderError
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def pause_archive(program: bytes, machine: str) -> bytes:
-    """An OCI archive whose image holds the pause program and nothing else.
+def program_archive(program: bytes, *, image: str, machine: str) -> bytes:
+    """An OCI archive of an image that holds one static program and nothing else.
 
     `machine` is the kernel's word for the processor. The same input gives the same bytes.
     """
-    layer = _tar({"pause": (program, 0o755)})
+    layer = _tar({"program": (program, 0o755)})
     packed = gzip.compress(layer, mtime=0)
     config = _json(
         {
             "architecture": _ARCHITECTURES[machine],
             "os": "linux",
-            "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+            "config": {"Entrypoint": ["/program"], "User": "65535:65535"},
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         }
     )
@@ -44,7 +44,7 @@ def pause_archive(program: bytes, machine: str) -> bytes:
     index = _json(
         {
             "schemaVersion": 2,
-            "manifests": [entry | {"annotations": {"io.containerd.image.name": PAUSE_IMAGE}}],
+            "manifests": [entry | {"annotations": {"io.containerd.image.name": image}}],
         }
     )
     blobs = {

@@ -1,0 +1,3 @@
+module zonequake.io/probe
+
+go 1.24.0

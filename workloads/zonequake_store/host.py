@@ -151,16 +151,17 @@ class Host:
             ready = raft.ready()
             if ready.messages:
                 self.outbox.add(replica.group, ready.messages)
-            for event in ready.events:
-                self._note(replica, event)
             for read in ready.reads:
                 replica.confirm_read(read.request, read.index)
+            if ready.snapshot is None:
+                self._apply(replica, ready)
+            # After what is committed: a leader that steps down still knows how these ended.
+            for event in ready.events:
+                self._note(replica, event)
             for number in ready.aborted_reads:
                 replica.abort_read(number)
             for request in ready.snapshots_to_send:
                 self.snapshots.send(replica, request)
-            if ready.snapshot is None:
-                self._apply(replica, ready)
             if ready.snapshot is not None:
                 replica.record = self.snapshots.record_of_staged(replica, ready.snapshot)
             if ready.must_store and not replica.is_volatile:

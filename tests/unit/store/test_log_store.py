@@ -221,7 +221,7 @@ def damage_record(path: Path, *, first_index: int) -> None:
     database = environment.open_db(b"log")
     key = (1).to_bytes(8, "big") + first_index.to_bytes(8, "big")
     with environment.begin(write=True, db=database) as txn:
-        value = bytearray(txn.get(key))
+        value = bytearray(txn.get(key, b""))
         value[-1] ^= 0xFF
         txn.put(key, bytes(value))
     environment.close()

@@ -1,0 +1,60 @@
+"""The journal: events survive a restart, and a torn line of a killed process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from zonequake_store.admin_protocol import StoreEvent
+from zonequake_store.events import Clock, Journal
+
+
+def clock() -> Clock:
+    ticks = iter(range(1, 1_000_000))
+    return Clock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot")
+
+
+def decoded(journal: Journal, after: int = 0) -> list[StoreEvent]:
+    return [msgspec.json.decode(line, type=StoreEvent) for line in journal.after(after)]
+
+
+def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "events.jsonl", clock())
+    first.add("node.started", data={"process_incarnation": "a"})
+    first.add("replica.started", zone="z", partition=3, data={"reason": "start order"})
+    first.close()
+    second = Journal(tmp_path / "events.jsonl", clock())
+    second.add("node.started", data={"process_incarnation": "b"})
+    events = decoded(second)
+    assert [event.seq for event in events] == [1, 2, 3]
+    assert (events[1].zone, events[1].partition) == ("z", 3)
+    assert [event.seq for event in decoded(second, after=2)] == [3]
+    assert decoded(second, after=3) == []
+    second.close()
+
+
+def test_a_stage_is_on_disk_at_once_and_other_events_after_a_flush(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    journal = Journal(path, clock())
+    journal.add("replica.started", data={})
+    assert path.read_bytes() == b""
+    journal.add("rebalance.stage", data={"stage": "JOINT"})
+    assert path.read_bytes().count(b"\n") == 2
+    journal.close()
+
+
+def test_a_torn_last_line_is_cut_and_its_number_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    journal = Journal(path, clock())
+    journal.add("node.started", data={})
+    journal.add("node.stopping", data={})
+    journal.close()
+    path.write_bytes(path.read_bytes()[:-5])
+    again = Journal(path, clock())
+    again.add("node.started", data={})
+    assert [(event.seq, event.kind) for event in decoded(again)] == [
+        (1, "node.started"),
+        (2, "node.started"),
+    ]
+    again.close()

@@ -1,0 +1,90 @@
+"""What the API server refuses of a zone, with which sentence, and what `kubectl get` shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+
+pytestmark = pytest.mark.kube
+
+
+def zone(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "DistributionZone",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"replicas": -1}, "replicas must be between 1 and 1000"),
+        ({"replicas": 0}, "replicas must be between 1 and 1000"),
+        ({"partitions": 0}, "partitions must be between 1 and 65000"),
+        ({"partitions": 65001}, "partitions must be between 1 and 65000"),
+        (
+            {"dataNodesAutoAdjust": 5, "dataNodesAutoAdjustScaleUp": 3},
+            "dataNodesAutoAdjust stands for both directions; remove it",
+        ),
+        (
+            {"dataNodesAutoAdjust": 5, "dataNodesAutoAdjustScaleDown": "Infinite"},
+            "dataNodesAutoAdjust stands for both directions; remove it",
+        ),
+        ({"dataNodesAutoAdjustScaleUp": -4}, "expected whole seconds (0 or more) or Infinite"),
+        ({"dataNodesAutoAdjustScaleDown": "soon"}, "expected whole seconds (0 or more)"),
+        ({"dataNodesFilter": "US && SSD"}, "found the filter US && SSD; expected quoted tags"),
+        ({"dataNodesFilter": '"US" &&& "SSD"'}, "expected quoted tags joined with"),
+        ({"dataNodesFilter": '"US" "SSD"'}, "expected quoted tags joined with"),
+        ({"dataNodesFilter": "$.[?(@.region)]"}, "expected quoted tags joined with"),
+        ({"consistencyMode": "HighAvailability"}, "HighAvailability is not yet supported"),
+        ({"storage": "Volatile"}, "Volatile is not yet supported"),
+        ({"changePeers": "Cancel"}, "Cancel is not yet supported"),
+        ({"catchUpBytesPerSecond": -1}, "catchUpBytesPerSecond must be 0 (no limit) or more"),
+    ],
+)
+def test_a_wrong_zone_is_refused_with_a_sentence(
+    api_server: ApiServer, spec: dict[str, Any], sentence: str
+) -> None:
+    done = api_server.apply(zone("wrong", spec))
+    assert done.returncode != 0
+    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"dataNodesFilter": '("US" || "EU") && "SSD"'},
+        {"dataNodesFilter": "(“US” || !“EU”) && “SSD”"},
+        {"dataNodesFilter": 'contains("zone"), /re.*x/ && !("a=b")'},
+        {"dataNodesAutoAdjust": "Infinite"},
+        {"dataNodesAutoAdjustScaleUp": 300, "dataNodesAutoAdjustScaleDown": 300000},
+        {"changePeers": "Update", "paused": True},
+    ],
+)
+def test_a_right_zone_is_accepted(api_server: ApiServer, spec: dict[str, Any]) -> None:
+    done = api_server.apply(zone("right", spec))
+    api_server.kubectl("delete", "dz", "right")
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_may_not_change_is_refused(api_server: ApiServer) -> None:
+    assert api_server.apply(zone("fixed", {"partitions": 4})).returncode == 0
+    changed = api_server.apply(zone("fixed", {"partitions": 5}))
+    api_server.kubectl("delete", "dz", "fixed")
+    assert changed.returncode != 0
+    assert "partitions can't be changed; create another zone and move the data" in changed.stderr
+
+
+def test_get_shows_what_counts(api_server: ApiServer) -> None:
+    assert api_server.apply(zone("shown", {"partitions": 4})).returncode == 0
+    shown = api_server.kubectl("get", "dz", "shown").stdout
+    api_server.kubectl("delete", "dz", "shown")
+    heads = ["NAME", "PARTITIONS", "REPLICAS", "NODES", "AVAILABLE", "MOVING", "READY", "SYNCED"]
+    assert shown.split()[: len(heads)] == heads

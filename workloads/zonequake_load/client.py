@@ -152,6 +152,9 @@ class Client:
             if (address is None or anywhere) and limits.retry:
                 turn += 1
                 address = self.table.member(partition, turn)
+            elif address is None:
+                # One attempt only: the suspect may have lost no more than a connection.
+                address = self.table.suspected(partition)
             follow: str | None = None
             if group is None or address is None:
                 attempts.refused(f"no leader of partition {partition} is known")

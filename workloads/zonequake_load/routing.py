@@ -118,6 +118,11 @@ class RoutingTable:
         entry = self._entries.get(partition)
         return entry.leader_address if entry else None
 
+    def suspected(self, partition: int) -> str | None:
+        """The address of the last leader, if it failed and no other is known."""
+        entry = self._entries.get(partition)
+        return entry.suspect if entry and entry.leader_address is None else None
+
     def member(self, partition: int, turn: int) -> str | None:
         """The address of some member; another one with each turn."""
         entry = self._entries.get(partition)

@@ -219,6 +219,16 @@ async def test_a_probe_finds_the_new_leader_through_the_background_refresh(
     assert (outcome.type, outcome.attempts) == (Type.OK, 1)
 
 
+async def test_a_probe_after_a_lost_connection_asks_the_same_leader_at_once(
+    store: ReferenceStore, client: Client
+) -> None:
+    store.script = first(Fault.RESET_BEFORE_APPLY)
+    lost = await client.execute(READ, limits(retry=False))
+    assert lost.type is Type.INFO
+    outcome = await client.execute(READ, limits(retry=False))
+    assert (outcome.type, outcome.attempts) == (Type.OK, 1)
+
+
 async def test_two_nodes_that_name_each_other_are_not_asked_without_pause(
     store: ReferenceStore, client: Client
 ) -> None:

@@ -243,7 +243,8 @@ class Fleet:
             await self._kube.set_pod_condition(pod.name, condition)
         except KubeError as error:
             logger.info("the gate of %s stays as it is for now: %s", pod.name, error)
-        self.pods_changed()
+        else:
+            self.pods_changed()
 
 
 def _parse_pod(obj: Object) -> Pod:

@@ -180,18 +180,22 @@ def kube_proxy(spec: Spec) -> str:
 def corefile(spec: Spec) -> str:
     """Names live for 0 s and nothing is cached: a pod that comes back is found at once.
 
-    Other names don't exist: there is no way out of the node.
+    Other names don't exist: there is no way out of the node. They have a block of their own:
+    within one, CoreDNS asks `template` before `kubernetes`, whatever the order here.
     """
     return dedent(f"""\
-        .:53 {{
+        cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
             bind {spec.dns_address}
             errors
-            health 127.0.0.1:8181
-            kubernetes cluster.local in-addr.arpa ip6.arpa {{
+            kubernetes {{
                 kubeconfig {INSIDE}/kubeconfigs/coredns
                 pods insecure
                 ttl 0
             }}
+        }}
+
+        .:53 {{
+            bind {spec.dns_address}
             template ANY ANY {{
                 rcode NXDOMAIN
             }}

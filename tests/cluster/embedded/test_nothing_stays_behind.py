@@ -37,6 +37,7 @@ def traces(name: str) -> Traces:
     instance = find_instance(name)
     folder = str(instance.folder)
     node = f"zonequake-{instance.key}"
+    links = (each.name for each in Path("/sys/class/net").iterdir())
     running = []
     for each in Path("/proc").glob("[0-9]*"):
         try:
@@ -50,11 +51,7 @@ def traces(name: str) -> Traces:
         mounts=tuple(
             line for line in Path("/proc/self/mountinfo").read_text().splitlines() if folder in line
         ),
-        interfaces=tuple(
-            each.name
-            for each in Path("/sys/class/net").iterdir()
-            if each.name == instance.interface
-        ),
+        interfaces=tuple(link for link in links if link == instance.interface),
         rules=tuple(
             line
             for program in ("iptables-save", "iptables-legacy-save")
@@ -66,6 +63,10 @@ def traces(name: str) -> Traces:
         cgroups=tuple(cgroups.find(instance.cgroup)),
         folder=instance.folder.exists(),
     )
+
+
+def _output(program: str) -> str:
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout
 
 
 NOTHING = Traces(

@@ -27,7 +27,6 @@ import (
 	// What the node's Corefile names, and metric and log formats of the Kubernetes components.
 	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/errors"
-	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/template"
 	_ "k8s.io/component-base/logs/json/register"

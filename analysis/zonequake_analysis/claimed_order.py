@@ -60,7 +60,9 @@ def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
 def _placed(judged: DataFrame) -> DataFrame:
     """Adds `rank` and drops unanswered writes that nothing observed.
 
-    The last bit of a rank is 1 for reads: they stand behind the entry of the same place.
+    The last bit of a rank is 1 for reads: they stand behind the entry of the same place. What a
+    read at place p observed stands at p or before, rank 2p; what a cas expected, or an append
+    followed, stands before it, rank 2p - 1.
     """
     unanswered = judged.where(~F.col("answered"))
     sought = F.broadcast(
@@ -70,7 +72,7 @@ def _placed(judged: DataFrame) -> DataFrame:
         judged.where("answered")
         .select(
             *_KEY,
-            "position",
+            (F.shiftleft("position", 1) - F.when(F.col("writes"), 1).otherwise(0)).alias("at_most"),
             F.when(F.col("list").isNotNull(), F.col("list"))
             .when(F.col("f") == Function.READ.value, F.array("value"))
             .when(F.col("writes"), F.array("expected"))
@@ -78,20 +80,19 @@ def _placed(judged: DataFrame) -> DataFrame:
             .alias("elements"),
         )
         .join(F.broadcast(unanswered.select(*_KEY).distinct()), _KEY, "left_semi")
-        .select(*_KEY, "position", F.explode("elements").alias("element"))
+        .select(*_KEY, "at_most", F.explode("elements").alias("element"))
         .join(sought, [*_KEY, "element"])
         .groupBy(*_KEY, "element")
-        .agg(F.min("position").alias("seen_at"))
+        .agg(F.min("at_most").alias("seen_rank"))
     )
     places = F.broadcast(
         observed.join(_followers(judged, unanswered), [*_KEY, "element"], "left").select(
             *_KEY,
             F.col("element").alias("value"),
-            F.least("seen_at", "followed_at").alias("seen_at"),
+            F.least("seen_rank", "followed_rank").alias("seen_rank"),
             "place_in_list",
         )
     )
-    at = F.when(F.col("answered"), F.col("position")).otherwise(F.col("seen_at"))
     hidden = F.broadcast(
         sought.join(observed, [*_KEY, "element"], "left_anti").select(
             *_KEY, F.col("element").alias("expected"), F.lit(True).alias("expects_hidden")
@@ -100,13 +101,19 @@ def _placed(judged: DataFrame) -> DataFrame:
     return (
         judged.join(places, [*_KEY, "value"], "left")
         .join(hidden, [*_KEY, "expected"], "left")
-        .withColumn("rank", F.shiftleft(at, 1).bitwiseOR(F.when(F.col("writes"), 0).otherwise(1)))
+        .withColumn(
+            "rank",
+            F.when(
+                F.col("answered"),
+                F.shiftleft("position", 1) + F.when(F.col("writes"), 0).otherwise(1),
+            ).otherwise(F.col("seen_rank")),
+        )
         .where(F.col("rank").isNotNull())
     )
 
 
 def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
-    """For elements of lists with unanswered appends: the place of the next answered one, if any."""
+    """For elements of lists with unanswered appends: the rank of the next answered one."""
     append = F.col("f") == Function.APPEND.value
     lists = F.broadcast(unanswered.where(append).select(*_KEY).distinct())
     longest = (
@@ -126,7 +133,7 @@ def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
         *_KEY,
         "element",
         "place_in_list",
-        F.min("position").over(behind).alias("followed_at"),
+        (F.shiftleft(F.min("position").over(behind), 1) - 1).alias("followed_rank"),
     )
 
 

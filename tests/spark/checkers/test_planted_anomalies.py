@@ -1,0 +1,82 @@
+"""Every anomaly that is planted into a valid history is found, named, and shown by a witness."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from zonequake_analysis import anomalies
+from zonequake_analysis.judgement import Judgement, findings_of, judge_run
+from zonequake_analysis.report import write_report
+from zonequake_analysis.synthesize import START_NS, Shape, synthesize, write_operations
+from zonequake_analysis.verdict import Verdict
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spoilt(spark: SparkSession, tmp_path_factory) -> tuple[Path, Judgement]:
+    run = tmp_path_factory.mktemp("spoilt")
+    synthesize(run, Shape(operations=3000, rate=1000, files=1, partitions=4, keys=16))
+    planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
+    write_operations(
+        run / "history" / "planted.jsonl", [o for one in planted for o in one.operations]
+    )
+    return run, judge_run(spark, run)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, spoilt) -> dict[str, set[tuple[str, str]]]:
+    """(check, kind) of every finding, by key."""
+    ops = spoilt[1].ingested.ops
+    names = {row["key_id"]: row["key"] for row in ops.select("key_id", "key").distinct().collect()}
+    by_key: dict[str, set[tuple[str, str]]] = {}
+    for row in findings_of(ops, unplaced=0).collect():
+        by_key.setdefault(names[row["key_id"]], set()).add((row["check"], row["kind"]))
+    return by_key
+
+
+@pytest.mark.parametrize("name", anomalies.NAMES)
+def test_a_planted_anomaly_is_named(found, name: str) -> None:
+    planted = anomalies.plant(name, START_NS)
+    assert planted.expected <= found[f"planted-{name}"]
+
+
+def test_nothing_is_found_on_keys_without_a_plant(found) -> None:
+    assert {key for key in found if not key.startswith("planted-")} == set()
+
+
+def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt) -> None:
+    judgement = spoilt[1]
+    assert judgement.verdict is Verdict.VIOLATED
+    by_name = {check.name: check for check in judgement.checks}
+    # "lost", "lost-element", and "false-claim", whose newest write by the claim is never read.
+    assert by_name["lost-writes"].violations == 3
+    assert by_name["stale-reads"].violations == 1
+    assert by_name["linearizability"].verdict is Verdict.VIOLATED
+
+
+def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt) -> None:
+    proven = Counter()
+    for shown in spoilt[1].shown:
+        if shown.witness.proven:
+            proven[shown.finding.key] += 1
+            assert len(shown.witness.operations) <= 5
+    assert {"planted-lost", "planted-stale", "planted-flicker", "planted-lost-element"} <= set(
+        proven
+    )
+    assert not is_linearizable([]) or proven
+
+
+def test_the_report_shows_each_violation_and_loads_nothing(spoilt) -> None:
+    run, judgement = spoilt
+    write_report(run, judgement)
+    page = (run / "report.html").read_text()
+    assert "default-src 'none'" in page
+    assert "http://" not in page
+    assert "https://" not in page
+    for name in ("planted-lost", "planted-duplicate", "planted-cas-fork"):
+        assert name in page
+    assert '<failure type="violated"' in (run / "junit.xml").read_text()
+    assert "violated" in (run / "summary.md").read_text().splitlines()[0]

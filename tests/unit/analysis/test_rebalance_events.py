@@ -1,0 +1,65 @@
+"""Rebalances, early joints and fault landings, from events alone."""
+
+from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
+from zonequake_analysis.run_folder import Event
+
+
+def stage(name: str, at: int, *, token: int = 2, term: int = 1, **data: object) -> Event:
+    return Event(
+        kind="rebalance.stage",
+        time=at,
+        zone="z1",
+        partition=0,
+        data={"stage": name, "token": token, "term": term, "adding": ["n3"], **data},
+    )
+
+
+def test_a_rebalance_ends_with_the_none_that_follows_stable() -> None:
+    events = [stage(s, i) for i, s in enumerate(("CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE"))]
+    (found,) = rebalances([*events, stage("NONE", 9)])
+    assert found.stage_ns == {"CATCHING_UP": 0, "CAUGHT_UP": 1, "JOINT": 2, "STABLE": 3}
+    assert (found.ended_ns, found.ended_by) == (9, "applied")
+
+
+def test_a_rebalance_that_fell_back_has_not_ended_until_a_newer_token_takes_over() -> None:
+    events = [stage("CATCHING_UP", 1), stage("NONE", 2, reason="n3 is silent")]
+    (found,) = rebalances(events)
+    assert found.ended_ns is None
+    assert found.fell_back == ["n3 is silent"]
+    first, second = rebalances([*events, stage("CATCHING_UP", 3, token=5)])
+    assert first.ended_by == "replaced by token 5"
+    assert second.ended_ns is None
+
+
+def test_joint_without_caught_up_is_too_early() -> None:
+    (early,) = early_joints([stage("CATCHING_UP", 1), stage("JOINT", 2)])
+    assert early.why == "JOINT without CAUGHT_UP in the same term and token"
+
+
+def test_joint_with_a_peer_behind_is_too_early_even_after_caught_up() -> None:
+    events = [stage("CAUGHT_UP", 1, progress={"n3": 1.0}), stage("JOINT", 2, progress={"n3": 0.4})]
+    (early,) = early_joints(events)
+    assert early.why == "JOINT while n3 at 40%"
+
+
+def test_joint_that_a_new_leader_inherits_or_that_only_removes_is_legal() -> None:
+    assert early_joints([stage("JOINT", 2, term=4, adding=[])]) == []
+
+
+def test_joint_after_caught_up_is_legal() -> None:
+    events = [stage("CAUGHT_UP", 1, progress={"n3": 1.0}), stage("JOINT", 2, progress={"n3": 1.0})]
+    assert early_joints(events) == []
+
+
+def test_a_fault_that_missed_its_stage_is_no_hit() -> None:
+    def fault(kind: str, **data: object) -> Event:
+        return Event(kind=kind, time=1, data={"fault": "kill", "type": "pod_kill", **data})
+
+    hit = [fault("fault.start"), fault("fault.effective")]
+    (landed,) = fault_landings(
+        [*hit, fault("fault.hit", asked=["CATCHING_UP"], stage="CATCHING_UP", progress=0.41)]
+    )
+    assert landed.hit
+    assert (landed.asked, landed.landed, landed.progress) == ("CATCHING_UP", "CATCHING_UP", 0.41)
+    (missed,) = fault_landings([*hit, fault("fault.missed", reason="the stage had passed")])
+    assert not missed.hit

@@ -26,6 +26,7 @@ from types import TracebackType
 
 import aiohttp
 import msgspec
+from store_client import Client
 
 from zonequake_store.admin_protocol import (
     Bootstrap,
@@ -46,20 +47,7 @@ from zonequake_store.admin_protocol import (
     StopReplica,
     StoreEvent,
 )
-from zonequake_store.client_protocol import (
-    Append,
-    Body,
-    Cas,
-    Read,
-    Reply,
-    Request,
-    RequestId,
-    Route,
-    Status,
-    Write,
-    partition_of,
-)
-from zonequake_store.framing import FrameConnection
+from zonequake_store.client_protocol import partition_of
 
 
 def free_ports(count: int) -> list[int]:
@@ -149,96 +137,6 @@ class Zone:
     settings: dict[str, object]
 
 
-class _Connection(FrameConnection):
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: dict[int, asyncio.Future[Reply]] = {}
-        self._decoder = msgspec.msgpack.Decoder(Reply)
-
-    def frame_received(self, frame: memoryview) -> None:
-        reply = self._decoder.decode(frame)
-        future = self.waiting.pop(reply.id, None)
-        if future is not None and not future.done():
-            future.set_result(reply)
-
-    def closed(self) -> None:
-        for future in self.waiting.values():
-            if not future.done():
-                future.set_exception(ConnectionError("the connection was closed"))
-        self.waiting.clear()
-
-
-class Client:
-    """One client. `once` sends a request to one node; the rest goes to the leader, retrying."""
-
-    def __init__(self, nodes: LocalNodes, name: str) -> None:
-        self._nodes = nodes
-        self.name = name
-        self._connections: dict[str, _Connection] = {}
-        self._ids = itertools.count(1)
-        self._sequences = itertools.count(1)
-        self._leaders: dict[str, str] = {}
-
-    async def once(self, node: str, body: Body, timeout_s: float = 2.0) -> Reply:
-        """One request, one reply. Raises OSError or TimeoutError."""
-        connection = self._connections.get(node)
-        if connection is None or not connection.is_open:
-            port = self._nodes.nodes[node].client_port
-            _, connection = await asyncio.get_running_loop().create_connection(
-                _Connection, "127.0.0.1", port
-            )
-            self._connections[node] = connection
-        id_ = next(self._ids)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        connection.waiting[id_] = future
-        connection.send(msgspec.msgpack.encode(Request(id_, body)))
-        # Not wait_for: in Python 3.11 it can swallow a cancellation that meets the reply.
-        async with asyncio.timeout(timeout_s):
-            return await future
-
-    async def at_leader(self, body: Body, *, deadline_s: float = 15.0) -> Reply:
-        """Retry at whoever leads until the request is answered with ok or invalid."""
-        assert not isinstance(body, Route)
-        end_s = time.monotonic() + deadline_s
-        names = itertools.cycle(self._nodes.nodes)
-        reply: Reply | None = None
-        while time.monotonic() < end_s:
-            node = self._leaders.get(body.group) or next(names)
-            try:
-                reply = await self.once(node, body)
-            except (OSError, TimeoutError):
-                self._leaders.pop(body.group, None)
-                await asyncio.sleep(0.02)
-                continue
-            if reply.status in (Status.OK, Status.INVALID, Status.WRONG_PARTITION):
-                self._leaders[body.group] = node
-                return reply
-            self._leaders.pop(body.group, None)
-            if reply.leader is not None and reply.leader in self._nodes.nodes:
-                self._leaders[body.group] = reply.leader
-            await asyncio.sleep(0.02)
-        raise TimeoutError(f"no answer for {body} within {deadline_s} s; the last was {reply}")
-
-    def request_id(self) -> RequestId:
-        return RequestId(self.name, next(self._sequences))
-
-    async def write(self, group: str, key: str, value: int, filler: bytes = b"") -> Reply:
-        return await self.at_leader(Write(group, key, value, filler, self.request_id()))
-
-    async def append(self, group: str, key: str, value: int) -> Reply:
-        return await self.at_leader(Append(group, key, value, self.request_id()))
-
-    async def cas(self, group: str, key: str, expected: int | None, value: int) -> Reply:
-        return await self.at_leader(Cas(group, key, expected, value, self.request_id()))
-
-    async def read(self, group: str, key: str) -> Reply:
-        return await self.at_leader(Read(group, key))
-
-    def close(self) -> None:
-        for connection in self._connections.values():
-            connection.close()
-
-
 class LocalNodes:
     """Data nodes under one directory."""
 
@@ -272,9 +170,13 @@ class LocalNodes:
         return self._session
 
     def client(self, name: str | None = None) -> Client:
-        client = Client(self, name or f"client-{len(self._clients)}")
+        name = name or f"client-{len(self._clients)}"
+        client = Client(name, nodes=self.nodes, port_of=self._client_port)
         self._clients.append(client)
         return client
+
+    def _client_port(self, node: str) -> int:
+        return self.nodes[node].client_port
 
     async def start(self, *names: str, **environment: str) -> None:
         """Start nodes, new ones or dead ones, and wait until they are ready."""

@@ -6,7 +6,8 @@ import asyncio
 import time
 
 import pytest
-from local_nodes import Client, LocalNodes, Zone, until
+from local_nodes import LocalNodes, Zone, until
+from store_client import Client
 
 from zonequake_store.admin_protocol import Stage
 

@@ -7,7 +7,8 @@ import contextlib
 import random
 
 import pytest
-from local_nodes import Client, LocalNodes, Zone, key_of
+from local_nodes import LocalNodes, Zone, key_of
+from store_client import Client
 
 from zonequake_store.client_protocol import Append, Status
 

@@ -200,7 +200,8 @@ class Invariants:
         self._stages[node.peer] = event.stage
         if before is not Stage.CATCHING_UP or event.stage is not Stage.JOINT:
             return
-        term = node.raft._replica.term
+        # The term may have risen while the event waited for its Ready: the leadership's counts.
+        term = max(term for term, leader in self._leaders.items() if leader == node.peer)
         asked = (node.peer, term, event.token, event.peers)
         require(asked in self.grants, "JOINT only after its grant", asked=asked)
         margin = self._group.settings.catch_up_margin_entries

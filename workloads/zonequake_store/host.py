@@ -328,25 +328,18 @@ class Host:
 
     def _compact(self, replica: Replica) -> None:
         highest = min(replica.durable_index, self.snapshots.lowest_index_sent(replica))
-        index = None if replica.compacting else replica.log.compaction_index(highest)
+        index = replica.log.compaction_index(highest)
         if index is None:
             return
+        # First nobody reads these entries any more, then they go: a lagging follower's turn may
+        # come between this and the commit.
         meta = replica.raft.snapshot_meta(index)
-        if not isinstance(replica.log, DurableLog):
-            replica.log.compacted(meta)
-            replica.raft.compact(index)
-            return
-        replica.compacting = True
-        batch = LogBatch()
-        batch.of(replica.record).append(Compact(replica.log.number, meta))
-
-        def compacted() -> None:
-            replica.compacting = False
-            if not replica.stopped and replica.log.first_index <= index:
-                replica.log.compacted(meta)
-                replica.raft.compact(index)
-
-        self.storage.write_log(batch, compacted)
+        replica.raft.compact(index)
+        replica.log.compacted(meta)
+        if isinstance(replica.log, DurableLog):
+            batch = LogBatch()
+            batch.of(replica.record).append(Compact(replica.log.number, meta))
+            self.storage.write_log(batch, lambda: None)
 
     # ── what clients ask, and the end ────────────────────────────────────────────────────────
 

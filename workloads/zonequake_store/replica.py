@@ -119,7 +119,6 @@ class Replica:
         self.leader: Peer | None = None
         self.durable_index = partition.index
         self.flushing = False
-        self.compacting = False
         self.stopped = False
         self.staging: Staging | None = None
         self._faults = faults

@@ -155,8 +155,10 @@ class EmbeddedCluster:
         self._instance.logs.mkdir()
         self._say(f"starting the node of cluster {self.name}")
         with (self._instance.logs / "supervisor.log").open("ab") as log:
-            subprocess.Popen(
+            subprocess.run(
                 [
+                    # Nobody's child: `up` ends, and the node stays.
+                    *("setsid", "--fork"),
                     *("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork"),
                     *("--kill-child=KILL", "--propagation", "private", "--"),
                     *(sys.executable, "-m", "zonequake_chaos.cluster.supervisor"),
@@ -164,10 +166,10 @@ class EmbeddedCluster:
                 ],
                 env={**os.environ, MARK: str(folder)},
                 cwd="/",
+                check=True,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
             )
         init = self._wait_for_init()
         addresses = network.connect(self._instance.interface, init)

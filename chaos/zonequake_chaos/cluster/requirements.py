@@ -40,6 +40,7 @@ REQUIREMENTS = (
     Requirement(program="conntrack", package="conntrack", why="kube-proxy ends stale flows by it"),
     Requirement(program="ip", package="iproute2", why="connects the node's network"),
     Requirement(program="mount", package="mount", why="gives the node folders of its own"),
+    Requirement(program="setsid", package="util-linux", why="lets the node outlive its start"),
     Requirement(program="unshare", package="util-linux", why="keeps the node apart"),
     Requirement(program="nsenter", package="util-linux", why="acts inside the node"),
     Requirement(program="setpriv", package="util-linux", why="ends a build with its parent"),

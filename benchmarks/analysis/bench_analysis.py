@@ -80,7 +80,8 @@ _QUESTIONS = {
         event AS (SELECT key, fin AS t, 1 AS done, v FROM version WHERE w
                   UNION ALL SELECT key, inv, 0, v FROM version WHERE NOT w),
         swept AS (SELECT *, max(CASE WHEN done = 1 THEN v END) OVER (PARTITION BY key
-                  ORDER BY t, done ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS seen FROM event)
+                  ORDER BY t, done
+                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS seen FROM event)
         SELECT count(*) FROM swept WHERE done = 0 AND v < seen""",
 }
 

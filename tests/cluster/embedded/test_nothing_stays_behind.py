@@ -115,6 +115,7 @@ def test_down_removes_what_an_up_left_that_was_killed(name: str, killed_after_s:
     time.sleep(killed_after_s)
     up.send_signal(signal.SIGKILL)
     assert up.wait() == -signal.SIGKILL, "`up` was ready before it was killed"
+    assert killed_after_s < 1 or traces(name).processes, "nothing was left that `down` could miss"
     EmbeddedCluster(name).down()
     assert traces(name) == NOTHING
 

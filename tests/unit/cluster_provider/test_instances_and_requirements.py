@@ -48,7 +48,7 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it() -> None:
     absent = requirements.missing(lambda program: None if program == "ctr" else "/x", lambda: None)
     with pytest.raises(
         RequirementsMissing,
-        match=r"lacks ctr .*apt-get install .*containerd containernetworking-plugins$",
+        match=r"lacks ctr .*apt-get install .*containerd containernetworking-plugins`$",
     ):
         requirements.check(absent, effective_user=0)
 

@@ -115,7 +115,8 @@ class Leader:
         if replica.refusing and self._transfer_to is None:
             self.transfer(None)
         self.reconfiguration.tick()
-        self._append_due = True  # the catch-up limit may allow more now
+        if self.reconfiguration.is_catching_up:
+            self._append_due = True  # the catch-up limit may allow more now
         self._check_ticks += 1
         if self._check_ticks >= settings.election_ticks:
             self._check_ticks = 0

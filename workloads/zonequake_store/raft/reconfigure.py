@@ -80,6 +80,11 @@ class Reconfiguration:
         return configuration
 
     @property
+    def is_catching_up(self) -> bool:
+        """Data may be on its way to peers outside the configuration."""
+        return bool(self._catching_up)
+
+    @property
     def caught_up(self) -> bool:
         """CATCHING_UP and every new peer is near enough, now: one that fell back is waited for."""
         return self.stage is Stage.CATCHING_UP and all(

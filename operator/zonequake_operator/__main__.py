@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import sys
 
 import kopf
@@ -32,6 +33,8 @@ def main() -> None:
         sys.exit(f"found no {error.args[0]} in the environment; set it to the release's own")
     except ValueError as error:
         sys.exit(f"ZQ_RESYNC_S or ZQ_HTTP_PORT: {error}; expected a number")
+    # Else kopf asks who the user is, and in a container its uid has no name.
+    os.environ.setdefault("POD_ID", socket.gethostname())
     app = App(options)
     asyncio.run(
         kopf.operator(registry=app.registry, namespaces=[options.namespace], standalone=True)

@@ -244,4 +244,7 @@ def main() -> None:
     except ChaosError as error:
         errors.print(str(error), style="red", markup=False)
         sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+    except KeyboardInterrupt:
+        errors.print("interrupted; what was started is stopped", style="red")
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
     sys.exit(code if isinstance(code, int) else 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import time
 from collections.abc import Iterator
 
@@ -34,6 +35,8 @@ class Timed:
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
         self._console.rule(f"[bold]{title}", align="left")
+        # Each time, because a run puts its own handlers in place and takes them away again.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         started_s = time.monotonic()
         try:
             yield

@@ -66,9 +66,14 @@ class Api:
         where = ["--kubeconfig", str(self.kubeconfig), "--request-timeout", "10s"]
         if self.context is not None:
             where += ["--context", self.context]
-        done = subprocess.run(
-            [str(self.kubectl), *where, *words], check=False, capture_output=True, text=True
-        )
+        try:
+            done = subprocess.run(
+                [str(self.kubectl), *where, *words], check=False, capture_output=True, text=True
+            )
+        except FileNotFoundError as error:
+            raise ProviderError(
+                f"{self.kubectl} is not built: run `zonequake cluster up`, which builds it"
+            ) from error
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise ProviderError(f"`kubectl {words[0]}` with {self.kubeconfig} failed: {last}")

@@ -102,6 +102,8 @@ def _build(
 ) -> None:
     go = find_go(say)
     flags = ["-trimpath", "-ldflags", _link_flags((SOURCES / "go.mod").read_text())]
+    for unfinished in programs.folder.glob("building-*"):  # of a build that was killed
+        shutil.rmtree(unfinished)
     say(f"building the Kubernetes node and Helm with {go}: 5 to 10 minutes the first time")
     with tempfile.TemporaryDirectory(dir=programs.folder, prefix="building-") as out:
         command = [go, "build", *flags, "-o", f"{out}/", ".", "./pause", _HELM]

@@ -48,6 +48,9 @@ MOST_WITNESSES = 12
 """Findings that get a witness: of each check and kind the first ones, on different keys."""
 
 _WITNESSES_OF_A_KIND = 3
+_TELLING = (loss.CHECK, sets.CHECK, prefixes.CHECK, claimed_order.CHECK)
+"""Checks in the order in which their names for a fault say most; they often find the same one."""
+
 _ASSUMPTION = "value-twice"
 
 
@@ -191,7 +194,7 @@ def _witnesses(ops: DataFrame, rows: Sequence[Row]) -> list[Shown]:
     chosen: list[Row] = []
     taken: Counter[tuple[str, str]] = Counter()
     seen: set[tuple[str, str, int]] = set()
-    for row in rows:
+    for row in sorted(rows, key=lambda row: _TELLING.index(row["check"])):
         kind = (row["check"], row["kind"])
         if taken[kind] < _WITNESSES_OF_A_KIND and (*kind, row["key_id"]) not in seen:
             taken[kind] += 1

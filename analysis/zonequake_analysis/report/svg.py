@@ -323,7 +323,7 @@ def witness_chart(operations: Sequence[Operation], names: dict[int, str]) -> str
     body = []
     for number, process in enumerate(processes):
         y = top + number * height
-        body.append(_text(LEFT - 8, y + 20, f"process {str(process)[-6:]}", "tick", "end"))
+        body.append(_text(LEFT - 8, y + 20, f"p {str(process)[-9:]}", "tick", "end"))
         body.append(_line(LEFT, y + 16, WIDTH - RIGHT, y + 16, "grid"))
         for o in operations:
             if o.process != process:

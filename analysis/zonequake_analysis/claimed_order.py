@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.findings import findings
-from zonequake_analysis.schema import Function, Outcome, Role
+from zonequake_analysis.schema import Function, Outcome
 
 CHECK = "claimed-order"
 
@@ -40,12 +40,7 @@ def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
     f, outcome = F.col("f"), F.col("outcome")
     read = f == Function.READ.value
     ok = outcome == Outcome.OK.value
-    judged = ops.where(
-        (outcome != Outcome.FAIL.value)
-        & ~F.col("bounded")
-        & ~(read & ~ok)
-        & (F.col("role") != Role.PROBE.value)
-    )
+    judged = ops.where((outcome != Outcome.FAIL.value) & ~F.col("bounded") & ~(read & ~ok))
     if unplaced:
         holes = judged.where(ok & F.col("position").isNull()).select(*_KEY).distinct()
         judged = judged.join(holes, _KEY, "left_anti")

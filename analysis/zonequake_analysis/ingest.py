@@ -112,11 +112,9 @@ def ingest(spark: SparkSession, run: Path, *, clock_offset_ns: int = 0) -> Inges
         paired,
         F.count_if("orphan").alias("orphans"),
         F.count_if("cut_off").alias("cut_off"),
-        F.count_if(
-            (F.col("outcome") == Outcome.OK.value)
-            & F.col("position").isNull()
-            & (F.col("role") != Role.PROBE.value)
-        ).alias("unplaced"),
+        F.count_if((F.col("outcome") == Outcome.OK.value) & F.col("position").isNull()).alias(
+            "unplaced"
+        ),
     )
     target = (run / "tables" / "ops").resolve()
     spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")

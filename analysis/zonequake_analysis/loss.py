@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.findings import findings
-from zonequake_analysis.schema import Function, Outcome, Role
+from zonequake_analysis.schema import Function, Outcome
 
 CHECK = "loss"
 
@@ -30,7 +30,7 @@ _NOTHING = -1
 def loss(ops: DataFrame) -> DataFrame:
     """Lost writes, stale reads, flicker and sessions that went back, as findings."""
     ok = F.col("outcome") == Outcome.OK.value
-    judged = ops.where(ok & ~F.col("bounded") & (F.col("role") != Role.PROBE.value))
+    judged = ops.where(ok & ~F.col("bounded"))
     return _registers(judged).unionByName(_lists(judged)).unionByName(_sessions(judged))
 
 
@@ -40,11 +40,9 @@ def uncovered(ops: DataFrame) -> DataFrame:
     write = f.isin(Function.WRITE.value, Function.APPEND.value) | (
         (f == Function.CAS.value) & F.col("applied")
     )
-    acknowledged = ops.where(
-        (F.col("outcome") == Outcome.OK.value)
-        & ~F.col("bounded")
-        & (F.col("role") != Role.PROBE.value)
-    ).withColumn("last_read", F.max(F.when(~write, F.col("inv"))).over(Window.partitionBy(*_KEY)))
+    acknowledged = ops.where((F.col("outcome") == Outcome.OK.value) & ~F.col("bounded")).withColumn(
+        "last_read", F.max(F.when(~write, F.col("inv"))).over(Window.partitionBy(*_KEY))
+    )
     late = F.col("last_read").isNull() | (F.col("last_read") <= F.col("fin"))
     return acknowledged.where(write).agg(
         F.count(F.lit(1)).alias("acknowledged"), F.count_if(late).alias("uncovered")

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.findings import findings
-from zonequake_analysis.schema import NEVER_NS, Function, Outcome, Role
+from zonequake_analysis.schema import NEVER_NS, Function, Outcome
 
 CHECK = "black-box"
 
@@ -35,7 +35,6 @@ def prefixes(ops: DataFrame) -> DataFrame:
         ((append & (F.col("outcome") != Outcome.FAIL.value)) | ((f == Function.READ.value) & ok))
         & ~F.col("bounded")
         & (append | F.col("list").isNotNull() | F.col("value").isNull())
-        & (F.col("role") != Role.PROBE.value)
     ).select(*_KEY, "inv", "fin", "value", "list", append.alias("append"), ok.alias("ok"))
     keys = (
         usable.groupBy(*_KEY)

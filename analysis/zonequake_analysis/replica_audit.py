@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from zonequake_analysis.run_folder import Dump, Event
-from zonequake_analysis.schema import INDEX_BITS, Function, Outcome, Role
+from zonequake_analysis.schema import INDEX_BITS, Function, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,6 @@ def _missing(ops: DataFrame, dumps: Sequence[Dump]) -> tuple[int, list[Disagreem
         ops.where(
             (F.col("outcome") == Outcome.OK.value)
             & (append | (f == Function.WRITE.value) | F.col("applied"))
-            & (F.col("role") != Role.PROBE.value)
         )
         .groupBy("partition_id", "key_id")
         .agg(

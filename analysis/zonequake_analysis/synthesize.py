@@ -345,7 +345,7 @@ def synthesize_probes(
                             fin_ns=sched + (500_000_000 if out else 2_000_000),
                             type="info" if out else "ok",
                             value=process if write else None,
-                            index=None,
+                            index=None if out else process,
                             role=Role.PROBE,
                         )
                     )

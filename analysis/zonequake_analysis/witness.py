@@ -75,7 +75,6 @@ def operations_of(ops: DataFrame, key_ids: Sequence[int]) -> dict[int, list[Row]
         return {}
     rows = (
         ops.where(F.col("key_id").isin([int(key) for key in key_ids]))
-        .where(F.col("role") != Role.PROBE.value)
         .limit(len(key_ids) * MOST_OPERATIONS)
         .collect()
     )

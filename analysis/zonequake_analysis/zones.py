@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from zonequake_analysis.findings import findings
-from zonequake_analysis.schema import NEVER_NS, Function, Outcome, Role
+from zonequake_analysis.schema import NEVER_NS, Function, Outcome
 
 CHECK = "black-box"
 ABSENT = 0
@@ -60,7 +60,6 @@ def zones(ops: DataFrame) -> DataFrame:
             & ~F.col("bounded")
             & F.col("list").isNull()
             & (f != Function.APPEND.value)
-            & (F.col("role") != Role.PROBE.value)
         )
         .withColumns(
             {

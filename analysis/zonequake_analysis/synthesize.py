@@ -315,11 +315,13 @@ def synthesize_probes(
     interval_ms: int = 100,
     vantages: int = 2,
 ) -> None:
-    """Writes one probe file per vantage: a read and a write per partition and interval."""
+    """Writes one probe file per vantage: a read and a write per partition and interval, and in
+    the end a final read of what was written."""
     failing = list(outages)
     for vantage in range(vantages):
         operations = []
         process = 10**9 * (vantage + 1)
+        newest: dict[int, int] = {}
         for tick in range(int(duration_s * 1000 / interval_ms)):
             at_s = tick * interval_ms / 1000 + vantage * interval_ms / 2000
             sched = START_NS + int(at_s * 1e9)
@@ -349,4 +351,21 @@ def synthesize_probes(
                             role=Role.PROBE,
                         )
                     )
+                    if write and not out:
+                        newest[partition] = process
+        end_ns = START_NS + int(duration_s * 1e9) + 10**9
+        operations += [
+            Operation(
+                f=Function.READ,
+                key=f"p{partition}-{vantage}-w",
+                partition=partition,
+                process=process + 1 + partition,
+                inv_ns=end_ns,
+                fin_ns=end_ns + 1_000_000,
+                value=value,
+                index=process + 1 + partition,
+                role=Role.FINAL,
+            )
+            for partition, value in newest.items()
+        ]
         write_operations(run / "history" / f"probe-{vantage}.jsonl", operations)

@@ -18,7 +18,9 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis import claimed_order, loss, prefixes, sets, zones
+from zonequake_analysis.evidence import Evidence, Found
 from zonequake_analysis.ingest import Ingested, ingest
+from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
 from zonequake_analysis.replica_audit import audit
 from zonequake_analysis.run_folder import (
@@ -29,9 +31,11 @@ from zonequake_analysis.run_folder import (
     read_dumps,
     read_events,
 )
+from zonequake_analysis.safety import safety_checks
 from zonequake_analysis.schema import INDEX_BITS, TERM_BITS
+from zonequake_analysis.sufficiency import sufficiency_checks
 from zonequake_analysis.timeline import Timeline, all_of, timeline
-from zonequake_analysis.verdict import Check, Evidence, Found, Verdict, judge, worst
+from zonequake_analysis.verdict import Check, Verdict, worst
 from zonequake_analysis.windows import availability
 from zonequake_analysis.witness import (
     Finding,
@@ -149,6 +153,15 @@ def judge_run(
         shown=shown,
         steps_s=steps,
     )
+
+
+def judge(evidence: Evidence) -> list[Check]:
+    """Every check of a run, safety first."""
+    return [
+        *safety_checks(evidence),
+        *sufficiency_checks(evidence),
+        *objective_checks(evidence),
+    ]
 
 
 def _collect_findings(ops: DataFrame, unplaced: int) -> list[Row]:

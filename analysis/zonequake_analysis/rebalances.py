@@ -6,12 +6,19 @@ A rebalance is known by its partition and configuration token:
 
 and has ended with the `NONE` that follows STABLE, when a newer token took over, or when the
 partition's `pending` is empty at that token. Where the resource wasn't watched, STABLE must do.
+
+Above all that stands what the leader itself said last. One that is in another stage than NONE still
+works on a change, whoever asked for it and whatever the resource says:
+
+    partition.changed (token 4, pending empty), CAUGHT_UP (token 4), end of the run: not ended
+
+A stage ends without a NONE only with its leader, when another term begins or its replica stops.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from zonequake_analysis.run_folder import Event
@@ -102,8 +109,35 @@ def rebalances(events: Sequence[Event]) -> list[Rebalance]:
     for rebalance in found.values():
         if (rebalance.zone, rebalance.partition) not in watched and "STABLE" in rebalance.stage_ns:
             _end(rebalance, rebalance.stage_ns["STABLE"], "stable")
+    for name in _still_running(events):
+        found[name].ended_ns, found[name].ended_by = None, ""
     moved = [r for r in found.values() if r.stage_ns]
     return sorted(moved, key=lambda r: (min(r.stage_ns.values()), r.zone, r.partition))
+
+
+def _still_running(events: Sequence[Event]) -> Iterator[tuple[str, int, int]]:
+    """(zone, partition, token) of every stage other than NONE that no later event takes back."""
+    last: dict[tuple[str, int], Event] = {}
+    for event in events:
+        if event.partition is None:
+            continue
+        place = (event.zone or "", event.partition)
+        stage = last.get(place)
+        if event.kind == "rebalance.stage":
+            if stage is None or _term(event) >= _term(stage):
+                last[place] = event
+        elif stage is not None and (
+            (event.kind == "leader.change" and _term(event) > _term(stage))
+            or (event.kind == "replica.stopped" and event.node == stage.node)
+        ):
+            del last[place]
+    for (zone, partition), event in last.items():
+        if event.text("stage") in STAGES:
+            yield zone, partition, int(event.number("token") or 0)
+
+
+def _term(event: Event) -> float:
+    return event.number("term") or 0
 
 
 def _watch_keys(

@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.verdict import Verdict
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,13 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[str] | None = None
 
 
+class Harness(msgspec.Struct, frozen=True, kw_only=True):
+    """What the harness says of itself: `passed` if nothing stood in its way."""
+
+    verdict: Verdict = Verdict.UNKNOWN
+    problems: list[str] = []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
     """What `run.yaml` says, or the defaults where there is none."""
@@ -62,6 +70,7 @@ class RunDescription:
     expectations: Expectations
     planned_faults: tuple[str, ...]
     clock_offset_ns: int
+    harness: Harness | None  # None where no harness made the folder
     text: str  # the file itself, for the report
 
 
@@ -86,6 +95,7 @@ def read_description(run: Path) -> RunDescription:
             expectations=Expectations(),
             planned_faults=(),
             clock_offset_ns=0,
+            harness=None,
             text="",
         )
     text = file.read_text()
@@ -96,6 +106,8 @@ def read_description(run: Path) -> RunDescription:
         given = _mapping(document, "expectations") or _mapping(spec, "expectations") or {}
         named = {_FILE_NAMES.get(str(name), str(name)): value for name, value in given.items()}
         expectations = msgspec.convert(named, Expectations)
+        harness = document.get("harness")
+        harness = None if harness is None else msgspec.convert(harness, Harness)
         faults = spec.get("faults")
         faults = faults if isinstance(faults, list) else []
         names = tuple(str(fault["name"]) for fault in faults)
@@ -112,6 +124,7 @@ def read_description(run: Path) -> RunDescription:
         expectations=expectations,
         planned_faults=tuple(expectations.faults) if expectations.faults is not None else names,
         clock_offset_ns=int(document.get("clock_offset_ns") or 0),
+        harness=harness,
         text=text,
     )
 

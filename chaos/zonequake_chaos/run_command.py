@@ -119,9 +119,11 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
 
 
 def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Console) -> Ended:
-    """Runs the analysis over the folder and joins its verdict with the harness's."""
+    """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`."""
     judged = Verdict.UNKNOWN  # what nobody judged is not known
+    document = folder.path / "verdict.json"
     if ask.analyze:
+        document.unlink(missing_ok=True)
         started_s = time.monotonic()
         console.print("Analysis …")
         # Only here: it starts a Java virtual machine.
@@ -129,8 +131,10 @@ def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Conso
 
         judged = from_exit_code(analyze(folder.path, master=None, remote=None))
         console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
-    verdict = folder.conclude(judged, report)
-    return Ended(folder=folder.path, verdict=verdict)
+    if ask.analyze and document.exists():
+        return Ended(folder=folder.path, verdict=judged)
+    # Without an analysis, or where it failed, the harness's word is all that there is.
+    return Ended(folder=folder.path, verdict=folder.conclude(judged, report))
 
 
 def summarize(ended: Sequence[Ended], console: Console) -> Verdict:

@@ -1,5 +1,6 @@
 """Every anomaly that is planted into a valid history is found, named, and shown by a witness."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def spoilt(spark: SparkSession, tmp_path_factory) -> tuple[Path, Judgement]:
     write_operations(
         run / "history" / "planted.jsonl", [o for one in planted for o in one.operations]
     )
+    (run / "run.yaml").write_text("harness: {verdict: harness-failed, problems: [no node came]}")
     return run, judge_run(spark, run)
 
 
@@ -78,3 +80,13 @@ def test_the_report_shows_each_violation_and_loads_nothing(spoilt) -> None:
         assert name in page
     assert '<failure type="violated"' in (run / "junit.xml").read_text()
     assert "violated" in (run / "summary.md").read_text().splitlines()[0]
+
+
+def test_all_outputs_show_the_harnesss_own_verdict_beside_a_violation(spoilt) -> None:
+    run, judgement = spoilt
+    write_report(run, judgement)
+    assert json.loads((run / "verdict.json").read_text())["verdict"] == "violated"
+    for name in ("verdict.json", "junit.xml", "summary.md", "report.html"):
+        text = (run / name).read_text()
+        assert "no node came" in text, name
+        assert "harness-failed" in text, name

@@ -31,6 +31,51 @@ def test_a_rebalance_that_fell_back_has_not_ended_until_a_newer_token_takes_over
     assert second.ended_ns is None
 
 
+def pending_emptied(at: int, token: int) -> Event:
+    return Event(
+        kind="partition.changed",
+        time=at,
+        zone="z1",
+        partition=0,
+        data={"stable": ["n1"], "pending": [], "token": token},
+    )
+
+
+def leader_changed(at: int, term: int) -> Event:
+    return Event(kind="leader.change", time=at, zone="z1", partition=0, data={"term": term})
+
+
+def test_a_leader_that_is_still_in_a_stage_has_not_ended_though_pending_is_empty() -> None:
+    # As seen on a real cluster: the order was given and withdrawn at the same moment.
+    events = [
+        stage("CATCHING_UP", 1, token=4, term=3),
+        stage("CAUGHT_UP", 2, token=4, term=3),
+        leader_changed(3, term=3),
+        pending_emptied(4, token=4),
+    ]
+    (found,) = rebalances(events)
+    assert (found.ended_ns, found.ended_by) == (None, "")
+
+
+def test_a_stage_ends_with_its_leader() -> None:
+    events = [stage("CATCHING_UP", 1), leader_changed(2, term=2), pending_emptied(3, token=2)]
+    (found,) = rebalances(events)
+    assert found.ended_by == "pending empty"
+    (fallen,) = rebalances([stage("CATCHING_UP", 1), leader_changed(2, term=2)])
+    assert fallen.ended_ns is None
+
+
+def test_a_stage_that_a_deposed_leader_still_reports_says_nothing_about_the_new_one() -> None:
+    events = [
+        stage("JOINT", 1, term=2),
+        stage("STABLE", 2, term=2),
+        stage("NONE", 3, term=2),
+        stage("CATCHING_UP", 4, term=1),
+    ]
+    (found,) = rebalances(events)
+    assert found.ended_by == "applied"
+
+
 def test_joint_without_caught_up_is_too_early() -> None:
     (early,) = early_joints([stage("CATCHING_UP", 1), stage("JOINT", 2)])
     assert early.why == "JOINT without CAUGHT_UP in the same term and token"

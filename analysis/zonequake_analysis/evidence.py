@@ -1,0 +1,45 @@
+"""All that a verdict rests on, in one value, so that judging it is pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zonequake_analysis.ingest import Quality
+from zonequake_analysis.rebalances import EarlyJoint, FaultLanding, Rebalance
+from zonequake_analysis.replica_audit import Audit
+from zonequake_analysis.run_folder import RunDescription
+from zonequake_analysis.windows import Availability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the checks over operations found: rows per (check, kind) and their keys.
+
+    `lost_on_replica`: of the lost writes, how many a replica dump still holds.
+    """
+
+    counts: Counter[tuple[str, str]]
+    keys: dict[str, frozenset[int]]  # by check, without keys whose assumptions failed
+    lost_on_replica: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that a verdict rests on. Latencies in ns, nan if there were none."""
+
+    description: RunDescription
+    quality: Quality
+    bad_events: int
+    found: Found
+    counts: dict[tuple[str, str, str], int]  # (role, f, outcome)
+    acknowledged: int
+    uncovered: int
+    availability: Availability
+    rebalances: Sequence[Rebalance]
+    early_joints: Sequence[EarlyJoint]
+    faults: Sequence[FaultLanding]
+    audit: Audit
+    p99_before_ns: float
+    p99_during_ns: float

@@ -1,0 +1,87 @@
+"""Checks of objectives: rebalances that end, unavailability windows, latency. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from zonequake_analysis.evidence import Evidence
+from zonequake_analysis.verdict import Check, Verdict
+
+
+def objective_checks(e: Evidence) -> list[Check]:
+    """Whether the store was as good as the run expects; a miss is no violation."""
+    return [_rebalances_end(e), _windows(e), _latency(e)]
+
+
+def _rebalances_end(e: Evidence) -> Check:
+    running = [r for r in e.rebalances if r.ended_ns is None]
+    judged = e.description.expectations.all_rebalances_end
+    summary = f"all {len(e.rebalances)} rebalances ended"
+    if running:
+        summary = (
+            f"{len(running)} of {len(e.rebalances)} rebalances have not ended, for instance "
+            f"partition {running[0].partition} (token {running[0].token})"
+        )
+    elif not e.rebalances:
+        summary = "not judged: the events show no rebalance"
+    return Check(
+        name="rebalances-end",
+        verdict=Verdict.SLO_BREACHED if running and judged else Verdict.PASSED,
+        summary=summary,
+        violations=len(running),
+        checked=len(e.rebalances),
+    )
+
+
+def _windows(e: Evidence) -> Check:
+    a, limit = e.availability, e.description.expectations.max_window_ms
+    longest = max((w.certain_ns for w in a.windows), default=0) / 1e6
+    possible = max((w.possible_ns for w in a.windows), default=0) / 1e6
+    unexplained = sum(not w.causes for w in a.windows)
+    over = sum(limit is not None and w.certain_ns / 1e6 > limit for w in a.windows)
+    summary = "no unavailability window"
+    if a.windows:
+        summary = (
+            f"{len(a.windows)} windows, the longest {longest:,.0f} ms for certain and "
+            f"{possible:,.0f} ms at most; {unexplained} unexplained"
+        )
+    summary += f"; resolution {a.resolution_ns / 1e6:,.0f} ms"
+    verdict = Verdict.PASSED
+    if not a.vantages:
+        verdict = Verdict.UNKNOWN if limit is not None else Verdict.PASSED
+        summary = "not judged: nobody probed"
+    elif over:
+        verdict = Verdict.SLO_BREACHED
+        summary += f"; {over} are certainly longer than {limit:,.0f} ms"
+    elif a.silences:
+        verdict = Verdict.UNKNOWN if limit is not None else Verdict.PASSED
+        summary += f"; {len(a.silences)} times a vantage did not probe"
+    elif limit is not None and possible > limit:
+        summary += f"; none is certainly longer than {limit:,.0f} ms"
+    return Check(
+        name="availability",
+        verdict=verdict,
+        summary=summary,
+        violations=over,
+        checked=sum(v.probes for v in a.vantages),
+        excluded=len(a.silences),
+    )
+
+
+def _latency(e: Evidence) -> Check:
+    limit = e.description.expectations.p99_ratio
+    before, during = e.p99_before_ns, e.p99_during_ns
+    known = not (math.isnan(before) or math.isnan(during))
+    verdict, summary = Verdict.PASSED, "not judged: the events show no phase before the faults"
+    if known:
+        ratio = during / before
+        summary = (
+            f"p99 {before / 1e6:,.1f} ms before and {during / 1e6:,.1f} ms during the faults: "
+            f"{ratio:.2f} times"
+        )
+        if limit is not None and ratio > limit:
+            verdict = Verdict.SLO_BREACHED
+            summary += f", more than {limit:g}"
+    elif limit is not None:
+        verdict = Verdict.UNKNOWN
+    return Check(name="latency", verdict=verdict, summary=summary, checked=int(known))

@@ -1,0 +1,49 @@
+"""What the harness says of itself is one of the checks that a run is judged by."""
+
+from pathlib import Path
+
+import pytest
+
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.run_folder import Harness, read_description
+from zonequake_analysis.sufficiency import harness_check
+from zonequake_analysis.verdict import Verdict, worst
+
+
+def described(run: Path, text: str) -> Harness | None:
+    (run / "run.yaml").write_text(text)
+    return read_description(run).harness
+
+
+def test_the_harnesss_verdict_is_read_from_run_yaml(tmp_path: Path) -> None:
+    text = "harness: {verdict: cleanup-not-proven, problems: [a pod is still paused]}"
+    assert described(tmp_path, text) == Harness(
+        verdict=Verdict.CLEANUP_NOT_PROVEN, problems=["a pod is still paused"]
+    )
+
+
+def test_a_folder_that_no_harness_made_has_no_such_check(tmp_path: Path) -> None:
+    assert described(tmp_path, "seed: 1") is None
+    assert read_description(tmp_path / "elsewhere").harness is None
+
+
+def test_a_harness_verdict_that_is_not_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="harness"):
+        described(tmp_path, "harness: {verdict: fine}")
+
+
+def test_its_problems_are_the_checks_summary() -> None:
+    check = harness_check(Harness(verdict=Verdict.UNKNOWN, problems=["no recovery", "no audit"]))
+    assert (check.verdict, check.summary) == (Verdict.UNKNOWN, "no recovery; no audit")
+
+
+def test_a_run_that_broke_off_is_unknown_and_says_so() -> None:
+    check = harness_check(Harness())
+    assert check.verdict is Verdict.UNKNOWN
+    assert "broke off" in check.summary
+
+
+def test_the_precedence_is_that_of_the_contract_and_a_violation_is_never_masked() -> None:
+    order = ["violated", "cleanup-not-proven", "harness-failed", "unknown", "slo-breached"]
+    for place, verdict in enumerate(order):
+        assert worst([Verdict.PASSED, *map(Verdict, reversed(order[place:]))]) == verdict

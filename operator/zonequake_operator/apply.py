@@ -293,7 +293,7 @@ class ZoneReconciler:
         states = [health.view.state for health in decided.health.values()]
         for state in PartitionState:
             metrics.PARTITIONS.labels(self._name, state.value).set(states.count(state))
-        moving = sum(health.keys.pending is not None for health in decided.health.values())
+        moving = sum(health.is_moving for health in decided.health.values())
         metrics.MOVING.labels(self._name).set(moving)
         metrics.SETTLED.labels(self._name).set(decided.settled)
 

@@ -38,6 +38,11 @@ class Health:
     at_risk: bool
     lost: bool
 
+    @property
+    def is_moving(self) -> bool:
+        """Is a change wanted, or does the group still run one?"""
+        return self.keys.pending is not None or self.view.stage is not Stage.NONE
+
 
 def diagnose(keys: PartitionKeys, group: Group) -> Health:
     """State of one partition from its keys and its group's reports."""
@@ -83,7 +88,7 @@ def summarise(health: Mapping[int, Health], total: int) -> PartitionSummary:
     return PartitionSummary(
         total=total,
         available=sum(h.view.state in served for h in health.values()),
-        moving=sum(h.keys.pending is not None for h in health.values()),
+        moving=sum(h.is_moving for h in health.values()),
     )
 
 
@@ -160,7 +165,7 @@ def _synced(
     of = ConditionType.SYNCED
     if filter_problem is not None:
         return _condition(of, False, Reason.INVALID_FILTER, filter_problem)
-    moving = [n for n, h in health.items() if h.keys.pending is not None]
+    moving = [n for n, h in health.items() if h.is_moving]
     if status.observed_generation != generation or status.handled_revision != status.revision:
         return _condition(
             of,
@@ -176,7 +181,7 @@ def _synced(
 
 
 def _progressing(health: Mapping[int, Health]) -> Condition:
-    moving = [n for n, h in health.items() if h.keys.pending is not None]
+    moving = [n for n, h in health.items() if h.is_moving]
     if not moving:
         return _condition(ConditionType.PROGRESSING, False, Reason.IDLE, "No partition is moving.")
     planned = sum(h.keys.planned is not None for h in health.values())

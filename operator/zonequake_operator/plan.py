@@ -125,8 +125,7 @@ def plan(snapshot: Snapshot) -> Plan:
     orders = _orders(snapshot, spec, groups)
     settled = not orders and not any(_is_urgent(action) for action in actions)
     settled = settled and all(
-        h.keys.pending is None and h.view.leader is not None and not h.missing
-        for h in health.values()
+        not h.is_moving and h.view.leader is not None and not h.missing for h in health.values()
     )
     return Plan(
         actions=[*actions, *orders],

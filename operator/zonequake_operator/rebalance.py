@@ -162,17 +162,13 @@ def _on_report(
     if leading is None or leading.configuration is None or keys.stable is None:
         return keys, False
     if keys.pending is None:
-        if leading.stage is Stage.NONE and group.confirmed and _has_drifted(keys, group):
-            # A member came back without its storage, as another incarnation, or the group stands
-            # elsewhere than the keys say: the same set, named anew, is one more change.
-            return _set_pending(keys, keys.stable, group), False
-        return keys, False
+        return (_on_nothing_wanted(keys, group) if group.confirmed else keys), False
     if _is_applied(keys.pending, leading, group):
         return _stable_switch(keys, group), True
     if leading.stage is Stage.NONE:
         return _on_stage_none(keys, leading, group)
     if leading.stage is Stage.CATCHING_UP:
-        return _on_catching_up(keys, leading, group, alive), False
+        return _on_catching_up(keys, leading, group, alive)
     return keys, False
 
 
@@ -207,12 +203,26 @@ def _someone_has_data(group: Group) -> bool:
     )
 
 
-def _has_drifted(keys: PartitionKeys, group: Group) -> bool:
+def _on_nothing_wanted(keys: PartitionKeys, group: Group) -> PartitionKeys:
+    """`stable` under a new token, if the group stands or is going elsewhere: one more change.
+
+    It has drifted: a member came back without its storage, as another incarnation, or the keys
+    come from a copy. Or its leader runs a change that nobody wants: an order that was under way
+    came after the stable switch. A leader waits for its grant for ever, and meets later changes
+    with `busy`, so that change is replaced by one that is seen through.
+    """
     leading, stable = group.leading, keys.stable
     assert leading is not None
-    assert leading.configuration is not None
     assert stable is not None
-    return not _is_applied(stable, leading, group)
+    if leading.stage is Stage.NONE and not _is_carried(stable, leading, group):
+        return _set_pending(keys, stable, group)
+    if leading.stage is Stage.CATCHING_UP:
+        wanted = replace(keys, pending=stable)
+        asked = (leading.stage_token, _sorted(leading.stage_peers))
+        if asked == (keys.configuration_token, _peers(wanted, group)):
+            return wanted  # it only lacks its grant
+        return _set_pending(keys, stable, group)
+    return keys
 
 
 def _is_applied(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> bool:
@@ -224,9 +234,22 @@ def _is_applied(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> 
     configuration = leading.configuration
     return (
         configuration is not None
-        and not configuration.old_peers
         and configuration.index <= leading.commit
         and leading.stage is not Stage.CATCHING_UP
+        and _is_carried(wanted, leading, group)
+    )
+
+
+def _is_carried(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> bool:
+    """Is the leader's configuration of exactly these nodes, as they now are, perhaps uncommitted?
+
+    Every new leader appends its configuration again, so for a moment after each election it shows
+    one that isn't committed. It is on its way, and must not be asked for once more.
+    """
+    configuration = leading.configuration
+    return (
+        configuration is not None
+        and not configuration.old_peers
         and {peer.node for peer in configuration.peers} == set(wanted.nodes)
         and all(
             peer.incarnation == group.replicas[peer.node].incarnation
@@ -250,36 +273,61 @@ def _on_stage_none(
 ) -> tuple[PartitionKeys, bool]:
     """onLeaderElected, onReconfigurationError: the change must be started (again)."""
     assert leading.configuration is not None
+    assert keys.pending is not None
+    if _is_carried(keys.pending, leading, group):
+        return keys, False  # an earlier leader's last step, which this one is committing
     if keys.pending_lock is not None:
-        if not group.confirmed:
-            return keys, False
-        # Hole 15: "else STAGE_NONE at the current term empties the lock and makes the partition
-        # due". The new token shuts out a grant that is still under way.
-        token = _next_token(keys, group)
-        return replace(keys, pending_lock=None, configuration_token=token), True
+        return _release(keys, group)
     if leading.configuration.token >= keys.configuration_token:
         return replace(keys, configuration_token=_next_token(keys, group)), False
     return keys, False
 
 
+def _release(keys: PartitionKeys, group: Group) -> tuple[PartitionKeys, bool]:
+    """The leader doesn't run what was locked, so no leader does or will.
+
+    Hole 15: "else STAGE_NONE at the current term empties the lock and makes the partition due".
+    The new token shuts out a grant that is still under way: this leader may have gone back to
+    NONE, and would take it once it has caught up the same peers again.
+    """
+    if not group.confirmed:
+        return keys, False
+    return replace(keys, pending_lock=None, configuration_token=_next_token(keys, group)), True
+
+
 def _on_catching_up(
     keys: PartitionKeys, leading: ReplicaStatus, group: Group, alive: frozenset[str]
-) -> PartitionKeys:
+) -> tuple[PartitionKeys, bool]:
+    if leading.stage_token < keys.configuration_token:
+        # An older change, which gives way to ours. It has come after the lock only by an order
+        # that was under way: then nobody runs what was locked.
+        return _release(keys, group) if keys.pending_lock is not None else (keys, False)
     peers = _peers(keys, group)
-    if peers is None or leading.stage_token < keys.configuration_token:
-        return keys
+    if peers is None:
+        return keys, False
     if leading.stage_token > keys.configuration_token or _sorted(leading.stage_peers) != peers:
         # A peer lost its storage meanwhile: name it anew, under a new token.
-        return replace(keys, pending_lock=None, configuration_token=_next_token(keys, group))
+        token = _next_token(keys, group)
+        return replace(keys, pending_lock=None, configuration_token=token), False
     lock = TokenPeers(token=keys.configuration_token, peers=peers)
-    if leading.caught_up and keys.pending_lock != lock and _majority_alive(peers, alive):
+    if leading.caught_up and keys.pending_lock != lock and _majority_holds(peers, group, alive):
         # tryCatchUpFinish: "if peers == partition.assignments.pending: pending.lock = true".
-        return replace(keys, pending_lock=lock)
-    return keys
+        return replace(keys, pending_lock=lock), False
+    return keys, False
 
 
-def _majority_alive(peers: tuple[PeerName, ...], alive: frozenset[str]) -> bool:
-    return is_majority(sum(peer.node in alive for peer in peers), len(peers))
+def _majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[str]) -> bool:
+    """Is a majority of these peers in the topology, and does it still hold its replicas (hole 6)?
+
+    A node that doesn't answer in this round isn't counted: granted now, the change might need it.
+    """
+    holding = [
+        peer.node in alive
+        and group.is_running(peer.node)
+        and group.replicas[peer.node].incarnation == peer.incarnation
+        for peer in peers
+    ]
+    return is_majority(sum(holding), len(peers))
 
 
 def _peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
@@ -407,11 +455,16 @@ def _changes(
         return []
     if leading.stage is Stage.CATCHING_UP and leading.stage_token == token:
         asked = TokenPeers(token=token, peers=_sorted(leading.stage_peers))
-        if leading.caught_up and keys.pending_lock == asked and _majority_alive(peers, alive):
+        granted = leading.caught_up and keys.pending_lock == asked
+        if granted and _majority_holds(peers, group, alive):
             grant = Grant(group=group.name, term=leading.term, token=token, peers=list(peers))
             return [(group.leader, grant)]
         return []
-    starts = leading.stage is Stage.NONE and leading.configuration.token < token
+    starts = (
+        leading.stage is Stage.NONE
+        and leading.configuration.token < token
+        and not _is_carried(keys.pending, leading, group)
+    )
     updates = leading.stage is Stage.CATCHING_UP and leading.stage_token < token
     if keys.pending_lock is not None or not (starts or updates):
         return []

@@ -2,6 +2,11 @@
 
 It keeps what the operator may rely on: tokens and terms are fenced, a change goes NONE →
 CATCHING_UP → JOINT → STABLE → NONE, a configuration needs a majority of each of its halves.
+
+And what it must live with, as `zonequake_store.raft.reconfigure` has it: a new leader appends its
+configuration again, so that it shows it uncommitted for a while; an uncommitted configuration may
+be lost with its leader; a leader outside its final configuration departs; a change that adds
+nobody is accepted under a higher token, and waits for its grant for ever.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ from zonequake_store.admin_protocol import (
 )
 
 GROUP = "z.00000000.0"
+SILENCE_TICKS = 3
+"""After so many a leader gives up a change whose newcomer doesn't answer."""
 
 
 @dataclass
@@ -44,8 +51,13 @@ class StoreGroup:
     stage_token: int = 0
     stage_peers: tuple[PeerName, ...] = ()
     caught_up: bool = False
+    granted: bool = False
+    silent_ticks: int = 0
     born: int = 0
     index: int = 0
+    commit: int = 0
+    committed: ConfigurationReport | None = None
+    """What is left if the leader is lost with a newer, uncommitted configuration."""
 
     # ------------------------------------------------------------------------------ orders
 
@@ -69,19 +81,14 @@ class StoreGroup:
                     self.depose()
         elif isinstance(order, Bootstrap):
             if self.configuration is None:
-                self.configuration = ConfigurationReport(
+                self.configuration = self.committed = ConfigurationReport(
                     peers=order.peers, token=order.token, index=0
                 )
         elif node == self.leader and order.term == self.term:
             if isinstance(order, ChangePeers):
                 self._change(order)
-            elif (
-                isinstance(order, Grant)
-                and self.stage is Stage.CATCHING_UP
-                and (order.token, tuple(order.peers)) == (self.stage_token, self.stage_peers)
-            ):
-                assert self.caught_up
-                self._enter_joint()
+            elif isinstance(order, Grant):
+                self._grant(order)
 
     def _is_needed(self, node: str) -> bool:
         return self.leader is not None and any(p.node == node for p in self._halves())
@@ -92,32 +99,59 @@ class StoreGroup:
 
     def _change(self, order: ChangePeers) -> None:
         assert self.configuration is not None
-        if order.token < self.configuration.token or self.stage not in (
-            Stage.NONE,
-            Stage.CATCHING_UP,
-        ):
-            return
-        if order.token == self.configuration.token and self.stage is Stage.NONE:
-            return
+        if order.token < max(self.stage_token, self.configuration.token):
+            return  # stale
+        if self.stage is Stage.NONE:
+            if order.token == self.configuration.token:
+                return  # done already
+        elif order.token == self.stage_token:
+            return  # received already
+        elif self.stage is not Stage.CATCHING_UP or not self.caught_up:
+            return  # busy
         self.stage, self.stage_token = Stage.CATCHING_UP, order.token
-        self.stage_peers, self.caught_up = tuple(sorted(order.peers)), False
+        self.stage_peers, self.granted, self.silent_ticks = tuple(sorted(order.peers)), False, 0
+        self.caught_up = not self._joining()
+
+    def _joining(self) -> list[PeerName]:
+        members = set(self._halves())
+        return [peer for peer in self.stage_peers if peer not in members]
+
+    def _grant(self, order: Grant) -> None:
+        asked = (self.stage_token, self.stage_peers)
+        if self.stage is not Stage.CATCHING_UP or (order.token, tuple(order.peers)) != asked:
+            return  # stale
+        if self.caught_up:
+            self.granted = True
+            self._enter_joint()
 
     def _enter_joint(self) -> None:
         assert self.configuration is not None
-        self.index += 1
+        if self.configuration.index > self.commit:
+            return  # at most one uncommitted configuration
         self.stage = Stage.JOINT
+        self._append(list(self.stage_peers), self.configuration.peers, self.stage_token)
+
+    def _append(self, peers: list[PeerName], old_peers: list[PeerName], token: int) -> None:
+        self.index += 1
         self.configuration = ConfigurationReport(
-            peers=list(self.stage_peers),
-            old_peers=self.configuration.peers,
-            token=self.stage_token,
-            index=self.index,
+            peers=peers, old_peers=old_peers, token=token, index=self.index
         )
+        for peer in self._halves():
+            if self._has(peer):
+                replica = self.replicas[peer.node]
+                replica.token = max(replica.token, token)
 
     # ------------------------------------------------------------------------------- faults
 
-    def depose(self) -> None:
+    def depose(self, *, losing_uncommitted: bool = False) -> None:
         """The leader is gone; what wasn't in the log is forgotten."""
-        self.leader, self.stage, self.caught_up = None, Stage.NONE, False
+        self.leader = None
+        self._end_stage()
+        if losing_uncommitted:
+            self.configuration = self.committed
+
+    def _end_stage(self) -> None:
+        self.stage, self.caught_up, self.granted = Stage.NONE, False, False
         self.stage_token, self.stage_peers = 0, ()
 
     def crash(self, node: str) -> None:
@@ -126,12 +160,15 @@ class StoreGroup:
             if self.leader == node:
                 self.depose()
 
-    def wipe(self, node: str) -> None:
-        """The node loses its storage; only if its group survives that."""
+    def wipe(self, node: str, granted: tuple[PeerName, ...] = ()) -> None:
+        """The node loses its storage; only if its group survives that, and what it may go on to."""
         kept = self.replicas.pop(node, None)
         if kept is None:
             return
-        if self.configuration is not None and not self._can_lead(ignore_stopped=True):
+        needed = [c for c in (self.configuration, self.committed) if c is not None]
+        if granted:
+            needed.append(ConfigurationReport(peers=list(granted), token=0, index=0))
+        if not all(self._can_lead(c, ignore_stopped=True) for c in needed):
             self.replicas[node] = kept
             return
         if self.leader == node:
@@ -143,32 +180,49 @@ class StoreGroup:
         """One step of whatever the group can do by itself."""
         if self.configuration is None:
             return
-        if self.leader is None or not self._can_lead():
+        if self.leader is None or not self._can_lead(self.configuration):
             if self.leader is not None:
                 self.depose()
-            able = [p.node for p in self.configuration.peers if self._has(p)]
-            if self._can_lead() and able:
-                self.leader, self.term = sorted(able)[self.term % len(able)], self.term + 1
-                if self.configuration.old_peers:
-                    self.stage, self.stage_token = Stage.JOINT, self.configuration.token
-                    self.stage_peers = tuple(self.configuration.peers)
-            return
-        if self.stage is Stage.CATCHING_UP:
-            members = set(self._halves())
-            joining = [p for p in self.stage_peers if p not in members]
+            if self._can_lead(self.configuration):
+                self._elect()
+        elif self.configuration.index > self.commit:
+            self._commit()
+        elif self.stage is Stage.CATCHING_UP:
+            joining = self._joining()
             self.caught_up = all(self._has(p) for p in joining)
-        elif self.stage is Stage.JOINT:
-            self.index += 1
-            self.configuration = ConfigurationReport(
-                peers=self.configuration.peers,
-                token=self.configuration.token,
-                index=self.index,
-            )
+            self.silent_ticks = 0 if self.caught_up else self.silent_ticks + 1
+            if self.silent_ticks >= SILENCE_TICKS:
+                self._end_stage()
+
+    def _elect(self) -> None:
+        """A member that has the newest entries; its first entry is its configuration."""
+        assert self.configuration is not None
+        candidates = set(self._halves())
+        if self.configuration.index > self.commit and self.committed is not None:
+            candidates |= {*self.committed.peers, *self.committed.old_peers}
+        able = sorted(peer.node for peer in candidates if self._has(peer))
+        self.leader, self.term = able[self.term % len(able)], self.term + 1
+        newest = self.configuration
+        self._append(newest.peers, newest.old_peers, newest.token)
+        if newest.old_peers:
+            self.stage, self.stage_token = Stage.JOINT, newest.token
+            self.stage_peers = tuple(newest.peers)
+
+    def _commit(self) -> None:
+        """The newest configuration is committed, and the change goes on."""
+        newest = self.committed = self.configuration
+        assert newest is not None
+        self.commit = newest.index
+        if self.stage is Stage.JOINT:
             self.stage = Stage.STABLE
-        elif self.stage is Stage.STABLE:
-            self.stage, self.stage_token, self.stage_peers = Stage.NONE, 0, ()
-            if all(p.node != self.leader for p in self.configuration.peers):
-                self.depose()
+            self._append(newest.peers, [], newest.token)
+            return
+        if self.stage is Stage.STABLE:
+            self._end_stage()
+        if all(p.node != self.leader for p in newest.peers):
+            self.depose()  # it departs
+        elif self.granted:
+            self._enter_joint()
 
     def _has(self, peer: PeerName, *, ignore_stopped: bool = False) -> bool:
         replica = self.replicas.get(peer.node)
@@ -178,11 +232,12 @@ class StoreGroup:
             and (replica.running or ignore_stopped)
         )
 
-    def _can_lead(self, *, ignore_stopped: bool = False) -> bool:
-        assert self.configuration is not None
+    def _can_lead(
+        self, configuration: ConfigurationReport, *, ignore_stopped: bool = False
+    ) -> bool:
         return all(
             is_majority(sum(self._has(p, ignore_stopped=ignore_stopped) for p in half), len(half))
-            for half in (self.configuration.peers, self.configuration.old_peers)
+            for half in (configuration.peers, configuration.old_peers)
             if half
         )
 
@@ -214,6 +269,6 @@ class StoreGroup:
             stage_token=self.stage_token if leads else 0,
             stage_peers=list(self.stage_peers) if leads else [],
             caught_up=leads and self.caught_up,
-            commit=self.index,
-            applied=self.index,
+            commit=self.commit,
+            applied=self.commit,
         )

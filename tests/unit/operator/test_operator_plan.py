@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
+
 from zonequake_operator.model import (
     AssignmentSet,
     ConditionType,
@@ -30,12 +32,14 @@ from zonequake_operator.plan import (
     plan,
 )
 from zonequake_store.admin_protocol import (
+    ChangePeers,
     ConfigurationReport,
     NodeIdentity,
     PeerName,
     ReplicasReport,
     ReplicaStatus,
     Role,
+    Stage,
     StartReplica,
 )
 
@@ -178,6 +182,40 @@ def test_a_settled_zone_causes_no_write_and_no_order() -> None:
     assert decided.behind == frozenset()
     assert conditions(snapshot)[ConditionType.READY] == (True, Reason.ALL_PARTITIONS_SERVE)
     assert conditions(snapshot)[ConditionType.SYNCED] == (True, Reason.SPEC_APPLIED)
+
+
+def test_a_zone_whose_group_still_runs_a_change_is_neither_settled_nor_synced() -> None:
+    snapshot = healthy()
+    stuck = {
+        n: replace_replicas(r, lambda each: caught_up(each) if each.role is Role.LEADER else each)
+        for n, r in snapshot.reports.items()
+    }
+    after, decided = settle(replace(snapshot, reports=stuck))
+    assert not decided.settled
+    assert conditions(after)[ConditionType.SYNCED] == (False, Reason.REBALANCING)
+    assert conditions(after)[ConditionType.PROGRESSING] == (True, Reason.REBALANCING)
+    assert after.zone.summary.moving == 4
+    for number, partition in after.partitions.items():
+        before = snapshot.partitions[number].keys
+        assert partition.keys.pending == before.stable
+        assert partition.keys.configuration_token > 7, "the change that nobody wants is replaced"
+    sent = [a.order for a in decided.actions if isinstance(a, SendOrder)]
+    assert {type(order) for order in sent} == {ChangePeers}
+    paused = replace(snapshot.zone, spec=ZoneSpec(partitions=4, paused=True), generation=2)
+    assert not settle(replace(snapshot, reports=stuck, zone=paused))[1].settled
+
+
+def caught_up(of: ReplicaStatus) -> ReplicaStatus:
+    """A leader that waits for a grant."""
+    assert of.configuration is not None
+    return msgspec.structs.replace(
+        of,
+        stage=Stage.CATCHING_UP,
+        stage_token=7,
+        token=7,
+        stage_peers=of.configuration.peers,
+        caught_up=True,
+    )
 
 
 def test_a_new_zone_writes_its_revision_before_anything_else() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from zonequake_operator import rebalance
 from zonequake_operator.groups import Group
 from zonequake_operator.model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
 from zonequake_operator.rebalance import ReplicaSettings, Wish, decide, is_blocked, orders
-from zonequake_store.admin_protocol import PeerName
+from zonequake_store.admin_protocol import ChangePeers, Order, PeerName, Stage
 
 _SPEC = importlib.util.spec_from_file_location(
     "operator_group_model", Path(__file__).with_name("group_model.py")
@@ -25,6 +27,8 @@ model = importlib.util.module_from_spec(_SPEC)
 sys.modules["operator_group_model"] = model
 _SPEC.loader.exec_module(model)
 
+SEEDS = 8
+SCRIPTS_PER_SEED = 100
 EVERYONE = frozenset("ABCDE")
 NOBODY = Group(name=model.GROUP, replicas={})
 BOOTSTRAP = TokenPeers(token=1, peers=(PeerName("A", "1"),))
@@ -140,6 +144,8 @@ class World:
         self.revision = 0
         self.target: AssignmentSet | None = None
         self.tokens: list[int] = [0]
+        self.late: list[tuple[str, Order]] = []
+        """Orders still under way, from this operator or from one that died meanwhile."""
 
     def wish(self, nodes: str) -> None:
         self.target, self.revision = of(nodes), self.revision + 1
@@ -150,26 +156,48 @@ class World:
         alive: frozenset[str] = EVERYONE,
         silent: frozenset[str] = frozenset(),
         lose: bool = False,
+        delay: bool = False,
         write_fails: bool = False,
-        handled: int | None = None,
+        dies: bool = False,
+        late_ticks: int = 0,
     ) -> bool:
-        """One plan; says whether it did anything."""
+        """One round: writes until nothing is left to write, then orders; says if it did anything.
+
+        The group lives on for `late_ticks` between its reports and what follows from them. The
+        operator that `dies` does so between its first write and the orders.
+        """
         seen = self.group.report(silent)
-        due = max(self.keys.change_trigger_revision, handled or 0) < self.revision
-        wish = Wish(target=self.target, revision=self.revision, due=due, mode=self.mode)
-        after = decide(self.keys, seen, wish, alive)
-        if after != self.keys:
-            if not write_fails:
-                self.keys = after
-                self.tokens.append(after.configuration_token)
-            return True
+        for _ in range(late_ticks):
+            self.group.tick()
+        wrote = False
+        while (after := self.decide(seen, alive)) != self.keys:
+            if write_fails:
+                return True
+            wrote, self.keys = True, after
+            self.tokens.append(after.configuration_token)
+            if dies:
+                return True
+            assert len(self.tokens) < 10_000, "the keys never come to rest"
         told = orders(
             self.keys, seen, SETTINGS, alive=alive, reachable=alive - silent, paused=False
         )
-        if not lose:
+        if delay:
+            self.late += told
+        elif not lose:
             for node, order in told:
                 self.group.obey(node, order)
-        return bool(told)
+        return wrote or bool(told)
+
+    def decide(self, seen: Group, alive: frozenset[str] = EVERYONE) -> PartitionKeys:
+        due = self.keys.change_trigger_revision < self.revision
+        wish = Wish(target=self.target, revision=self.revision, due=due, mode=self.mode)
+        return decide(self.keys, seen, wish, alive)
+
+    def deliver(self) -> None:
+        """What was under way arrives, unless it is too old for anybody to act on it."""
+        late, self.late = self.late, []
+        for node, order in late:
+            self.group.obey(node, order)
 
     def run(self, steps: int) -> None:
         idle = 0
@@ -182,12 +210,17 @@ class World:
 
 nodes = st.sampled_from("ABCDE")
 wishes = st.sets(nodes, min_size=1, max_size=4).map(lambda s: "".join(sorted(s)))
+ticks = st.integers(0, 4)
 events = st.one_of(
     st.tuples(st.just("wish"), wishes),
     st.tuples(st.just("crash"), nodes),
     st.tuples(st.just("wipe"), nodes),
-    st.tuples(st.just("depose"), st.none()),
+    st.tuples(st.just("depose"), st.booleans()),
     st.tuples(st.just("lose"), st.none()),
+    st.tuples(st.just("delay"), ticks),
+    st.tuples(st.just("deliver"), st.none()),
+    st.tuples(st.just("operator dies"), st.none()),
+    st.tuples(st.just("late"), ticks),
     st.tuples(st.just("write fails"), st.none()),
     st.tuples(st.just("silent"), nodes),
     st.tuples(st.just("dead"), nodes),
@@ -196,13 +229,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(first=wishes, script=st.lists(events, max_size=40), mode=st.sampled_from([Q, U]))
-def test_every_interleaving_ends_at_the_last_wish(
-    first: str, script: list[tuple[str, object]], mode: ChangePeersMode
-) -> None:
-    world = World(mode)
-    world.wish(first)
+def play(world: World, script: Sequence[tuple[str, object]]) -> None:
     for what, detail in script:
         match what:
             case "wish":
@@ -213,11 +240,20 @@ def test_every_interleaving_ends_at_the_last_wish(
                 # Who was told its first configuration, or was about to be, isn't told again after
                 # a wipe: what that loses, only a reset brings back.
                 if world.keys.bootstrap is None or world.group.configuration is not None:
-                    world.group.wipe(str(detail))
+                    lock = world.keys.pending_lock
+                    world.group.wipe(str(detail), granted=lock.peers if lock else ())
             case "depose":
-                world.group.depose()
+                world.group.depose(losing_uncommitted=bool(detail))
             case "lose":
                 world.step(lose=True)
+            case "delay":
+                world.step(delay=True, late_ticks=int(str(detail)))
+            case "deliver":
+                world.deliver()
+            case "operator dies":
+                world.step(dies=True)
+            case "late":
+                world.step(late_ticks=int(str(detail)))
             case "write fails":
                 world.step(write_fails=True)
             case "silent":
@@ -231,16 +267,123 @@ def test_every_interleaving_ends_at_the_last_wish(
             case _:
                 for _ in range(int(str(detail))):
                     world.group.tick()
-    world.run(200)
 
+
+def assert_it_settles(world: World) -> None:
+    world.deliver()
+    world.run(200)
     assert world.keys.stable == world.target
     assert world.keys.pending is None
     assert world.keys.planned is None
     assert world.keys.pending_lock is None
     assert set(world.group.replicas) == set(world.keys.stable.nodes)
     assert world.group.leader is not None
+    assert world.group.stage is Stage.NONE, "nobody waits for a grant that never comes"
     assert world.tokens == sorted(world.tokens), "the token never falls"
     assert not world.step(), "a settled partition causes no write and no order"
+
+
+@settings(max_examples=300, deadline=None)
+@given(first=wishes, script=st.lists(events, max_size=40), mode=st.sampled_from([Q, U]))
+def test_every_interleaving_ends_at_the_last_wish(
+    first: str, script: list[tuple[str, object]], mode: ChangePeersMode
+) -> None:
+    world = World(mode)
+    world.wish(first)
+    play(world, script)
+    assert_it_settles(world)
+
+
+def ordinary_faults(random: Random) -> list[tuple[str, object]]:
+    """Long runs in which much succeeds, so that faults meet every stage of a change."""
+    script: list[tuple[str, object]] = []
+    for _ in range(random.randint(5, 60)):
+        roll = random.random()
+        if roll < 0.1:
+            wish = random.sample("ABCDE", random.randint(1, 4))
+            script.append(("wish", "".join(sorted(wish))))
+        elif roll < 0.7:
+            script.append((random.choice(["late", "late", "delay"]), random.randint(0, 2)))
+        elif roll < 0.9:
+            script.append(("tick", 1))
+        else:
+            rare = random.choice(["depose", "crash", "wipe", "operator dies", "deliver", "silent"])
+            script.append(
+                (rare, random.random() < 0.3 if rare == "depose" else random.choice("ABCDE"))
+            )
+    return script
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_change_that_meets_faults_at_any_stage_settles(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(SCRIPTS_PER_SEED):
+        world = World(random.choice([Q, U]))
+        world.wish("ABC")
+        play(world, script := ordinary_faults(random))
+        try:
+            assert_it_settles(world)
+        except AssertionError as error:
+            error.add_note(f"after {script}")
+            raise
+
+
+def test_a_leader_that_departs_leaves_nobody_waiting_for_a_grant() -> None:
+    world = World()
+    world.wish("ABC")
+    world.run(30)
+    while world.group.leader != "C":
+        world.group.depose()
+        world.group.tick()
+    world.run(30)
+    world.wish("ABD")
+    while world.group.leader == "C":
+        world.step()
+        world.group.tick()
+    token = world.keys.configuration_token
+    while world.group.leader is None:
+        world.group.tick()
+    configuration = world.group.configuration
+    assert configuration.index > world.group.commit, "the new leader shows its final configuration"
+    assert {peer.node for peer in configuration.peers} == set("ABD")
+    # As on the cluster: it commits between its report and what the operator makes of it, and the
+    # operator's next look at it is again a little older than the order it has just sent.
+    world.step(late_ticks=1, delay=True)
+    world.step(late_ticks=1)
+    world.deliver()
+    world.run(30)
+    assert world.keys.stable == of("ABD")
+    assert world.keys.configuration_token == token, "a change that is all but done isn't begun anew"
+    assert world.group.stage is Stage.NONE
+
+
+def test_an_election_moves_nothing() -> None:
+    world = World()
+    world.wish("ABC")
+    world.run(30)
+    settled = world.keys
+    world.group.depose()
+    world.group.tick()
+    assert world.group.configuration.index > world.group.commit
+    assert not world.step()
+    assert world.keys == settled
+
+
+@pytest.mark.parametrize("wanted", ["ABC", "ABD"])
+def test_a_change_that_nobody_wants_any_more_is_brought_to_an_end(wanted: str) -> None:
+    world = World()
+    world.wish("ABC")
+    world.run(30)
+    peers = [PeerName(n, r.incarnation) for n, r in sorted(world.group.replicas.items())]
+    token, term = world.keys.configuration_token + 1, world.group.term
+    late = ChangePeers(group=model.GROUP, term=term, token=token, peers=peers)
+    world.group.obey(world.group.leader, late)
+    assert world.group.stage is Stage.CATCHING_UP
+    world.wish(wanted)
+    world.run(60)
+    assert world.group.stage is Stage.NONE
+    assert world.keys.stable == of(wanted)
+    assert world.keys.pending is None
 
 
 def test_a_grant_goes_out_only_after_the_lock_is_stored() -> None:

@@ -331,7 +331,10 @@ def _majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[
 
 
 def _peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
-    """Pending with incarnations; None while some new node's replica hasn't started."""
+    """Pending with incarnations; None while some new node's replica hasn't started.
+
+    Or hasn't seen the present token.
+    """
     assert keys.pending is not None
     leading = group.leading
     configured = {}
@@ -339,6 +342,8 @@ def _peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
         configured = {peer.node: peer for peer in members(leading.configuration)}
     peers = []
     for node in keys.pending.nodes:
+        if _lacks_token(node, keys, group):
+            return None
         if group.is_running(node):
             peers.append(PeerName(node, group.replicas[node].incarnation))
         elif node in configured:
@@ -346,6 +351,19 @@ def _peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
         else:
             return None
     return tuple(sorted(peers))
+
+
+def _lacks_token(node: str, keys: PartitionKeys, group: Group) -> bool:
+    """Could this newcomer still be erased by an older order?
+
+    It stayed from an earlier set, and an order to erase it may be under way. Once it has seen the
+    present token that order is stale; before, the group must not come to need it.
+    """
+    return (
+        group.is_running(node)
+        and node not in group.configured_nodes
+        and group.replicas[node].token < keys.configuration_token
+    )
 
 
 def _sorted(peers: list[PeerName]) -> tuple[PeerName, ...]:
@@ -393,6 +411,8 @@ def _starts(
     if keys.bootstrap is None:
         acting = waiting  # what they hold shows only once they run
     nodes = {n for n in own & reachable if n not in group.replicas} | (waiting & (own | acting))
+    if keys.pending is not None and group.leader is not None:
+        nodes |= {n for n in keys.pending.nodes if _lacks_token(n, keys, group)}
     return [
         (
             node,
@@ -420,6 +440,8 @@ def _start_token(keys: PartitionKeys, group: Group, node: str) -> int:
     replica = group.replicas.get(node)
     if replica is None or keys.bootstrap is None or replica.token > keys.bootstrap.token:
         return keys.configuration_token
+    if keys.pending is not None and group.leader is not None and _lacks_token(node, keys, group):
+        return keys.configuration_token  # the group lives, and without it
     first = PeerName(node, replica.incarnation) in keys.bootstrap.peers
     return keys.bootstrap.token if first else keys.configuration_token
 

@@ -153,13 +153,15 @@ class Machine:
 
     # what the operator says
 
+    def status(self) -> dict[str, Any]:
+        return (self.api.get("dz", "z") or {}).get("status", {})  # type: ignore[no-any-return]
+
     def conditions(self) -> dict[str, bool]:
-        status = (self.api.get("dz", "z") or {}).get("status", {})
-        return {c["type"]: c["status"] == "True" for c in status.get("conditions", [])}
+        return conditions(self.status())
 
     def is_whole(self, nodes: int) -> bool:
-        found = self.conditions()
-        status: dict[str, Any] = (self.api.get("dz", "z") or {}).get("status", {})
+        status = self.status()  # read once: conditions of before don't speak for these nodes
+        found = conditions(status)
         return (
             status.get("dataNodeCount") == nodes
             and found.get("Ready", False)
@@ -171,6 +173,10 @@ class Machine:
     def versions(self) -> list[str]:
         items = self.api.get("dz,zp,topo")["items"]
         return [item["metadata"]["resourceVersion"] for item in items]
+
+
+def conditions(status: dict[str, Any]) -> dict[str, bool]:
+    return {c["type"]: c["status"] == "True" for c in status.get("conditions", [])}
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from zonequake_operator import rebalance
 from zonequake_operator.groups import Group
 from zonequake_operator.model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
 from zonequake_operator.rebalance import ReplicaSettings, Wish, decide, is_blocked, orders
-from zonequake_store.admin_protocol import ChangePeers, Order, PeerName, Stage
+from zonequake_store.admin_protocol import ChangePeers, Order, PeerName, Stage, StopReplica
 
 _SPEC = importlib.util.spec_from_file_location(
     "operator_group_model", Path(__file__).with_name("group_model.py")
@@ -367,6 +367,29 @@ def test_an_election_moves_nothing() -> None:
     assert world.group.configuration.index > world.group.commit
     assert not world.step()
     assert world.keys == settled
+
+
+def test_a_replica_that_an_older_order_may_erase_is_no_peer_yet() -> None:
+    world = World()
+    world.wish("ABC")
+    world.run(30)
+    world.wish("AB")
+    while world.keys.stable != of("AB"):
+        world.step(delay=True)
+        stops = [told for told in world.late if isinstance(told[1], StopReplica)]
+        world.late = [told for told in world.late if told not in stops]
+        world.deliver()
+        world.group.tick()
+    assert [node for node, _ in stops] == ["C"]
+    world.wish("AC")
+    while world.group.stage is not Stage.CATCHING_UP:
+        world.step()
+        world.group.tick()
+    incarnation = world.group.replicas["C"].incarnation
+    world.late = stops
+    world.deliver()
+    assert world.group.replicas["C"].incarnation == incarnation
+    assert_it_settles(world)
 
 
 @pytest.mark.parametrize("wanted", ["ABC", "ABD"])

@@ -145,6 +145,8 @@ def _run(command: tuple[str, ...], limit_s: int) -> int:
         [str(BIN / command[0]), *command[1:]],
         cwd=ROOT,
         start_new_session=True,  # so that a group over its limit ends with all its processes
+        # A shell's background job ignores SIGINT, and its children with it; ours must not.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         return process.wait(timeout=limit_s)

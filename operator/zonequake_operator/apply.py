@@ -1,7 +1,8 @@
 """One zone's loop body: gather a snapshot, plan, apply.
 
 Partitions are kept as they were last read or written: this process writes them alone, and a
-compare-and-swap that fails makes it read them all again, as does every resync.
+compare-and-swap that fails makes it read them all again, as does every resync. What another process
+wrote is judged only by reports that were heard after it was read.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class ZoneReconciler:
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
         self._stored: _Stored | None = None
+        self._known: dict[int, str] = {}
+        """The partitions' resource versions that we read or wrote."""
+        self._heard_from = 0
+        """The first view that was heard after the newest keys of another writer were read."""
         self._pacer = Pacer()
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
@@ -101,7 +106,10 @@ class ZoneReconciler:
 
     async def _step(self, view: View) -> Plan:
         for _ in range(MAX_REPLANS):
-            decided = self._plan(await self._read(), view)
+            stored = await self._read()
+            while view.number < self._heard_from:
+                view = await self._fleet.next_view(view.number, self._resync_s)
+            decided = self._plan(stored, view)
             if not await self._write(decided.actions):
                 break
         # Orders rest on what is stored: the last plan found nothing more to write.
@@ -141,6 +149,12 @@ class ZoneReconciler:
             partitions={p.number: p for p in sorted(mine, key=lambda p: p.number)},
             read_s=now_s,
         )
+        versions = {n: p.resource_version for n, p in self._stored.partitions.items()}
+        if versions != self._known:
+            # Another operator wrote, or died: reports from before that don't show what followed,
+            # and a replica that its group needs by now would be erased. The next round may have
+            # begun already, the one after it hasn't.
+            self._known, self._heard_from = versions, self._fleet.view.number + 2
         return self._stored
 
     # ---------------------------------------------------------------------------------- writing
@@ -213,7 +227,8 @@ class ZoneReconciler:
         stored = self._stored
         assert stored is not None
         created = await self._kube.create_partition(render_partition(stored.zone, action.number))
-        stored.partitions[action.number] = parse_partition(created)
+        made = stored.partitions[action.number] = parse_partition(created)
+        self._known[action.number] = made.resource_version
         stored.partitions = dict(sorted(stored.partitions.items()))
 
     async def _write_partition(self, action: WritePartition) -> None:
@@ -224,6 +239,7 @@ class ZoneReconciler:
         name = partition_name(stored.zone.name, action.number)
         version = await self._cas("partitions", "Partition", name, before, status)
         self._view_written_s[action.number] = self._monotonic_s()
+        self._known[action.number] = version
         stored.partitions[action.number] = replace(
             before, resource_version=version, keys=action.keys, view=action.view
         )

@@ -144,6 +144,7 @@ class World:
         self.revision = 0
         self.target: AssignmentSet | None = None
         self.tokens: list[int] = [0]
+        self.twin: PartitionKeys | None = None
         self.late: list[tuple[str, Order]] = []
         """Orders still under way, from this operator or from one that died meanwhile."""
 
@@ -188,10 +189,30 @@ class World:
                 self.group.obey(node, order)
         return wrote or bool(told)
 
-    def decide(self, seen: Group, alive: frozenset[str] = EVERYONE) -> PartitionKeys:
-        due = self.keys.change_trigger_revision < self.revision
+    def decide(
+        self, seen: Group, alive: frozenset[str] = EVERYONE, of: PartitionKeys | None = None
+    ) -> PartitionKeys:
+        before = of or self.keys
+        due = before.change_trigger_revision < self.revision
         wish = Wish(target=self.target, revision=self.revision, due=due, mode=self.mode)
-        return decide(self.keys, seen, wish, alive)
+        return decide(before, seen, wish, alive)
+
+    def twin_reads(self) -> None:
+        """Another operator lives; it reads the keys now and keeps them for a while."""
+        self.twin = self.keys
+
+    def twin_acts(self) -> None:
+        """On what it read and on new reports; a write of its own would meet a conflict."""
+        seen = self.group.report()
+        if (
+            self.twin is None
+            or self.twin == self.keys
+            or self.decide(seen, of=self.twin) != self.twin
+        ):
+            self.twin = None
+            return
+        told = orders(self.twin, seen, SETTINGS, alive=EVERYONE, reachable=EVERYONE)
+        self.late += told
 
     def deliver(self) -> None:
         """What was under way arrives, unless it is too old for anybody to act on it."""
@@ -220,6 +241,8 @@ events = st.one_of(
     st.tuples(st.just("delay"), ticks),
     st.tuples(st.just("deliver"), st.none()),
     st.tuples(st.just("operator dies"), st.none()),
+    st.tuples(st.just("twin reads"), st.none()),
+    st.tuples(st.just("twin acts"), st.none()),
     st.tuples(st.just("late"), ticks),
     st.tuples(st.just("write fails"), st.none()),
     st.tuples(st.just("silent"), nodes),
@@ -250,6 +273,10 @@ def play(world: World, script: Sequence[tuple[str, object]]) -> None:
                 world.step(delay=True, late_ticks=int(str(detail)))
             case "deliver":
                 world.deliver()
+            case "twin reads":
+                world.twin_reads()
+            case "twin acts":
+                world.twin_acts()
             case "operator dies":
                 world.step(dies=True)
             case "late":
@@ -299,18 +326,20 @@ def ordinary_faults(random: Random) -> list[tuple[str, object]]:
     script: list[tuple[str, object]] = []
     for _ in range(random.randint(5, 60)):
         roll = random.random()
+        node = random.choice("ABCDE")
         if roll < 0.1:
             wish = random.sample("ABCDE", random.randint(1, 4))
             script.append(("wish", "".join(sorted(wish))))
-        elif roll < 0.7:
+        elif roll < 0.65:
             script.append((random.choice(["late", "late", "delay"]), random.randint(0, 2)))
-        elif roll < 0.9:
+        elif roll < 0.8:
             script.append(("tick", 1))
+        elif roll < 0.9:
+            script.append((random.choice(["twin reads", "twin acts", "deliver"]), None))
+        elif roll < 0.93:
+            script.append(("depose", random.random() < 0.3))
         else:
-            rare = random.choice(["depose", "crash", "wipe", "operator dies", "deliver", "silent"])
-            script.append(
-                (rare, random.random() < 0.3 if rare == "depose" else random.choice("ABCDE"))
-            )
+            script.append((random.choice(["crash", "wipe", "operator dies", "silent"]), node))
     return script
 
 

@@ -177,20 +177,28 @@ def _mark(element: Column, place: Column) -> Column:
 def _real_time(placed: DataFrame) -> DataFrame:
     """Operations that start after one of higher rank has finished.
 
-    At equal stamps a start comes first: intervals are closed, such operations are concurrent.
+    From the highest rank down, the earliest finish so far must not lie before a start. At equal
+    stamps intervals touch, and such operations are concurrent. Among equal ranks the later start
+    comes first, so that two reads of one place never blame each other: whatever stands before a
+    read there started, and so finished, no earlier than it starts.
     """
-    start = F.struct(F.col("inv").alias("t"), F.lit(0).alias("done"))
-    finish = F.struct(F.col("fin").alias("t"), F.lit(1).alias("done"))
-    events = F.when(F.col("answered"), F.array(start, finish)).otherwise(F.array(start))
-    before = (
+    higher = (
         Window.partitionBy(*_KEY)
-        .orderBy("event.t", "event.done")
+        .orderBy(F.desc("rank"), F.desc("inv"))
         .rowsBetween(Window.unboundedPreceding, -1)
     )
-    swept = placed.select(*_KEY, "value", "rank", F.explode(events).alias("event")).withColumn(
-        "seen", F.max(F.when(F.col("event.done") == 1, F.col("rank"))).over(before)
+    finish = F.when(F.col("answered"), F.col("fin"))
+    late = (
+        placed.select(*_KEY, "value", "rank", "inv", finish.alias("finish"))
+        .withColumns(
+            {
+                "earliest": F.min("finish").over(higher),
+                "seen": F.min_by("rank", F.col("finish")).over(higher),
+            }
+        )
+        .where("earliest < inv")
+        .withColumn("at_ns", F.col("inv"))
     )
-    late = swept.where("event.done = 0 and rank < seen").withColumn("at_ns", F.col("event.t"))
     return findings(
         late, check=CHECK, kind="order", value="value", position=F.shiftright("seen", 1)
     )

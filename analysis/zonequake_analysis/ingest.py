@@ -3,13 +3,14 @@
 The layout is the algorithm (design §7): one exchange by partition, each bucket sorted by
 (partition, key, invoke). Every later `groupBy` and window starts with the bucket's column.
 
-A completion repeats its invoke, so completions are the operations. Their invokes travel along and
-meet them as neighbours in that order; an invoke without such a neighbour was cut off by a crash and
-stands as INFO.
+A completion repeats its invoke, so completions are the operations, and `lines` drops most invokes
+before they are parsed. The others travel along and meet their completions as neighbours in that
+order; an invoke without such a neighbour was cut off by a crash and stands as INFO.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -19,9 +20,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.lines import byte_ranges, read_lines
 from zonequake_analysis.schema import (
     CORRUPT,
-    HISTORY,
     INDEX_BITS,
     LINEAGE_BITS,
     NEVER_NS,
@@ -89,12 +90,13 @@ def ingest(spark: SparkSession, run: Path, *, clock_offset_ns: int = 0) -> Inges
     files = history_files(run)
     size = sum(file.stat().st_size for file in files)
     seen = Observation("history")
-    lines = spark.read.schema(HISTORY).json(
-        [file.resolve().as_uri() for file in files], columnNameOfCorruptRecord=CORRUPT
+    names = F.array(*[F.lit(re.sub(_BEYOND_WRITER, "", file.name)) for file in files])
+    lines = read_lines(spark, byte_ranges(files)).withColumn(
+        "writer", F.element_at(names, F.col("file") + 1)
     )
     rows = _rows(lines, clock_offset_ns).observe(
         seen,
-        F.count(F.lit(1)).alias("lines"),
+        (F.count(F.lit(1)) + F.count_if("paired")).alias("lines"),
         F.count(CORRUPT).alias("corrupt"),
         F.count_if(F.col("schema") != SCHEMA_VERSION).alias("foreign_schema"),
         F.count_if(~F.col("usable") & F.col(CORRUPT).isNull()).alias("unknown_names"),
@@ -176,7 +178,6 @@ def _position() -> Column:
 
 def _rows(lines: DataFrame, clock_offset_ns: int) -> DataFrame:
     """One row per line, typed; `usable` tells those that are an event of a known kind."""
-    is_list = F.col("value").startswith("[")
     invoke = F.col("type") == "invoke"
     outcome = F.when(invoke, F.lit(Outcome.INFO.value).cast("tinyint")).otherwise(
         _code("type", Outcome)
@@ -190,8 +191,6 @@ def _rows(lines: DataFrame, clock_offset_ns: int) -> DataFrame:
             "outcome": outcome,
             "role": _code("role", Role),
             "invoke": invoke,
-            "list": F.when(is_list, F.from_json("value", "array<bigint>")),
-            "number": F.when(~is_list, F.col("value").try_cast("bigint")),
             "position": F.when(F.col("type") == "ok", _position()),
             "bounded": F.coalesce(F.col("read") == "bounded", F.lit(False)),
         }
@@ -206,7 +205,7 @@ def _rows(lines: DataFrame, clock_offset_ns: int) -> DataFrame:
         "role",
         F.col("code").alias("f"),
         "outcome",
-        F.col("number").alias("value"),
+        "value",
         "list",
         "expected",
         "found",
@@ -218,12 +217,13 @@ def _rows(lines: DataFrame, clock_offset_ns: int) -> DataFrame:
         "bounded",
         F.when(
             F.col("role") == Role.PROBE.value,
-            F.regexp_replace("_metadata.file_name", _BEYOND_WRITER, ""),
+            F.col("writer"),
         ).alias("vantage"),
         "node",
         "term",
         "index",
         "invoke",
+        "paired",
         "schema",
         "clock",
         (F.col("wall") - F.col("time")).alias("wall_offset"),
@@ -236,7 +236,6 @@ def _rows(lines: DataFrame, clock_offset_ns: int) -> DataFrame:
             & F.col("partition").isNotNull()
             & F.col("key").isNotNull()
             & (invoke | F.col("time").isNotNull())
-            & (F.col("value").isNull() | F.coalesce("number", F.size("list")).isNotNull())
         ).alias("usable"),
         CORRUPT,
     )
@@ -251,12 +250,14 @@ def _paired(rows: DataFrame, buckets: int) -> DataFrame:
         .withColumns(
             {
                 "completed": F.col("invoke") & F.coalesce(before == F.col("op"), F.lit(False)),
-                "orphan": ~F.col("invoke") & ~F.coalesce(after == F.col("op"), F.lit(False)),
+                "orphan": ~F.col("invoke")
+                & ~F.col("paired")
+                & ~F.coalesce(after == F.col("op"), F.lit(False)),
             }
         )
         .where(~F.col("completed"))
         .withColumnRenamed("invoke", "cut_off")
-        .drop("completed")
+        .drop("completed", "paired")
     )
 
 

@@ -3,8 +3,7 @@
 A history line is one event; a row of `ops` is one operation, with small integers for names, so that
 sorting and grouping never compare strings. Findings have their shape in `findings`.
 
-`value` may be an integer, a list of integers or null, so it is read as its JSON text and split into
-`value` and `list` at ingest.
+`value` may be an integer, a list of integers or null; a list goes into `list`.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ class Role(IntEnum):
     FINAL = 2
 
 
-HISTORY = t.StructType(
+LINES = t.StructType(
     [
-        t.StructField("schema", t.IntegerType()),
+        t.StructField("schema", t.LongType()),
         t.StructField("type", t.StringType()),
         t.StructField("f", t.StringType()),
         t.StructField("process", t.LongType()),
@@ -64,7 +63,8 @@ HISTORY = t.StructType(
         t.StructField("zone", t.StringType()),
         t.StructField("partition", t.IntegerType()),
         t.StructField("key", t.StringType()),
-        t.StructField("value", t.StringType()),
+        t.StructField("value", t.LongType()),
+        t.StructField("list", t.ArrayType(t.LongType())),
         t.StructField("expected", t.LongType()),
         t.StructField("found", t.LongType()),
         t.StructField("applied", t.BooleanType()),
@@ -78,9 +78,9 @@ HISTORY = t.StructType(
         t.StructField("term", t.LongType()),
         t.StructField("index", t.LongType()),
         t.StructField("read", t.StringType()),
-        t.StructField("error", t.StringType()),
-        t.StructField("attempts", t.IntegerType()),
         t.StructField(CORRUPT, t.StringType()),
+        t.StructField("file", t.IntegerType()),
+        t.StructField("paired", t.BooleanType()),
     ]
 )
-"""One line of `history/*.jsonl`."""
+"""One line of `history/*.jsonl`, the number of its file, and whether its invoke was dropped."""

@@ -123,11 +123,8 @@ def timeline(ops: DataFrame, *, start_ns: int, end_ns: int) -> Timeline:
         F.count_if(~probe & F.col("good")).alias("load_good"),
         F.count_if(~probe & ~F.col("good")).alias("load_bad"),
         F.max("partition").alias("partition"),
+        F.first("zone").alias("zone"),
     )
-    zones = {
-        row["partition_id"]: row["zone"]
-        for row in ops.select("partition_id", "zone").distinct().collect()
-    }
     counts: dict[tuple[str, str, str], int] = {}
     classes = {f.name.lower(): _empty(slices) for f in Function}
     for row in by_time.toArrow().to_pylist():
@@ -151,7 +148,7 @@ def timeline(ops: DataFrame, *, start_ns: int, end_ns: int) -> Timeline:
         place = rows.setdefault(
             row["partition_id"],
             PartitionRow(
-                zone=zones[row["partition_id"]] or "",
+                zone=row["zone"] or "",
                 partition=row["partition"],
                 good=np.zeros(slices, dtype=np.int64),
                 bad=np.zeros(slices, dtype=np.int64),

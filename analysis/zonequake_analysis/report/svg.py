@@ -24,6 +24,8 @@ LEFT, RIGHT = 84, 12
 MOST_ROWS = 48
 """Rows of a heat map; beyond that only the partitions with failures, the worst first."""
 
+_CUT_RATE = 3
+"""Rates beyond this many medians are cut off: loading the keys would flatten all else."""
 
 _STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800)
 """Distances of the time axis's labels, the first that leaves at most 14 of them."""
@@ -80,7 +82,7 @@ def _ticks(axis: Axis, top: float, bottom: float) -> list[str]:
     """Vertical lines at round seconds, with their labels below."""
     span = max(axis.seconds(axis.end_ns), 1e-3)
     step = next(
-        (s for s in (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800) if span / s <= 14),
+        (s for s in _STEPS_S if span / s <= 14),
         3600,
     )
     drawn = []
@@ -202,19 +204,26 @@ def _latency_panel(axis: Axis, drawn: Timeline, top: float, height: float) -> li
     )
     body.append(_path([(x, y(n)) for x, n in zip(xs, median, strict=True)], "p50"))
     body.append(
-        _text(LEFT + 6, top + height - 8, "latency of the load, from its schedule", "panel")
+        _text(LEFT, 14, "latency of the load, from each operation's scheduled start", "panel")
     )
     return body
 
 
 def _rate_panel(axis: Axis, drawn: Timeline, top: float, height: float) -> list[str]:
-    body = [_text(LEFT, top - 6, "operations per second", "panel")]
     if not drawn.latencies:
-        return body
+        return [_text(LEFT, top - 6, "operations per second", "panel")]
     load = all_of(drawn.latencies.values())
     per_second = 1e9 / drawn.slice_ns
     good, bad = load.ok * per_second, load.bad * per_second
-    highest = max(float((good + bad).max()), 1.0)
+    rate = good + bad
+    highest = max(float(rate.max()), 1.0)
+    usual = float(np.median(rate[rate > 0])) if rate.any() else highest
+    words = "operations per second"
+    if highest > _CUT_RATE * usual:
+        words += f" (cut off: {highest:,.0f} at most, while keys were loaded or read at full speed)"
+        highest = _CUT_RATE * usual
+        good, bad = np.minimum(good, highest), np.minimum(bad, highest)
+    body = [_text(LEFT, top - 6, words, "panel")]
     base = top + height
     width = axis.x(drawn.start_ns + drawn.slice_ns) - axis.x(drawn.start_ns)
     points = []

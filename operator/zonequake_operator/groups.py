@@ -44,10 +44,16 @@ class Group:
     @property
     def configured_nodes(self) -> frozenset[str]:
         """Nodes of both halves of the leader's configuration; empty without a leader."""
-        leading = self.leading
-        if leading is None or leading.configuration is None:
-            return frozenset()
-        return frozenset(peer.node for peer in members(leading.configuration))
+        return _nodes(self.leading.configuration if self.leading else None)
+
+    @property
+    def remembered_nodes(self) -> frozenset[str]:
+        """Nodes of every configuration that some replica shows."""
+        return frozenset[str]().union(*(_nodes(r.configuration) for r in self.replicas.values()))
+
+
+def _nodes(configuration: ConfigurationReport | None) -> frozenset[str]:
+    return frozenset(peer.node for peer in members(configuration)) if configuration else frozenset()
 
 
 def by_group(reports: Iterable[ReplicasReport]) -> dict[str, dict[str, ReplicaStatus]]:

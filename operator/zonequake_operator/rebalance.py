@@ -408,6 +408,8 @@ def _starts(
     # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
     waiting = frozenset(n for n, r in group.replicas.items() if r.role is Role.WAITING)
     acting = group.configured_nodes
+    if group.leader is None and not (keys.pending is not None and keys.pending.force):
+        acting = group.remembered_nodes  # whoever is to lead may need them
     if keys.bootstrap is None:
         acting = waiting  # what they hold shows only once they run
     nodes = {n for n in own & reachable if n not in group.replicas} | (waiting & (own | acting))

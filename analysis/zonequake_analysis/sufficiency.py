@@ -89,7 +89,7 @@ def _faults(e: Evidence) -> Check:
             problems.append(f"{name} missed: {fault.missed}")
         elif not fault.hit:
             problems.append(f"{name} had no proven effect")
-    summary = f"{len(planned)} faults, all landed as asked"
+    summary = f"{len(planned)} faults had to land, and all did as asked"
     if not planned:
         summary = "not judged: no fault was planned, and the events show none"
     return Check(

@@ -14,7 +14,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -163,11 +162,12 @@ def main() -> None:
         sys.exit(by_duckdb(run))
     if arguments.only == "spark":
         sys.exit(analyze(run))
-    shutil.rmtree(run, ignore_errors=True)
-    began = time.monotonic()
     count = arguments.operations
     keys = max(64, count // 100)
-    synthesize(run, Shape(operations=count, partitions=128, keys=keys, rate=20_000, processes=256))
+    began = time.monotonic()
+    shape = Shape(operations=count, partitions=128, keys=keys, rate=20_000, processes=256)
+    if not (run / "history").exists():
+        synthesize(run, shape)
     size = sum(file.stat().st_size for file in (run / "history").iterdir())
     print(json.dumps({"operations": count, "bytes": size, "generated_s": time.monotonic() - began}))
     print(json.dumps({"load_average": os.getloadavg(), "cores": multiprocessing.cpu_count()}))

@@ -145,7 +145,7 @@ def time_panels(drawn: Timeline, faults: Sequence[FaultLanding], events: Sequenc
     top_latency, latency_height, rate_height = 56, 190, 84
     top_rate = top_latency + latency_height + 34
     top_leaders = top_rate + rate_height + 30
-    top_heat = top_leaders + 30
+    top_heat = top_leaders + 36
     bottom = top_heat + row_height * len(rows)
     body += _ticks(axis, top_latency, bottom)
     body += _bands(axis, faults, top_latency, bottom)
@@ -203,9 +203,7 @@ def _latency_panel(axis: Axis, drawn: Timeline, top: float, height: float) -> li
         _path([(x, y(n)) for x, n in zip(xs, load.percentiles_ns(0.99), strict=True)], "p99")
     )
     body.append(_path([(x, y(n)) for x, n in zip(xs, median, strict=True)], "p50"))
-    body.append(
-        _text(LEFT, 14, "latency of the load, from each operation's scheduled start", "panel")
-    )
+    body.append(_text(LEFT, 14, "latency of the load, from the scheduled start", "panel"))
     return body
 
 

@@ -1,0 +1,51 @@
+"""The runner leaves the one verdict to the analysis, and speaks alone only where there is none."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from zonequake_analysis import cli
+from zonequake_chaos.outcome import Verdict
+from zonequake_chaos.run_command import Ask, Ended, judge_run
+from zonequake_chaos.run_folder import HarnessReport, RunFolder
+
+REPORT = HarnessReport(verdict=Verdict.UNKNOWN, problems=["no recovery"])
+
+
+def judged(folder: RunFolder, *, analyze: bool) -> Ended:
+    ask = Ask(scenario="kill-all", overrides=[], seed=1, out=None, analyze=analyze)
+    return judge_run(ask, folder, REPORT, Console(file=io.StringIO()))
+
+
+def test_the_analysiss_verdict_stands_as_it_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder.create(tmp_path)
+    document = '{"schema":1,"verdict":"violated","checks":[]}'
+
+    def analyze(run: Path, master: str | None = None, remote: str | None = None) -> int:
+        (run / "verdict.json").write_text(document)
+        return 1
+
+    monkeypatch.setattr(cli, "analyze", analyze)
+    assert judged(folder, analyze=True).verdict is Verdict.VIOLATED
+    assert (tmp_path / "verdict.json").read_text() == document
+
+
+def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder.create(tmp_path)
+    (tmp_path / "verdict.json").write_text('{"schema":1,"verdict":"passed","checks":[]}')
+    monkeypatch.setattr(cli, "analyze", lambda *_, **__: 255)
+    assert judged(folder, analyze=True).verdict is Verdict.HARNESS_FAILED
+    written = json.loads((tmp_path / "verdict.json").read_text())
+    assert written["verdict"] == "harness-failed"
+    assert written["checks"][0]["summary"] == "no recovery"
+
+
+def test_without_an_analysis_nothing_passes(tmp_path: Path) -> None:
+    assert judged(RunFolder.create(tmp_path), analyze=False).verdict is Verdict.UNKNOWN

@@ -142,7 +142,11 @@ def _replay(placed: DataFrame) -> DataFrame:
         F.lit(0).cast("bigint"),
         lambda total, mark: total + mark,
     )
-    replayed = placed.withColumns(
+    # Lists stay behind: their marks are enough, and a window copies every row it looks at.
+    narrow = placed.withColumns(
+        {"is_list": F.col("list").isNotNull(), "listed": F.when(F.col("list").isNotNull(), listed)}
+    ).drop("list")
+    replayed = narrow.withColumns(
         {
             "state": F.last(F.when(F.col("writes"), F.col("value")), ignorenulls=True).over(before),
             "place": F.count_if(append).over(order.rowsBetween(Window.unboundedPreceding, 0)),
@@ -150,9 +154,9 @@ def _replay(placed: DataFrame) -> DataFrame:
     ).withColumn("marks", F.sum(F.when(append, _mark(F.col("value"), F.col("place")))).over(before))
     read = F.col("f") == Function.READ.value
     cas = F.col("f") == Function.CAS.value
-    is_list = F.col("list").isNotNull()
+    is_list = F.col("is_list")
     state = F.col("state")
-    wrong_list = is_list & (F.coalesce("marks", F.lit(0)) != listed)
+    wrong_list = is_list & (F.coalesce("marks", F.lit(0)) != F.col("listed"))
     wrong_read = read & ~is_list & ~F.col("value").eqNullSafe(state)
     wrong_found = cas & ~F.col("writes") & ~F.col("found").eqNullSafe(state)
     wrong_expected = (

@@ -122,7 +122,9 @@ def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Conso
     """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`."""
     judged = Verdict.UNKNOWN  # what nobody judged is not known
     document = folder.path / "verdict.json"
-    if ask.analyze:
+    if ask.analyze and not folder.has_history():
+        console.print("Analysis: there is no history, so there is nothing to judge")
+    elif ask.analyze:
         document.unlink(missing_ok=True)
         started_s = time.monotonic()
         console.print("Analysis …")

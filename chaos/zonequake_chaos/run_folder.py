@@ -89,6 +89,10 @@ class RunFolder:
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise UsageError(f"{self.path}/run.yaml does not say where the run was") from error
 
+    def has_history(self) -> bool:
+        """Whether any load pod did anything: one that never began an operation writes no file."""
+        return any((self.path / "history").glob("*.jsonl"))
+
     def conclude(self, judged: Verdict, harness: HarnessReport) -> Verdict:
         """Joins the analysis's verdict and the harness's in `verdict.json`; returns the worst."""
         verdict = worst([judged, harness.verdict])

@@ -7,8 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ import pytest
 
 from zonequake_chaos.cluster.embedded import EmbeddedCluster
 from zonequake_chaos.images.build import build_all
-from zonequake_chaos.install import install, uninstall
+from zonequake_chaos.install import install
+from zonequake_chaos.objects import STORE_LABELS
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
 
 
@@ -42,56 +42,83 @@ class Judged:
     def failed_checks(self) -> set[str]:
         return {c["name"] for c in self.verdict["checks"] if c["verdict"] == "violated"}
 
+    def says(self, check: str) -> str:
+        """The summary of one check."""
+        return next(str(c["summary"]) for c in self.verdict["checks"] if c["name"] == check)
+
 
 Run = Callable[..., Judged]
 
 
-@pytest.fixture(scope="session")
-def release(embedded_cluster: EmbeddedCluster) -> Iterator[Place]:
-    """The chart, installed with this checkout's images."""
-    place = Place(
-        kubeconfig=embedded_cluster.kubeconfig,
-        context=embedded_cluster.context,
-        namespace=DEFAULT_NAMESPACE,
-        release=DEFAULT_RELEASE,
-        embedded=True,
-    )
-    built = build_all(progress=print)
-    for image in built.values():
-        embedded_cluster.load_image(image.archive)
-    images = {name: image.ref for name, image in built.items()}
-    asyncio.run(install(place, images=images))
-    yield place
-    uninstall(place)
+class Release:
+    """The chart on the session's cluster, with at most one planted fault at a time.
+
+    Images are built and loaded once: another fault is a `helm upgrade`, which restarts all nodes.
+    """
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.place = Place(
+            kubeconfig=cluster.kubeconfig,
+            context=cluster.context,
+            namespace=DEFAULT_NAMESPACE,
+            release=DEFAULT_RELEASE,
+            embedded=True,
+        )
+        built = build_all(progress=print)
+        for image in built.values():
+            cluster.load_image(image.archive)
+        self._images = {name: image.ref for name, image in built.items()}
+        self._planted: str | None = None
+
+    def plant(self, fault: str) -> None:
+        """Has every data node run with `fault`, or with none if it is empty."""
+        if fault == self._planted:
+            return
+        self._planted = None
+        values = [f"store.plantedFault={fault}"] if fault else []
+        asyncio.run(install(self.place, images=self._images, values=values))
+        found = asyncio.run(self._faults_of_nodes())
+        assert set(found.values()) == {fault}, f"wanted {fault!r} in every data node, got {found}"
+        self._planted = fault
+
+    async def _faults_of_nodes(self) -> dict[str, str]:
+        async with await self.place.connect() as kube:
+            pods = await kube.find("Pod", STORE_LABELS)
+        return {
+            pod["metadata"]["name"]: next(
+                (
+                    str(variable["value"])
+                    for variable in pod["spec"]["containers"][0]["env"]
+                    if variable["name"] == "ZQ_PLANTED_FAULT"
+                ),
+                "",
+            )
+            for pod in pods
+        }
 
 
 @pytest.fixture(scope="session")
-def planted(release: Place) -> Callable[[str], Any]:
-    """Installs the release with a planted fault for a while."""
+def release(embedded_cluster: EmbeddedCluster) -> Release:
+    """This checkout's images on the cluster; a test installs the chart by `plant`.
 
-    @contextmanager
-    def plant(fault: str) -> Iterator[None]:
-        images = {name: image.ref for name, image in build_all(progress=print).items()}
-        asyncio.run(install(release, images=images, values=[f"store.plantedFault={fault}"]))
-        try:
-            yield
-        finally:
-            asyncio.run(install(release, images=images))
-
-    return plant
+    Nothing is uninstalled: the cluster goes with the session.
+    """
+    return Release(embedded_cluster)
 
 
 @pytest.fixture
-def run_scenario(release: Place, tmp_path: Path) -> Run:
-    """Runs `zonequake run` as a user does."""
+def run_scenario(release: Release, tmp_path: Path) -> Run:
+    """Runs `zonequake run` as a user does, on data nodes with `fault` planted (none by default)."""
 
-    def run(scenario: str, *overrides: str, seed: int = 1) -> Judged:
-        folder = tmp_path / f"{scenario}-{seed}"
-        assert release.context is not None
+    def run(scenario: str, *overrides: str, seed: int = 1, fault: str = "") -> Judged:
+        release.plant(fault)
+        place = release.place
+        folder = tmp_path / f"{Path(scenario).stem}-{seed}"
+        assert place.context is not None
         done = subprocess.run(
             [
                 *(str(Path(sys.executable).parent / "zonequake"), "run", scenario),
-                *("--kubeconfig", str(release.kubeconfig), "--context", release.context),
+                *("--kubeconfig", str(place.kubeconfig), "--context", place.context),
                 *("--seed", str(seed), "--out", str(folder)),
                 *(word for override in overrides for word in ("--set", override)),
             ],

@@ -44,8 +44,12 @@ class Health:
         return self.keys.pending is not None or self.view.stage is not Stage.NONE
 
 
-def diagnose(keys: PartitionKeys, group: Group) -> Health:
-    """State of one partition from its keys and its group's reports."""
+def diagnose(keys: PartitionKeys, group: Group, before: PartitionView) -> Health:
+    """State of one partition from its keys, its group's reports and the stored view `before`.
+
+    A group that never led has no state. Which one did is told by the stored state, so that a
+    restarted operator knows it too.
+    """
     nodes = keys.stable.nodes if keys.stable else ()
     leading = group.leading
     configured = {
@@ -60,8 +64,11 @@ def diagnose(keys: PartitionKeys, group: Group) -> Health:
 
     serving = [node for node in nodes if serves(node)]
     majority = bool(nodes) and is_majority(len(serving), len(nodes))
+    state: PartitionState | None
     if leading is not None:
         state = PartitionState.AVAILABLE if len(serving) == len(nodes) else PartitionState.DEGRADED
+    elif before.state is None:
+        state = None
     elif serving and not majority and keys.bootstrap is not None:
         state = PartitionState.READ_ONLY
     else:

@@ -236,12 +236,15 @@ class PartitionKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """What stands beside the keys, for people and triggers; on transitions only."""
+    """What stands beside the keys, for people and triggers; on transitions only.
+
+    `state` is None until the group had its first leader: nobody can have missed it before.
+    """
 
     leader: str | None = None
     term: int = 0
     stage: Stage = Stage.NONE
-    state: PartitionState = PartitionState.UNAVAILABLE
+    state: PartitionState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,10 @@ class CreatePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePartition:
-    """Write a partition's status. Not `urgent`: its keys are unchanged, the view may wait."""
+    """Write a partition's status.
+
+    Not `urgent`: its keys are unchanged, and it had a state before; the view may wait.
+    """
 
     number: int
     keys: PartitionKeys
@@ -103,7 +106,7 @@ def plan(snapshot: Snapshot) -> Plan:
         return _plan_unreadable(snapshot, zone.spec)
     spec, before = zone.spec, zone.status
     groups = _groups(snapshot, spec)
-    health = {n: diagnose(p.keys, groups[n]) for n, p in snapshot.partitions.items()}
+    health = {n: diagnose(p.keys, groups[n], p.view) for n, p in snapshot.partitions.items()}
     problem, accepted = _accept_inputs(snapshot, spec)
 
     actions: list[Action] = []
@@ -115,7 +118,12 @@ def plan(snapshot: Snapshot) -> Plan:
         # A view never holds back the handled revision: it may wait for its turn.
     written = {action.number for action in actions if isinstance(action, WritePartition)}
     actions += [
-        WritePartition(number=n, keys=snapshot.partitions[n].keys, view=h.view, urgent=False)
+        WritePartition(
+            number=n,
+            keys=snapshot.partitions[n].keys,
+            view=h.view,
+            urgent=snapshot.partitions[n].view.state is None and h.view.state is not None,
+        )
         for n, h in health.items()
         if n not in written and h.view != snapshot.partitions[n].view
     ]

@@ -135,7 +135,7 @@ class _PartitionStatus(_Wire, frozen=True):
     leader: str | None = None
     term: int = 0
     stage: Stage = Stage.NONE
-    state: PartitionState = PartitionState.UNAVAILABLE
+    state: PartitionState | None = None  # absent until the first leader
 
 
 class _Node(_Wire, frozen=True):
@@ -402,8 +402,7 @@ def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
             state=view.state,
         )
     )
-    # Shown by `kubectl get zp` even at their defaults.
-    status["stage"], status["state"] = view.stage.value, view.state.value
+    status["stage"] = view.stage.value  # shown by `kubectl get zp` even at its default
     return status
 
 

@@ -12,6 +12,8 @@ from zonequake_operator.model import (
     ConditionType,
     Partition,
     PartitionKeys,
+    PartitionState,
+    PartitionView,
     Reason,
     Snapshot,
     Timers,
@@ -418,3 +420,66 @@ def test_partitions_keep_a_set_whose_nodes_are_fewer_than_replicas() -> None:
         Reason.FEWER_NODES_THAN_REPLICAS,
     )
     assert PartitionKeys() not in [p.keys for p in snapshot.partitions.values()]
+
+
+def bootstrapped(nodes: str = "ABC") -> Snapshot:
+    """A new zone whose members all know their group and haven't elected anybody yet."""
+    snapshot = healthy(nodes=nodes)
+    return replace(
+        snapshot,
+        partitions={n: replace(p, view=PartitionView()) for n, p in snapshot.partitions.items()},
+        reports={n: replace_replicas(r, candidate) for n, r in snapshot.reports.items()},
+    )
+
+
+def candidate(of: ReplicaStatus) -> ReplicaStatus:
+    return msgspec.structs.replace(of, role=Role.CANDIDATE, leader=None)
+
+
+def test_a_partition_has_no_state_before_its_first_leader_and_then_one_at_once() -> None:
+    waiting, decided = settle(bootstrapped())
+    assert {h.view.state for h in decided.health.values()} == {None}
+    assert {p.view.state for p in waiting.partitions.values()} == {None}
+    led = replace(waiting, reports=reports(waiting))
+    views = [a for a in plan(led).actions if isinstance(a, WritePartition)]
+    assert [(a.view.state, a.urgent) for a in views] == [(PartitionState.AVAILABLE, True)] * 4
+
+
+def test_later_states_wait_for_their_turn() -> None:
+    snapshot = healthy(nodes="ABC")
+    silent = {n: replace_replicas(r, candidate) for n, r in snapshot.reports.items()}
+    views = [
+        a for a in plan(replace(snapshot, reports=silent)).actions if isinstance(a, WritePartition)
+    ]
+    assert [(a.view.state, a.urgent) for a in views] == [(PartitionState.UNAVAILABLE, False)] * 4
+
+
+def test_a_write_that_raises_the_revision_says_in_itself_that_it_is_not_synced() -> None:
+    snapshot = healthy()
+    changed = [
+        replace(snapshot, topology=topology(*"ABCDE", version=2)),
+        replace(
+            snapshot,
+            zone=replace(snapshot.zone, spec=replace(FOUR, replicas=2), generation=2),
+        ),
+        replace(
+            snapshot,
+            zone=replace(snapshot.zone, spec=replace(FOUR, filter='"SSD'), generation=2),
+            topology=topology(*"ABCDE", version=2),
+        ),
+        replace(snapshot, zone=zone(FOUR), partitions={}),
+    ]
+    for one in changed:
+        raised = False
+        for _ in range(20):
+            decided = plan(one)
+            for write in decided.actions:
+                if isinstance(write, WriteZone):
+                    synced = {c.type: c.status for c in write.conditions}[ConditionType.SYNCED]
+                    behind = write.status.handled_revision != write.status.revision
+                    raised = raised or write.status.revision != one.zone.status.revision
+                    assert not (synced and behind)
+                    nodes = (write.status.data_nodes, one.zone.status.data_nodes)
+                    assert nodes[0] == nodes[1] or not synced
+            one = stored(one, decided)
+        assert raised

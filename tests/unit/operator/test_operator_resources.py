@@ -169,3 +169,9 @@ def test_a_status_written_by_hand_is_refused_with_its_place() -> None:
 @given(st.integers(0, 4_000_000_000_000))
 def test_times_come_back_to_the_millisecond(unix_ms: int) -> None:
     assert from_rfc3339(to_rfc3339(unix_ms)) == unix_ms
+
+
+def test_a_partition_without_a_first_leader_shows_no_state() -> None:
+    status = render_partition_status(PartitionKeys(configuration_token=1), PartitionView())
+    assert "state" not in status
+    assert status["stage"] == "NONE"

@@ -17,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from .apply import ZoneReconciler
 from .errors import Conflict, KubeError, ResourceError
+from .event_poster import EventPoster
 from .gather import Fleet
 from .kube import Kube
 from .resources import FINALIZER, GROUP, VERSION
@@ -49,6 +50,7 @@ class _Running:
     kube: Kube
     store: StoreClient
     fleet: Fleet
+    events: EventPoster
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     web: web.AppRunner | None = None
     reconcilers: dict[str, ZoneReconciler] = field(default_factory=dict)
@@ -90,8 +92,10 @@ class App:
         kube = await Kube.connect(self.options.namespace, self.options.release)
         store = StoreClient()
         fleet = Fleet(kube, store, monotonic_s=time.monotonic, wall_ms=wall_ms)
-        running = _Running(kube=kube, store=store, fleet=fleet)
+        events = EventPoster(kube, wall_ms=wall_ms)
+        running = _Running(kube=kube, store=store, fleet=fleet, events=events)
         running.tasks.append(asyncio.create_task(fleet.run(), name="fleet"))
+        running.tasks.append(asyncio.create_task(events.run(), name="events"))
         running.web = await self._serve()
         self._running = running
 
@@ -185,6 +189,7 @@ class App:
                 kube=running.kube,
                 store=running.store,
                 fleet=running.fleet,
+                events=running.events,
                 resync_s=self.options.resync_s,
                 monotonic_s=time.monotonic,
                 wall_ms=wall_ms,

@@ -16,7 +16,9 @@ from typing import Any
 from zonequake_store.admin_protocol import Order, OrderReply, OrderStatus, StopReplica
 
 from . import metrics
+from .announcements import announce
 from .errors import Conflict, KubeError, NodeUnreachable
+from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
 from .kube import Kube
@@ -62,6 +64,7 @@ class ZoneReconciler:
         kube: Kube,
         store: StoreClient,
         fleet: Fleet,
+        events: EventPoster,
         resync_s: float,
         monotonic_s: Callable[[], float],
         wall_ms: Callable[[], int],
@@ -70,6 +73,9 @@ class ZoneReconciler:
         self._kube = kube
         self._store = store
         self._fleet = fleet
+        self._events = events
+        self._failed_tokens: dict[int, int] = {}
+        """The newest failed change that was announced, by partition."""
         self._resync_s = resync_s
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
@@ -115,6 +121,7 @@ class ZoneReconciler:
         # Orders rest on what is stored: the last plan found nothing more to write.
         await self._send([a for a in decided.actions if isinstance(a, SendOrder)], view)
         self._fleet.tell(self._name, settled=decided.settled, behind=decided.behind)
+        self._announce_failures(stored.zone, decided)
         self._count(decided)
         metrics.RECONCILES.labels(self._name, "ok").inc()
         return decided
@@ -214,6 +221,9 @@ class ZoneReconciler:
             conditions=write.conditions,
             summary=write.summary,
         )
+        for announcement in announce(zone, stored.zone):
+            # The version that was replaced names the transition: nobody else can have made it.
+            self._events.post(stored.zone, announcement, once=zone.resource_version)
         if write.status.revision != zone.status.revision:
             state = write.status.data_nodes
             logger.info(
@@ -304,6 +314,13 @@ class ZoneReconciler:
         for number in stored.partitions:
             await self._kube.delete_partition(partition_name(self._name, number))
         self.invalidate()
+
+    def _announce_failures(self, zone: Zone, decided: Plan) -> None:
+        for change in decided.failed:
+            if self._failed_tokens.get(change.partition) != change.token:
+                self._failed_tokens[change.partition] = change.token
+                once = f"{change.partition} {change.token}"
+                self._events.post(zone, change.announcement(), once=once)
 
     def _count(self, decided: Plan) -> None:
         states = [health.view.state for health in decided.health.values()]

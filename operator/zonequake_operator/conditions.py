@@ -148,7 +148,7 @@ def _ready(
             of,
             False,
             Reason.STARTING,
-            f"{len(fresh)} of {spec.partitions} partitions haven't started yet: {_few(fresh)}.",
+            f"{len(fresh)} of {spec.partitions} partitions haven't started yet: {few(fresh)}.",
         )
     silent = [n for n, h in health.items() if h.view.leader is None]
     if silent:
@@ -156,7 +156,7 @@ def _ready(
             of,
             False,
             Reason.PARTITIONS_WITHOUT_LEADER,
-            f"{len(silent)} of {spec.partitions} partitions have no leader: {_few(silent)}.",
+            f"{len(silent)} of {spec.partitions} partitions have no leader: {few(silent)}.",
         )
     return _condition(
         of, True, Reason.ALL_PARTITIONS_SERVE, f"All {spec.partitions} partitions have a leader."
@@ -196,7 +196,7 @@ def _progressing(health: Mapping[int, Health]) -> Condition:
         ConditionType.PROGRESSING,
         True,
         Reason.REBALANCING,
-        f"{len(moving)} partitions are moving: {_few(moving)}; {planned} have a planned move.",
+        f"{len(moving)} partitions are moving: {few(moving)}; {planned} have a planned move.",
     )
 
 
@@ -209,7 +209,7 @@ def _degraded(spec: ZoneSpec, health: Mapping[int, Health], data_nodes: Sequence
             of,
             True,
             Reason.MEMBERS_MISSING,
-            f"{len(missing)} partitions miss members on {_few(nodes)}.",
+            f"{len(missing)} partitions miss members on {few(nodes)}.",
         )
     if len(data_nodes) < spec.replicas:
         return _condition(
@@ -231,7 +231,7 @@ def _data_at_risk(health: Mapping[int, Health]) -> Condition:
             of,
             True,
             Reason.MAJORITY_LOST,
-            f"{len(lost)} partitions have lost their majority: {_few(lost)}.",
+            f"{len(lost)} partitions have lost their majority: {few(lost)}.",
         )
     at_risk = [n for n, h in health.items() if h.at_risk]
     if at_risk:
@@ -239,7 +239,7 @@ def _data_at_risk(health: Mapping[int, Health]) -> Condition:
             of,
             True,
             Reason.NO_FURTHER_LOSS_ALLOWED,
-            f"One more lost node takes the majority of {len(at_risk)} partitions: {_few(at_risk)}.",
+            f"One more lost node takes the majority of {len(at_risk)} partitions: {few(at_risk)}.",
         )
     return _condition(
         of,
@@ -266,7 +266,8 @@ def _condition(of: ConditionType, status: bool, reason: Reason, message: str) ->
     return Condition(type=of, status=status, reason=reason, message=message)
 
 
-def _few(items: Sequence[object]) -> str:
+def few(items: Sequence[object]) -> str:
+    """The first few by name, the rest counted."""
     names = ", ".join(str(item) for item in list(items)[:MAX_NAMED])
     more = len(items) - MAX_NAMED
     return f"{names} and {more} more" if more > 0 else names

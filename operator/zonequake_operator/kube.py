@@ -96,6 +96,10 @@ class Kube:
         written = await self._call("PUT", f"{self._custom(plural)}/{name}/status", body=body)
         return str(written["metadata"]["resourceVersion"])
 
+    async def create_event(self, body: Object) -> None:
+        """Raises Conflict if there is one of that name."""
+        await self._call("POST", f"/api/v1/namespaces/{self._namespace}/events", body=body)
+
     async def get_or_create_topology(self) -> Object:
         """The namespace's LogicalTopology."""
         path = self._custom("logicaltopologies")

@@ -19,6 +19,7 @@ from zonequake_store.admin_protocol import Order, ReplicaStatus
 
 from . import affinity, data_nodes, rebalance
 from . import filter as filters
+from .announcements import FailedChange, failed_changes
 from .conditions import Health, diagnose, invalid_spec, judge, summarise
 from .errors import FilterError
 from .groups import Group, by_group, observe
@@ -88,6 +89,7 @@ class Plan:
 
     `settled`: the zone needs nothing but time or a new event. `wake_at_ms`: its next timer.
     `behind`: nodes that hold a stable replica which doesn't yet follow its leader closely.
+    `failed`: changes that their leaders gave up.
     """
 
     actions: list[Action]
@@ -95,6 +97,7 @@ class Plan:
     wake_at_ms: int | None = None
     behind: frozenset[str] = frozenset()
     health: Mapping[int, Health]
+    failed: tuple[FailedChange, ...] = ()
 
 
 def plan(snapshot: Snapshot) -> Plan:
@@ -141,6 +144,7 @@ def plan(snapshot: Snapshot) -> Plan:
         wake_at_ms=_next_deadline_ms(accepted.data_nodes, spec),
         behind=_behind(health, groups),
         health=health,
+        failed=failed_changes(snapshot.partitions, groups),
     )
 
 

@@ -170,6 +170,9 @@ class Machine:
             and not found.get("Degraded", True)
         )
 
+    def event_reasons(self) -> list[str]:
+        return [e["reason"] for e in self.api.get("events")["items"]]
+
     def versions(self) -> list[str]:
         items = self.api.get("dz,zp,topo")["items"]
         return [item["metadata"]["resourceVersion"] for item in items]
@@ -244,6 +247,15 @@ def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) ->
     for ordinal in range(3):
         machine.start(ordinal)
     wait_until(lambda: machine.is_whole(3))
+
+    # What happened is told, once for each transition.
+    wait_until(lambda: "PartitionsWithoutLeader" in machine.event_reasons())
+    reasons = machine.event_reasons()
+    assert reasons.count("RebalanceBegun") == reasons.count("RebalanceEnded") > 0
+    assert reasons.count("DataNodesChanged") < 10
+    described = api.kubectl("describe", "dz", "z").stdout
+    assert "partitions have no leader" in described
+    (machine.folder / "described.txt").write_text(described)
 
     assert api.kubectl("delete", "dz", "z", "--timeout=60s").returncode == 0
     assert api.get("zp")["items"] == []

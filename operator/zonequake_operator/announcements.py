@@ -1,0 +1,193 @@
+"""What is worth a Kubernetes Event of a zone: transitions, never states.
+
+    stored zone ──write──▶ zone as written        announce(before, after)
+    a leader's report of a change that failed     failed_changes(...), once per token
+
+`announce` compares two stored values, so an operator that restarts finds nothing new to say. An
+operator that dies between its write and the Event says nothing at all: the conditions still do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from zonequake_store.admin_protocol import Stage
+
+from .conditions import few
+from .groups import Group
+from .model import Condition, ConditionType, Partition, Reason, Zone
+
+
+class EventReason(StrEnum):
+    """Reasons of Events; people filter by them, so they stay as they are."""
+
+    DATA_NODES_CHANGED = "DataNodesChanged"
+    NO_DATA_NODES = "NoDataNodes"
+    REBALANCE_BEGUN = "RebalanceBegun"
+    REBALANCE_ENDED = "RebalanceEnded"
+    PARTITIONS_WITHOUT_LEADER = "PartitionsWithoutLeader"
+    ALL_PARTITIONS_LEAD = "AllPartitionsLead"
+    INVALID_FILTER = "InvalidFilter"
+    INVALID_SPEC = "InvalidSpec"
+    CHANGE_FAILED = "ChangeFailed"
+
+
+_NORMAL = frozenset(
+    {
+        EventReason.DATA_NODES_CHANGED,
+        EventReason.REBALANCE_BEGUN,
+        EventReason.REBALANCE_ENDED,
+        EventReason.ALL_PARTITIONS_LEAD,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """One Event to be: a reason and one sentence."""
+
+    reason: EventReason
+    message: str
+
+    @property
+    def is_warning(self) -> bool:
+        """Does somebody perhaps have to act?"""
+        return self.reason not in _NORMAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedChange:
+    """A change of a partition's peers that its leader gave up."""
+
+    partition: int
+    token: int
+    leader: str
+    error: str
+
+    def announcement(self) -> Announcement:
+        """What to say about it."""
+        return Announcement(
+            reason=EventReason.CHANGE_FAILED,
+            message=f"The change of partition {self.partition} with token {self.token} failed at "
+            f"its leader {self.leader}: {self.error}.",
+        )
+
+
+def announce(before: Zone, after: Zone) -> tuple[Announcement, ...]:
+    """What to say about a zone that was stored as `before` and is now stored as `after`."""
+    said = (
+        _problem(before, after, Reason.INVALID_SPEC, EventReason.INVALID_SPEC),
+        _problem(before, after, Reason.INVALID_FILTER, EventReason.INVALID_FILTER),
+        _data_nodes(before, after),
+        _rebalance(before, after),
+        _leaders(before, after),
+    )
+    return tuple(one for one in said if one is not None)
+
+
+def failed_changes(
+    partitions: Mapping[int, Partition], groups: Mapping[int, Group]
+) -> tuple[FailedChange, ...]:
+    """Changes that a present leader gave up, and that are still wanted."""
+    failed = []
+    for number, partition in partitions.items():
+        group = groups.get(number)
+        leading = group.leading if group is not None else None
+        if leading is None or leading.reconfiguration_error is None:
+            continue
+        if leading.stage is Stage.NONE and partition.keys.pending is not None:
+            failed.append(
+                FailedChange(
+                    partition=number,
+                    token=leading.stage_token,
+                    leader=(group.leader if group else None) or "unknown",
+                    error=leading.reconfiguration_error,
+                )
+            )
+    return tuple(failed)
+
+
+def _problem(before: Zone, after: Zone, of: Reason, reason: EventReason) -> Announcement | None:
+    now, then = _condition(after, ConditionType.READY), _condition(before, ConditionType.READY)
+    if now is None or now.reason is not of:
+        return None
+    if then is not None and (then.reason, then.message) == (now.reason, now.message):
+        return None
+    return Announcement(reason=reason, message=now.message)
+
+
+def _data_nodes(before: Zone, after: Zone) -> Announcement | None:
+    then, now = (
+        zone.status.data_nodes.nodes if zone.status.data_nodes else frozenset[str]()
+        for zone in (before, after)
+    )
+    if then == now:
+        return None
+    changes = [
+        f"{few(sorted(nodes))} {verb}"
+        for nodes, verb in ((now - then, "joined"), (then - now, "left"))
+        if nodes
+    ]
+    changed = f"with revision {after.status.revision}: {'; '.join(changes)}."
+    if not now:
+        return Announcement(
+            reason=EventReason.NO_DATA_NODES, message=f"There are no data nodes {changed}"
+        )
+    nodes = "1 data node" if len(now) == 1 else f"{len(now)} data nodes"
+    verb = "is" if len(now) == 1 else "are"
+    return Announcement(
+        reason=EventReason.DATA_NODES_CHANGED, message=f"There {verb} {nodes} {changed}"
+    )
+
+
+def _rebalance(before: Zone, after: Zone) -> Announcement | None:
+    moved, moves = (_is_true(zone, ConditionType.PROGRESSING) for zone in (before, after))
+    total, revision = after.summary.total, after.status.revision
+    if moves and not moved:
+        return Announcement(
+            reason=EventReason.REBALANCE_BEGUN,
+            message=f"{after.summary.moving} of {total} partitions begin to move with revision "
+            f"{revision}.",
+        )
+    if moved and not moves and _condition(after, ConditionType.PROGRESSING) is not None:
+        return Announcement(
+            reason=EventReason.REBALANCE_ENDED,
+            message=f"None of {total} partitions is moving any more, at revision {revision}.",
+        )
+    return None
+
+
+def _leaders(before: Zone, after: Zone) -> Announcement | None:
+    """By the numbers, which stand beside whatever reason `Ready` has.
+
+    A new zone has led nothing yet, so that its start is no warning.
+    """
+    then, now = before.summary, after.summary
+    led = 0 < then.total == then.available
+    leads = 0 < now.total == now.available
+    if leads and not led:
+        return Announcement(
+            reason=EventReason.ALL_PARTITIONS_LEAD,
+            message=f"All {now.total} partitions have a leader.",
+        )
+    if led and not leads:
+        ready = _condition(after, ConditionType.READY)
+        named = ready is not None and ready.reason is Reason.PARTITIONS_WITHOUT_LEADER
+        return Announcement(
+            reason=EventReason.PARTITIONS_WITHOUT_LEADER,
+            message=ready.message
+            if named and ready is not None
+            else f"{now.total - now.available} of {now.total} partitions have no leader.",
+        )
+    return None
+
+
+def _condition(zone: Zone, of: ConditionType) -> Condition | None:
+    return next((c for c in zone.conditions if c.type is of), None)
+
+
+def _is_true(zone: Zone, of: ConditionType) -> bool:
+    condition = _condition(zone, of)
+    return condition is not None and condition.status

@@ -1,0 +1,266 @@
+"""Kubernetes Events: transitions only, each once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from zonequake_operator.announcements import (
+    Announcement,
+    EventReason,
+    FailedChange,
+    announce,
+    failed_changes,
+)
+from zonequake_operator.apply import ZoneReconciler
+from zonequake_operator.errors import Conflict, KubeError
+from zonequake_operator.event_poster import WAITING_LIMIT, EventPoster, render_event
+from zonequake_operator.groups import observe
+from zonequake_operator.model import (
+    AssignmentSet,
+    Condition,
+    ConditionType,
+    DataNodes,
+    Partition,
+    PartitionKeys,
+    PartitionSummary,
+    Reason,
+    Zone,
+    ZoneSpec,
+    ZoneStatus,
+)
+from zonequake_operator.plan import Plan
+from zonequake_store.admin_protocol import (
+    ConfigurationReport,
+    PeerName,
+    ReplicaStatus,
+    Role,
+    Stage,
+)
+
+
+def zone(
+    nodes: str = "ABC",
+    *,
+    revision: int = 1,
+    moving: int = 0,
+    available: int = 8,
+    ready: Reason = Reason.ALL_PARTITIONS_SERVE,
+    message: str = "All.",
+) -> Zone:
+    return Zone(
+        name="z",
+        namespace="ns",
+        uid="12345678-0000",
+        generation=1,
+        resource_version="7",
+        spec=ZoneSpec(partitions=8),
+        status=ZoneStatus(revision=revision, data_nodes=DataNodes(nodes=frozenset(nodes))),
+        conditions=(
+            Condition(
+                type=ConditionType.READY,
+                status=ready is Reason.ALL_PARTITIONS_SERVE,
+                reason=ready,
+                message=message,
+            ),
+            Condition(
+                type=ConditionType.PROGRESSING,
+                status=moving > 0,
+                reason=Reason.REBALANCING if moving else Reason.IDLE,
+                message="",
+            ),
+        ),
+        summary=PartitionSummary(total=8, available=available, moving=moving),
+    )
+
+
+NEW = replace(zone(), status=ZoneStatus(), conditions=(), summary=PartitionSummary())
+SETTLED = zone()
+LOST = zone(
+    available=6,
+    ready=Reason.PARTITIONS_WITHOUT_LEADER,
+    message="2 of 8 partitions have no leader: 1, 4.",
+)
+BAD_FILTER = zone(ready=Reason.INVALID_FILTER, message="dataNodesFilter '(', position 2: no.")
+
+
+def said(before: Zone, after: Zone) -> list[tuple[EventReason, str, bool]]:
+    return [(a.reason, a.message, a.is_warning) for a in announce(before, after)]
+
+
+def test_what_stays_is_not_said_again() -> None:
+    for each in (NEW, SETTLED, LOST, BAD_FILTER, zone(moving=3)):
+        assert said(each, each) == []
+
+
+def test_a_new_zone_is_announced_without_a_warning() -> None:
+    starting = zone(available=0, ready=Reason.STARTING, message="8 haven't started.")
+    electing = replace(LOST, summary=PartitionSummary(total=8, available=3))
+    assert said(NEW, starting) == [
+        (
+            EventReason.DATA_NODES_CHANGED,
+            "There are 3 data nodes with revision 1: A, B, C joined.",
+            False,
+        )
+    ]
+    assert said(starting, electing) == []
+    assert said(electing, SETTLED) == [
+        (EventReason.ALL_PARTITIONS_LEAD, "All 8 partitions have a leader.", False)
+    ]
+
+
+def test_data_nodes_are_named_and_none_at_all_is_a_warning() -> None:
+    assert said(SETTLED, zone("AD", revision=2)) == [
+        (
+            EventReason.DATA_NODES_CHANGED,
+            "There are 2 data nodes with revision 2: D joined; B, C left.",
+            False,
+        )
+    ]
+    assert said(zone("A"), zone("", revision=2)) == [
+        (EventReason.NO_DATA_NODES, "There are no data nodes with revision 2: A left.", True)
+    ]
+
+
+def test_a_rebalance_has_a_begin_and_an_end_whatever_moves_between() -> None:
+    assert said(SETTLED, zone(moving=3, revision=2)) == [
+        (
+            EventReason.REBALANCE_BEGUN,
+            "3 of 8 partitions begin to move with revision 2.",
+            False,
+        )
+    ]
+    assert said(zone(moving=3), zone(moving=1)) == []
+    assert said(zone(moving=1, revision=2), zone(revision=2)) == [
+        (
+            EventReason.REBALANCE_ENDED,
+            "None of 8 partitions is moving any more, at revision 2.",
+            False,
+        )
+    ]
+
+
+def test_lost_leaders_are_a_warning_once_until_all_lead_again() -> None:
+    assert said(SETTLED, LOST) == [
+        (EventReason.PARTITIONS_WITHOUT_LEADER, "2 of 8 partitions have no leader: 1, 4.", True)
+    ]
+    assert said(LOST, replace(LOST, summary=PartitionSummary(total=8, available=1))) == []
+    assert said(LOST, SETTLED)[0][0] is EventReason.ALL_PARTITIONS_LEAD
+
+
+def test_lost_leaders_are_told_also_under_an_invalid_filter() -> None:
+    lost = replace(BAD_FILTER, summary=PartitionSummary(total=8, available=5))
+    assert said(BAD_FILTER, lost) == [
+        (EventReason.PARTITIONS_WITHOUT_LEADER, "3 of 8 partitions have no leader.", True)
+    ]
+
+
+def test_each_invalid_filter_is_said_with_its_position() -> None:
+    other = zone(ready=Reason.INVALID_FILTER, message="dataNodesFilter ')', position 1: no.")
+    for before, after in ((SETTLED, BAD_FILTER), (BAD_FILTER, other)):
+        assert said(before, after) == [
+            (EventReason.INVALID_FILTER, after.conditions[0].message, True)
+        ]
+    assert said(BAD_FILTER, SETTLED) == []
+
+
+def failing(**changes: Any) -> dict[str, ReplicaStatus]:
+    leader = ReplicaStatus(
+        group="g",
+        zone="z",
+        partition=3,
+        incarnation="i",
+        role=Role.LEADER,
+        term=2,
+        leader="A",
+        configuration=ConfigurationReport(peers=[PeerName("A", "i")], token=1, index=1),
+        stage_token=5,
+        reconfiguration_error="B has not answered for 10 s",
+    )
+    return {"A": msgspec.structs.replace(leader, **changes)}
+
+
+def test_a_change_that_failed_is_told_with_its_leader_while_it_is_still_wanted() -> None:
+    wanted = PartitionKeys(pending=AssignmentSet.of("A", "B"), configuration_token=5)
+    partition = Partition(number=3, resource_version="1", keys=wanted)
+    (failed,) = failed_changes({3: partition}, {3: observe("g", failing())})
+    assert (failed.partition, failed.token) == (3, 5)
+    assert failed.announcement().message == (
+        "The change of partition 3 with token 5 failed at its leader A: "
+        "B has not answered for 10 s."
+    )
+    assert failed.announcement().is_warning
+    again = observe("g", failing(stage=Stage.CATCHING_UP, reconfiguration_error=None))
+    assert failed_changes({3: partition}, {3: again}) == ()
+    unwanted = replace(partition, keys=PartitionKeys())
+    assert failed_changes({3: unwanted}, {3: observe("g", failing())}) == ()
+
+
+ONE = Announcement(reason=EventReason.REBALANCE_BEGUN, message="3 of 8 begin.")
+
+
+def test_an_event_s_name_stands_for_its_transition() -> None:
+    first = render_event(SETTLED, ONE, once="7", now_ms=1000)
+    assert (
+        first["metadata"]["name"]
+        == (render_event(SETTLED, ONE, once="7", now_ms=9000)["metadata"]["name"])
+    )
+    assert (
+        first["metadata"]["name"]
+        != (render_event(SETTLED, ONE, once="8", now_ms=1000)["metadata"]["name"])
+    )
+    assert (first["type"], first["reason"]) == ("Normal", "RebalanceBegun")
+    assert first["involvedObject"]["uid"] == SETTLED.uid
+
+
+def test_reasons_are_camel_case_and_fixed() -> None:
+    assert all(r.value.isalpha() and r.value[0].isupper() for r in EventReason)
+
+
+class FakeKube:
+    """Takes Events; the first ones fail as told."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.taken: list[str] = []
+        self.took = asyncio.Event()
+
+    async def create_event(self, body: dict[str, Any]) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.taken.append(body["message"])
+        self.took.set()
+
+
+async def test_events_that_are_there_or_cannot_be_posted_hold_up_nothing() -> None:
+    kube = FakeKube(Conflict("POST", 409, "there"), KubeError("POST", 403, "forbidden"))
+    poster = EventPoster(kube, wall_ms=lambda: 1000)  # type: ignore[arg-type]
+    for number in range(3):
+        poster.post(SETTLED, replace(ONE, message=f"{number}"), once=f"{number}")
+    task = asyncio.create_task(poster.run())
+    await kube.took.wait()
+    task.cancel()
+    assert kube.taken == ["2"]
+
+
+async def test_a_failed_change_is_told_once_per_token() -> None:
+    poster = EventPoster(FakeKube(), wall_ms=lambda: 1000)  # type: ignore[arg-type]
+    edges: dict[str, Any] = {"kube": None, "store": None, "fleet": None, "events": poster}
+    reconciler = ZoneReconciler(
+        "z", **edges, resync_s=5.0, monotonic_s=lambda: 0.0, wall_ms=lambda: 1000
+    )
+    for token in (5, 5, 5, 6, 6):
+        change = FailedChange(partition=3, token=token, leader="A", error="silent")
+        decided = Plan(actions=[], settled=False, health={}, failed=(change,))
+        reconciler._announce_failures(SETTLED, decided)
+    assert poster._waiting.qsize() == 2
+
+
+async def test_more_events_than_fit_are_dropped() -> None:
+    poster = EventPoster(FakeKube(), wall_ms=lambda: 1000)  # type: ignore[arg-type]
+    for number in range(WAITING_LIMIT + 5):
+        poster.post(SETTLED, ONE, once=f"{number}")
+    assert poster._waiting.qsize() == WAITING_LIMIT

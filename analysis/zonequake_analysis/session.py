@@ -1,8 +1,8 @@
 """The only place that builds a SparkSession: a laptop, `spark-submit`, a master, or Spark Connect.
 
 Only what is unset is set, so that `spark-submit --conf` and a cluster's own defaults win. JVM flags
-depend on the amount of data: the serial collector starts a small analysis faster, and costs a large
-one its second core.
+depend on the amount of data: a small analysis spends its time on compiling, so it does without
+generated code and the optimizing compiler; a large one would be slowed down by that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
 
-SMALL_BYTES = 400 * 1024 * 1024
+SMALL_BYTES = 128 * 1024 * 1024
 """Up to this much history the start of the JVM and of its compilers outweighs the work."""
 
 _PORTABLE = {
@@ -50,7 +50,9 @@ class Size(StrEnum):
 _BY_SIZE = {
     Size.SMALL: {
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     },
     Size.LARGE: {
         "spark.driver.memory": "2g",

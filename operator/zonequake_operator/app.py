@@ -20,8 +20,8 @@ from .errors import Conflict, KubeError, ResourceError
 from .event_poster import EventPoster
 from .gather import Fleet
 from .kube import Kube
-from .resources import FINALIZER, GROUP, VERSION
 from .store_client import StoreClient
+from .wire import FINALIZER, GROUP, VERSION
 
 logger = logging.getLogger(__name__)
 

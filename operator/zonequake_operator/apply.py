@@ -24,17 +24,11 @@ from .groups import by_group
 from .kube import Kube
 from .model import Partition, PartitionState, Snapshot, Timers, Zone, ZoneSpec
 from .pacing import Pacer
+from .parsing import owner_uid, parse_partition, parse_zone
 from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
-from .resources import (
-    owner_uid,
-    parse_partition,
-    parse_zone,
-    partition_name,
-    render_partition,
-    render_partition_status,
-    render_zone_status,
-)
+from .rendering import render_partition, render_partition_status, render_zone_status
 from .store_client import StoreClient
+from .wire import partition_name
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from .announcements import Announcement
 from .errors import Conflict, KubeError
 from .kube import Kube
 from .model import Zone
-from .resources import API_VERSION, Object, to_rfc3339
+from .wire import API_VERSION, Object, to_rfc3339
 
 logger = logging.getLogger(__name__)
 

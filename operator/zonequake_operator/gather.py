@@ -19,9 +19,11 @@ from . import metrics, topology
 from .errors import Conflict, KubeError, NodeUnreachable
 from .kube import Kube
 from .model import Topology
-from .resources import Object, parse_topology, render_topology_status, to_rfc3339
+from .parsing import parse_topology
+from .rendering import render_topology_status
 from .store_client import StoreClient
 from .topology import Pod
+from .wire import Object, to_rfc3339
 
 logger = logging.getLogger(__name__)
 

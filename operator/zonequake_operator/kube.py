@@ -17,7 +17,8 @@ from kubernetes.aio.client.exceptions import ApiException
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from .errors import Conflict, Invalid, KubeError, NotFound
-from .resources import GROUP, TOPOLOGY_NAME, VERSION, ZONE_LABEL, Object, render_topology
+from .rendering import render_topology
+from .wire import GROUP, TOPOLOGY_NAME, VERSION, ZONE_LABEL, Object
 
 REQUEST_TIMEOUT_S = 10.0
 ATTEMPTS = 4

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from zonequake_store.admin_protocol import Order, ReplicaStatus
 
-from . import affinity, data_nodes, rebalance
+from . import affinity, data_nodes, orders, rebalance
 from . import filter as filters
 from .announcements import FailedChange, failed_changes
 from .conditions import Health, diagnose, invalid_spec, judge, summarise
@@ -133,13 +133,13 @@ def plan(snapshot: Snapshot) -> Plan:
     zone_write = _zone_write(snapshot, spec, accepted, health, problem)
     if zone_write is not None:
         actions.insert(0, zone_write)
-    orders = _orders(snapshot, spec, groups)
-    settled = not orders and not any(_is_urgent(action) for action in actions)
+    sends = _orders(snapshot, spec, groups)
+    settled = not sends and not any(_is_urgent(action) for action in actions)
     settled = settled and all(
         not h.is_moving and h.view.leader is not None and not h.missing for h in health.values()
     )
     return Plan(
-        actions=[*actions, *orders],
+        actions=[*actions, *sends],
         settled=settled,
         wake_at_ms=_next_deadline_ms(accepted.data_nodes, spec),
         behind=_behind(health, groups),
@@ -306,7 +306,7 @@ def _orders(snapshot: Snapshot, spec: ZoneSpec, groups: Mapping[int, Group]) -> 
         SendOrder(node=node, order=order)
         for number, partition in snapshot.partitions.items()
         if number in groups
-        for node, order in rebalance.orders(
+        for node, order in orders.orders(
             partition.keys,
             groups[number],
             _settings(snapshot, spec, partition, addresses),
@@ -319,8 +319,8 @@ def _orders(snapshot: Snapshot, spec: ZoneSpec, groups: Mapping[int, Group]) -> 
 
 def _settings(
     snapshot: Snapshot, spec: ZoneSpec, partition: Partition, addresses: Mapping[str, str]
-) -> rebalance.ReplicaSettings:
-    return rebalance.ReplicaSettings(
+) -> orders.ReplicaSettings:
+    return orders.ReplicaSettings(
         zone=snapshot.zone.name,
         partition=partition.number,
         partitions=spec.partitions,

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonequake_operator import rebalance
 from zonequake_operator.groups import Group
 from zonequake_operator.model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
-from zonequake_operator.rebalance import ReplicaSettings, Wish, decide, is_blocked, orders
-from zonequake_store.admin_protocol import ChangePeers, Order, PeerName, Stage, StopReplica
+from zonequake_operator.orders import ReplicaSettings, orders
+from zonequake_operator.rebalance import Wish, decide, is_blocked
+from zonequake_store.admin_protocol import ChangePeers, Grant, Order, PeerName, Stage, StopReplica
 
 _SPEC = importlib.util.spec_from_file_location(
     "operator_group_model", Path(__file__).with_name("group_model.py")
@@ -447,7 +447,7 @@ def test_a_grant_goes_out_only_after_the_lock_is_stored() -> None:
         seen = world.group.report()
         told = orders(world.keys, seen, SETTINGS, alive=EVERYONE, reachable=EVERYONE)
         for _, order in told:
-            if isinstance(order, rebalance.Grant):
+            if isinstance(order, Grant):
                 assert world.keys.pending_lock == TokenPeers(
                     token=order.token, peers=tuple(order.peers)
                 )

@@ -25,18 +25,14 @@ from zonequake_operator.model import (
     ZoneSpec,
     ZoneStatus,
 )
-from zonequake_operator.resources import (
-    from_rfc3339,
-    parse_partition,
-    parse_topology,
-    parse_zone,
-    parse_zone_spec,
+from zonequake_operator.parsing import parse_partition, parse_topology, parse_zone, parse_zone_spec
+from zonequake_operator.rendering import (
     render_partition,
     render_partition_status,
     render_topology_status,
     render_zone_status,
-    to_rfc3339,
 )
+from zonequake_operator.wire import from_rfc3339, to_rfc3339
 from zonequake_store.admin_protocol import PeerName, Stage
 
 META = {"name": "z", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 2}

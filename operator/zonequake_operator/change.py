@@ -1,0 +1,108 @@
+"""What a group's reports say about a change of its peers: named, carried, applied.
+
+Shared by the keys (`rebalance`) and the orders (`orders`), which must never judge differently.
+"""
+
+from __future__ import annotations
+
+from zonequake_store.admin_protocol import PeerName, ReplicaStatus, Stage
+
+from .groups import RUNNING, Group, is_majority, members
+from .model import AssignmentSet, PartitionKeys
+
+
+def someone_has_data(group: Group) -> bool:
+    """Or may have: a replica that waits or is broken doesn't show its configuration."""
+    return any(
+        replica.configuration is not None or replica.role not in RUNNING
+        for replica in group.replicas.values()
+    )
+
+
+def is_applied(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> bool:
+    """Did the group commit a configuration of exactly these nodes, as they now are (hole 2)?
+
+    While the leader catches peers up the answer is no: those peers are another configuration's,
+    and must be replaced by ours before their nodes are cleaned.
+    """
+    configuration = leading.configuration
+    return (
+        configuration is not None
+        and configuration.index <= leading.commit
+        and leading.stage is not Stage.CATCHING_UP
+        and is_carried(wanted, leading, group)
+    )
+
+
+def is_carried(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> bool:
+    """Is the leader's configuration of exactly these nodes, as they now are, perhaps uncommitted?
+
+    Every new leader appends its configuration again, so for a moment after each election it shows
+    one that isn't committed. It is on its way, and must not be asked for once more.
+    """
+    configuration = leading.configuration
+    return (
+        configuration is not None
+        and not configuration.old_peers
+        and {peer.node for peer in configuration.peers} == set(wanted.nodes)
+        and all(
+            peer.incarnation == group.replicas[peer.node].incarnation
+            for peer in configuration.peers
+            if group.is_running(peer.node)
+        )
+    )
+
+
+def majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[str]) -> bool:
+    """Is a majority of these peers in the topology, and does it still hold its replicas (hole 6)?
+
+    A node that doesn't answer in this round isn't counted: granted now, the change might need it.
+    """
+    holding = [
+        peer.node in alive
+        and group.is_running(peer.node)
+        and group.replicas[peer.node].incarnation == peer.incarnation
+        for peer in peers
+    ]
+    return is_majority(sum(holding), len(peers))
+
+
+def named_peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
+    """Pending with incarnations; None while some new node's replica hasn't started.
+
+    Or hasn't seen the present token.
+    """
+    assert keys.pending is not None
+    leading = group.leading
+    configured = {}
+    if leading is not None and leading.configuration is not None:
+        configured = {peer.node: peer for peer in members(leading.configuration)}
+    peers = []
+    for node in keys.pending.nodes:
+        if lacks_token(node, keys, group):
+            return None
+        if group.is_running(node):
+            peers.append(PeerName(node, group.replicas[node].incarnation))
+        elif node in configured:
+            peers.append(configured[node])  # a member that is down keeps its place
+        else:
+            return None
+    return tuple(sorted(peers))
+
+
+def lacks_token(node: str, keys: PartitionKeys, group: Group) -> bool:
+    """Could this newcomer still be erased by an older order?
+
+    It stayed from an earlier set, and an order to erase it may be under way. Once it has seen the
+    present token that order is stale; before, the group must not come to need it.
+    """
+    return (
+        group.is_running(node)
+        and node not in group.configured_nodes
+        and group.replicas[node].token < keys.configuration_token
+    )
+
+
+def in_order(peers: list[PeerName]) -> tuple[PeerName, ...]:
+    """As they stand in stored keys."""
+    return tuple(sorted(peers))

@@ -1,0 +1,198 @@
+"""What to tell which data node about one partition: start, bootstrap, change, grant, stop.
+
+Orders are derived from keys that are stored already, so a token is always raised by
+compare-and-swap before an order with it leaves, and a restarted operator sends the same orders
+again, which is harmless. Document `rebalance`, "Start, changePeers" (2) and cleanup (3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zonequake_store.admin_protocol import (
+    Bootstrap,
+    ChangePeers,
+    Grant,
+    Order,
+    PeerName,
+    Role,
+    Stage,
+    StartReplica,
+    StopReplica,
+)
+
+from .change import (
+    in_order,
+    is_applied,
+    is_carried,
+    lacks_token,
+    majority_holds,
+    named_peers,
+    someone_has_data,
+)
+from .groups import Group
+from .model import PartitionKeys, TokenPeers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """What a start order carries of the zone and of the other nodes."""
+
+    zone: str
+    partition: int
+    partitions: int
+    fsync: bool
+    catch_up_bytes_per_second: int
+    addresses: Mapping[str, str]
+
+
+def orders(
+    keys: PartitionKeys,
+    group: Group,
+    settings: ReplicaSettings,
+    *,
+    alive: frozenset[str],
+    reachable: frozenset[str],
+    paused: bool = False,
+) -> list[tuple[str, Order]]:
+    """What to tell which node, from stored keys. A paused zone only restarts its own replicas."""
+    told: list[tuple[str, Order]] = []
+    told += _starts(keys, group, settings, reachable)
+    if paused:
+        return told
+    told += _bootstraps(keys, group)
+    told += _changes(keys, group, settings.addresses, alive)
+    told += _stops(keys, group)
+    return told
+
+
+def hosts(keys: PartitionKeys) -> frozenset[str]:
+    """Nodes that start a replica (hole 4): pending, and stable unless pending is forced."""
+    nodes = frozenset(keys.pending.nodes if keys.pending else ())
+    if keys.stable is not None and not (keys.pending is not None and keys.pending.force):
+        nodes |= frozenset(keys.stable.nodes)
+    return nodes
+
+
+def _starts(
+    keys: PartitionKeys, group: Group, settings: ReplicaSettings, reachable: frozenset[str]
+) -> list[tuple[str, Order]]:
+    own = hosts(keys)
+    # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
+    waiting = frozenset(n for n, r in group.replicas.items() if r.role is Role.WAITING)
+    acting = group.configured_nodes
+    if group.leader is None and not (keys.pending is not None and keys.pending.force):
+        acting = group.remembered_nodes  # whoever is to lead may need them
+    if keys.bootstrap is None:
+        acting = waiting  # what they hold shows only once they run
+    nodes = {n for n in own & reachable if n not in group.replicas} | (waiting & (own | acting))
+    if keys.pending is not None and group.leader is not None:
+        nodes |= {n for n in keys.pending.nodes if lacks_token(n, keys, group)}
+    return [
+        (
+            node,
+            StartReplica(
+                group=group.name,
+                zone=settings.zone,
+                partition=settings.partition,
+                partitions=settings.partitions,
+                token=_start_token(keys, group, node),
+                fsync=settings.fsync,
+                catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
+                addresses=dict(settings.addresses),
+            ),
+        )
+        for node in sorted(nodes)
+    ]
+
+
+def _start_token(keys: PartitionKeys, group: Group, node: str) -> int:
+    """The present token; but a first member that knows no later one keeps its bootstrap's.
+
+    It may lack its bootstrap, and would refuse it as stale: decided with token 1, crashed, started
+    again with the token 2 of a wish that came meanwhile.
+    """
+    replica = group.replicas.get(node)
+    if replica is None or keys.bootstrap is None or replica.token > keys.bootstrap.token:
+        return keys.configuration_token
+    if keys.pending is not None and group.leader is not None and lacks_token(node, keys, group):
+        return keys.configuration_token  # the group lives, and without it
+    first = PeerName(node, replica.incarnation) in keys.bootstrap.peers
+    return keys.bootstrap.token if first else keys.configuration_token
+
+
+def _bootstraps(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
+    """The first configuration, for those it was decided for; never after a wipe."""
+    if keys.bootstrap is None or keys.stable is None:
+        return []
+    order = Bootstrap(
+        group=group.name, token=keys.bootstrap.token, peers=list(keys.bootstrap.peers)
+    )
+    return [
+        (peer.node, order)
+        for peer in keys.bootstrap.peers
+        if peer.node in keys.stable.nodes
+        and group.is_running(peer.node)
+        and group.replicas[peer.node].incarnation == peer.incarnation
+        and group.replicas[peer.node].configuration is None
+    ]
+
+
+def _changes(
+    keys: PartitionKeys, group: Group, addresses: Mapping[str, str], alive: frozenset[str]
+) -> list[tuple[str, Order]]:
+    """RaftGroupService#changePeersAsync(leaderTerm, peers), and the answer to "caught up"."""
+    leading, token = group.leading, keys.configuration_token
+    if keys.pending is None or group.leader is None or leading is None:
+        return []
+    if leading.configuration is None or is_applied(keys.pending, leading, group):
+        return []
+    peers = named_peers(keys, group)
+    if peers is None:
+        return []
+    if leading.stage is Stage.CATCHING_UP and leading.stage_token == token:
+        asked = TokenPeers(token=token, peers=in_order(leading.stage_peers))
+        granted = leading.caught_up and keys.pending_lock == asked
+        if granted and majority_holds(peers, group, alive):
+            grant = Grant(group=group.name, term=leading.term, token=token, peers=list(peers))
+            return [(group.leader, grant)]
+        return []
+    starts = (
+        leading.stage is Stage.NONE
+        and leading.configuration.token < token
+        and not is_carried(keys.pending, leading, group)
+    )
+    updates = leading.stage is Stage.CATCHING_UP and leading.stage_token < token
+    if keys.pending_lock is not None or not (starts or updates):
+        return []
+    change = ChangePeers(
+        group=group.name,
+        term=leading.term,
+        token=token,
+        peers=list(peers),
+        addresses={peer.node: addresses[peer.node] for peer in peers if peer.node in addresses},
+    )
+    return [(group.leader, change)]
+
+
+def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
+    """ "Stop unneeded raft nodes", by hole 15: only under a confirmed leader, which needs none."""
+    if keys.bootstrap is None:
+        if keys.stable is None or someone_has_data(group):
+            return []
+    elif not group.confirmed:
+        return []
+    needed = hosts(keys)
+    if keys.pending is None or not keys.pending.force:
+        needed |= group.configured_nodes
+    return [
+        (
+            node,
+            StopReplica(
+                group=group.name, token=keys.configuration_token, incarnation=replica.incarnation
+            ),
+        )
+        for node, replica in sorted(group.replicas.items())
+        if node not in needed
+    ]

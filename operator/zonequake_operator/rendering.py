@@ -1,0 +1,205 @@
+"""The operator's model to custom resources, as the API server takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from .data_nodes import deadline_down_ms, deadline_up_ms
+from .model import (
+    AssignmentSet,
+    Condition,
+    PartitionKeys,
+    PartitionSummary,
+    PartitionView,
+    Timer,
+    Timers,
+    TokenPeers,
+    Topology,
+    Zone,
+    ZoneStatus,
+    group_name,
+)
+from .wire import (
+    API_VERSION,
+    TOPOLOGY_NAME,
+    ZONE_LABEL,
+    Object,
+    Wire,
+    WireCondition,
+    WireNode,
+    WirePartitionStatus,
+    WirePeer,
+    WireSet,
+    WireSummary,
+    WireTimer,
+    WireTokenPeers,
+    WireTopologyStatus,
+    WireZoneStatus,
+    partition_name,
+    to_rfc3339,
+)
+
+
+def render_zone_status(
+    status: ZoneStatus,
+    *,
+    timers: Timers,
+    conditions: Iterable[Condition],
+    summary: PartitionSummary,
+    previous: Mapping[str, Any],
+    now_ms: int,
+) -> Object:
+    """A zone's whole status. `previous` is the one it replaces, for the transition times."""
+    before = {c["type"]: c for c in previous.get("conditions", [])}
+    rendered = []
+    for condition in conditions:
+        value = "True" if condition.status else "False"
+        old = before.get(condition.type, {})
+        since = old.get("lastTransitionTime") if old.get("status") == value else None
+        rendered.append(
+            WireCondition(
+                type=condition.type,
+                status=value,
+                reason=condition.reason,
+                message=condition.message,
+                observed_generation=status.observed_generation,
+                last_transition_time=since or to_rfc3339(now_ms),
+            )
+        )
+    nodes = status.data_nodes
+    wire = WireZoneStatus(
+        observed_generation=status.observed_generation,
+        revision=status.revision,
+        handled_revision=status.handled_revision,
+        conditions=rendered,
+        partitions=WireSummary(
+            total=summary.total, available=summary.available, moving=summary.moving
+        ),
+    )
+    if nodes is not None:
+        wire = msgspec.structs.replace(
+            wire,
+            topology_version=nodes.topology_version,
+            data_nodes=sorted(nodes.nodes),
+            data_node_count=len(nodes.nodes),
+            filter=nodes.filter,
+            scale_up=_render_timer(nodes.up, deadline_up_ms(nodes, timers)),
+            scale_down=_render_timer(nodes.down, deadline_down_ms(nodes, timers)),
+        )
+    return _builtins(wire)
+
+
+def _render_timer(timer: Timer | None, deadline_ms: int | None) -> WireTimer | None:
+    if timer is None:
+        return None
+    return WireTimer(
+        nodes=sorted(timer.nodes),
+        armed_at=to_rfc3339(timer.armed_ms),
+        deadline=None if deadline_ms is None else to_rfc3339(deadline_ms),
+    )
+
+
+def render_partition(zone: Zone, number: int) -> Object:
+    """A new Partition, owned by its zone."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Partition",
+        "metadata": {
+            "name": partition_name(zone.name, number),
+            "namespace": zone.namespace,
+            "labels": {"app.kubernetes.io/name": "zonequake", ZONE_LABEL: zone.name},
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": "DistributionZone",
+                    "name": zone.name,
+                    "uid": zone.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "zone": zone.name,
+            "partition": number,
+            "group": group_name(zone.name, zone.uid, number),
+        },
+    }
+
+
+def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
+    """A partition's whole status."""
+    status = _builtins(
+        WirePartitionStatus(
+            stable=_render_set(keys.stable),
+            pending=_render_set(keys.pending),
+            planned=_render_set(keys.planned),
+            configuration_token=keys.configuration_token,
+            bootstrap=_render_token_peers(keys.bootstrap),
+            pending_lock=_render_token_peers(keys.pending_lock),
+            change_trigger_revision=keys.change_trigger_revision,
+            leader=view.leader,
+            term=view.term,
+            stage=view.stage,
+            state=view.state,
+        )
+    )
+    status["stage"] = view.stage.value  # shown by `kubectl get zp` even at its default
+    return status
+
+
+def _render_set(value: AssignmentSet | None) -> WireSet | None:
+    if value is None:
+        return None
+    return WireSet(nodes=list(value.nodes), force=value.force, from_reset=value.from_reset)
+
+
+def _render_token_peers(value: TokenPeers | None) -> WireTokenPeers | None:
+    if value is None:
+        return None
+    return WireTokenPeers(
+        token=value.token,
+        peers=[WirePeer(node=p.node, incarnation=p.incarnation) for p in value.peers],
+    )
+
+
+def render_topology(namespace: str) -> Object:
+    """A new, empty LogicalTopology."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LogicalTopology",
+        "metadata": {"name": TOPOLOGY_NAME, "namespace": namespace},
+        "spec": {},
+    }
+
+
+def render_topology_status(topology: Topology) -> Object:
+    """A LogicalTopology's whole status."""
+    return _builtins(
+        WireTopologyStatus(
+            version=topology.version,
+            node_count=len(topology.nodes),
+            node_names=sorted(topology.nodes),
+            nodes=[
+                WireNode(
+                    name=node.name,
+                    process_incarnation=node.process_incarnation,
+                    storage_incarnation=node.storage_incarnation,
+                    pod_uid=node.pod_uid,
+                    restarts=node.restarts,
+                    attributes=dict(node.attributes),
+                    peer_address=node.peer_address,
+                    since=node.since,
+                )
+                for _, node in sorted(topology.nodes.items())
+            ],
+        )
+    )
+
+
+def _builtins(wire: Wire) -> Object:
+    built: Object = msgspec.to_builtins(wire)
+    return built

@@ -1,0 +1,155 @@
+"""Custom resources' shapes as the API server holds them; names, and times as they are written.
+
+The structs mirror the schemas (charts/zonequake/templates/crds), whose field names nothing else
+knows. Unknown fields are ignored, so that a newer CRD doesn't stop an older operator.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from zonequake_store.admin_protocol import Stage
+
+from .errors import ResourceError
+from .model import (
+    DEFAULT_PARTITIONS,
+    DEFAULT_REPLICAS,
+    ChangePeersMode,
+    PartitionState,
+)
+
+GROUP = "zonequake.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+FINALIZER = f"{GROUP}/operator"
+TOPOLOGY_NAME = "topology"
+"""The one LogicalTopology of a namespace."""
+ZONE_LABEL = f"{GROUP}/zone"
+Object = dict[str, Any]
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of the wire structs: camelCase, empty fields left out."""
+
+
+class WireZoneSpec(Wire, frozen=True):
+    partitions: int = DEFAULT_PARTITIONS
+    replicas: int = DEFAULT_REPLICAS
+    data_nodes_auto_adjust: int | str | None = None
+    data_nodes_auto_adjust_scale_up: int | str | None = None
+    data_nodes_auto_adjust_scale_down: int | str | None = None
+    data_nodes_filter: str | None = None
+    fsync: bool = True
+    change_peers: ChangePeersMode = ChangePeersMode.QUEUE
+    catch_up_bytes_per_second: int = 0
+    paused: bool = False
+
+
+class WireTimer(Wire, frozen=True):
+    nodes: list[str]
+    armed_at: str
+    deadline: str | None = None
+
+
+class WireCondition(Wire, frozen=True):
+    type: str
+    status: str
+    reason: str
+    message: str
+    observed_generation: int = 0
+    last_transition_time: str = ""
+
+
+class WireSummary(Wire, frozen=True):
+    total: int = 0
+    available: int = 0
+    moving: int = 0
+
+
+class WireZoneStatus(Wire, frozen=True):
+    observed_generation: int = 0
+    revision: int = 0
+    handled_revision: int = 0
+    topology_version: int = 0
+    data_nodes: list[str] | None = None
+    data_node_count: int = 0
+    filter: str | None = None
+    scale_up: WireTimer | None = None
+    scale_down: WireTimer | None = None
+    partitions: WireSummary = WireSummary()
+    conditions: list[WireCondition] = []
+
+
+class WireSet(Wire, frozen=True):
+    nodes: list[str]
+    force: bool = False
+    from_reset: bool = False
+
+
+class WirePeer(Wire, frozen=True):
+    node: str
+    incarnation: str
+
+
+class WireTokenPeers(Wire, frozen=True):
+    token: int
+    peers: list[WirePeer]
+
+
+class WirePartitionStatus(Wire, frozen=True):
+    stable: WireSet | None = None
+    pending: WireSet | None = None
+    planned: WireSet | None = None
+    configuration_token: int = 0
+    bootstrap: WireTokenPeers | None = None
+    pending_lock: WireTokenPeers | None = None
+    change_trigger_revision: int = 0
+    leader: str | None = None
+    term: int = 0
+    stage: Stage = Stage.NONE
+    state: PartitionState | None = None  # absent until the first leader
+
+
+class WireNode(Wire, frozen=True):
+    name: str
+    process_incarnation: str
+    storage_incarnation: str
+    pod_uid: str
+    restarts: int = 0
+    attributes: dict[str, str] = {}
+    peer_address: str = ""
+    since: int = 0
+
+
+class WireTopologyStatus(Wire, frozen=True):
+    version: int = 0
+    node_count: int = 0
+    node_names: list[str] = []  # `kubectl get` can't show a field of each node
+    nodes: list[WireNode] = []
+
+
+def partition_name(zone: str, number: int) -> str:
+    """Name of a Partition resource."""
+    return f"{zone}-{number}"
+
+
+def to_rfc3339(unix_ms: int) -> str:
+    """`2026-11-21T05:00:00.250Z`."""
+    moment = datetime.fromtimestamp(unix_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{unix_ms % 1000:03d}Z"
+
+
+def from_rfc3339(text: str) -> int:
+    """Unix milliseconds.
+
+    Raises:
+        ResourceError: not a time.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ResourceError(f"found the time {text!r}, expected RFC 3339") from None
+    return round(moment.timestamp() * 1000)

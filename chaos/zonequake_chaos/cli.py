@@ -83,6 +83,8 @@ def run(
     for one in run_command.seeds(ask, repeat):
         folder, report = uvloop.run(run_command.run_once(one, place, console))
         ended.append(run_command.judge_run(one, folder, report, console))
+        if report.interrupted:
+            break
     _exit(run_command.summarize(ended, console))
 
 

@@ -27,11 +27,20 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
+INTERRUPTED = "interrupted"
+"""The problem of a run that SIGINT or SIGTERM ended."""
+
+
 class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the harness says of itself: `verdict` is `passed` if nothing stood in its way."""
 
     verdict: Verdict = Verdict.UNKNOWN
     problems: list[str] = []
+
+    @property
+    def interrupted(self) -> bool:
+        """The user ended the run with a signal: no further one is wanted."""
+        return INTERRUPTED in self.problems
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ from zonequake_chaos.observe import Observer
 from zonequake_chaos.outcome import Verdict, worst
 from zonequake_chaos.plan import Mark
 from zonequake_chaos.progress import Progress
-from zonequake_chaos.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
 from zonequake_chaos.scenario import ChaosRun, Fault, Zone
 from zonequake_chaos.triggers import unsettled
 from zonequake_chaos.zones import create_zone, wait_available
@@ -122,7 +122,7 @@ class Runner:
                 try:
                     await work
                 except asyncio.CancelledError:
-                    self._problems.add(Verdict.HARNESS_FAILED, "interrupted")
+                    self._problems.add(Verdict.HARNESS_FAILED, INTERRUPTED)
                 except UsageError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the tail must be walked in any case

@@ -15,6 +15,10 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """A longer frame closes the connection: nothing legal comes near, a filler is at most 1 MiB."""
 
 MAX_FILLER_BYTES = 1024 * 1024
+MAX_TEXT_BYTES = 1024 * 1024
+"""Of a text value: what is larger would not fit into a frame between peers."""
+MAX_CLIENT_BYTES = 480
+"""Of a client's name in a request id: the store keeps results under it."""
 
 Value = int | str | list[int] | None
 """A register's value, an append-list's elements, or None for an absent key."""

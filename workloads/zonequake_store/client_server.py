@@ -34,7 +34,7 @@ class ClientConnection(FrameConnection):
     def frame_received(self, frame: memoryview) -> None:
         try:
             request = _decode(frame)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             self.close()
             return
         host, body = self._host, request.body

@@ -106,9 +106,13 @@ class Host:
             replica = self.replicas.get(group)
             if replica is None:
                 continue
-            for message in messages:
-                if message.to == replica.me:
-                    replica.raft.step(message)
+            try:
+                for message in messages:
+                    if message.to == replica.me:
+                        replica.raft.step(message)
+            except LogCorrupted as error:
+                self.break_down(replica, str(error))
+                continue
             self.wake(replica)
 
     def _tick(self) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from zonequake_store.peer_protocol import Messages, encode_frame
 from zonequake_store.raft.messages import Kind, Message, Peer
 from zonequake_store.transport import Transport
+
+FRAME_BYTES = 4 * 1024 * 1024
+"""A frame is closed when its entries reach this, so that it stays far below what a peer accepts."""
+_MESSAGE_BYTES = 256
+"""About what a message takes besides its entries."""
 
 
 class Outbox:
@@ -40,15 +45,16 @@ class Outbox:
                 self._add(group, message)
 
     def flush(self) -> None:
-        """Send one frame to each peer that has messages."""
+        """Send one frame to each peer that has messages, more if they are large."""
         outgoing, self._messages = self._messages, {}
         for node, groups in outgoing.items():
-            if self._transport.send(node, encode_frame(Messages(list(groups.items())))):
-                continue
-            for group, messages in groups.items():
-                for message in messages:
-                    if message.kind is Kind.APPEND:
-                        self._unreachable(group, message.to)
+            for frame in _frames(groups):
+                if self._transport.send(node, encode_frame(frame)):
+                    continue
+                for group, messages in frame.groups:
+                    for message in messages:
+                        if message.kind is Kind.APPEND:
+                            self._unreachable(group, message.to)
 
     def _add(self, group: str, message: Message) -> None:
         groups = self._messages.setdefault(message.to.node, {})
@@ -57,3 +63,22 @@ class Outbox:
     def _add_late(self, group: str, message: Message) -> None:
         self._add(group, message)
         self.flush()
+
+
+def _frames(groups: dict[str, list[Message]]) -> Iterator[Messages]:
+    """All messages in order, parted where a frame's bytes reach FRAME_BYTES."""
+    parts: list[tuple[str, list[Message]]] = []
+    size_bytes = 0
+    for group, messages in groups.items():
+        part: list[Message] = []
+        for message in messages:
+            part.append(message)
+            size_bytes += _MESSAGE_BYTES + sum(len(entry.data) for entry in message.entries)
+            if size_bytes >= FRAME_BYTES:
+                parts.append((group, part))
+                yield Messages(parts)
+                parts, part, size_bytes = [], [], 0
+        if part:
+            parts.append((group, part))
+    if parts:
+        yield Messages(parts)

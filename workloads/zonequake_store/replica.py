@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import msgspec
 
 from zonequake_store.client_protocol import (
+    MAX_CLIENT_BYTES,
     MAX_FILLER_BYTES,
+    MAX_TEXT_BYTES,
     Append,
     Cas,
     Read,
@@ -174,6 +176,14 @@ class Replica:
             return Status.INVALID, f"a key has 1 to {MAX_KEY_BYTES} bytes of UTF-8"
         if isinstance(operation, Write) and len(operation.filler) > MAX_FILLER_BYTES:
             return Status.INVALID, f"a filler has at most {MAX_FILLER_BYTES} bytes"
+        if isinstance(operation, Read):
+            return None
+        texts = [operation.value, operation.expected if isinstance(operation, Cas) else None]
+        if any(isinstance(text, str) and len(text.encode()) > MAX_TEXT_BYTES for text in texts):
+            return Status.INVALID, f"a text has at most {MAX_TEXT_BYTES} bytes of UTF-8"
+        named = operation.request_id
+        if named is not None and len(named.client.encode()) > MAX_CLIENT_BYTES:
+            return Status.INVALID, f"a client's name has at most {MAX_CLIENT_BYTES} bytes of UTF-8"
         return None
 
     def begin_turn(self) -> None:

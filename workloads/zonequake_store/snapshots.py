@@ -15,6 +15,7 @@ whole, after it the new one is: there is no moment between.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -65,7 +66,8 @@ class Snapshots:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._sending: dict[tuple[str, Peer], _Sending] = {}
-        self._streams = 0
+        # Never a number of an earlier process: a receiver that outlived it would mix two snapshots.
+        self._streams = secrets.randbits(62)
         self.rates: dict[str, int] = {}
         """Bytes per second to a catching-up peer, by group; 0 or absent: unlimited."""
 

@@ -50,7 +50,7 @@ class _Incoming(FrameConnection):
     def frame_received(self, frame: memoryview) -> None:
         try:
             decoded = decode_frame(frame)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             self.close()
             return
         if isinstance(decoded, Hello):
@@ -72,7 +72,7 @@ class _Outgoing(FrameConnection):
         self.gone = asyncio.Event()
 
     def frame_received(self, frame: memoryview) -> None:
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
             decoded = decode_frame(frame)
             if isinstance(decoded, Hello) and not self.greeting.done():
                 self.greeting.set_result(decoded)

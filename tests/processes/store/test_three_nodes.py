@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from local_nodes import LocalNodes, key_of, until
 
 from zonequake_store.admin_protocol import Bootstrap, OrderStatus, Role, StartReplica, StopReplica
-from zonequake_store.client_protocol import Append, Read, Route, Status, Write
+from zonequake_store.client_protocol import (
+    MAX_TEXT_BYTES,
+    Append,
+    Read,
+    Request,
+    RequestId,
+    Route,
+    Status,
+    Write,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -53,6 +63,11 @@ async def test_a_node_refuses_what_is_not_for_it(nodes: LocalNodes) -> None:
     too_long = key_of(0, 1, 0) + "k" * 500
     invalid = await client.at_leader(Write(zone.groups[0], too_long, 1))
     assert invalid.status in (Status.INVALID, Status.WRONG_PARTITION)
+    long_name = RequestId("c" * 600, 1)
+    unnamed = await client.once(leader, Write(zone.groups[0], right, 2, request_id=long_name))
+    assert unnamed.status is Status.INVALID
+    too_large = await client.once(leader, Write(zone.groups[0], right, "x" * (MAX_TEXT_BYTES + 1)))
+    assert too_large.status is Status.INVALID
     route = (await client.once(follower, Route("z"))).route
     assert route is not None
     assert route.partitions == 2
@@ -210,3 +225,20 @@ async def test_metrics_name_every_replica(nodes: LocalNodes) -> None:
     assert 'zonequake_store_term{partition="0",zone="z"}' in text
     assert 'zonequake_store_rebalance_stage{partition="0",zone="z"} 0.0' in text
     assert "zonequake_store_commit_seconds_bucket" in text
+
+
+async def test_a_frame_that_is_no_text_ends_its_connection_and_nothing_else(
+    nodes: LocalNodes,
+) -> None:
+    await nodes.start("n0")
+    zone = await nodes.create("z", on=["n0"])
+    frame = msgspec.msgpack.encode(Request(1, Read(zone.groups[0], "key"))).replace(
+        b"key", b"\xff\xfe\xfd"
+    )
+    for port in (nodes.nodes["n0"].client_port, nodes.nodes["n0"].peer_port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(len(frame).to_bytes(4, "big") + frame)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        await writer.wait_closed()
+    assert (await nodes.client().write(zone.groups[0], "key", 1)).status is Status.OK

@@ -15,6 +15,14 @@ from zonequake_chaos.run_folder import HarnessReport, RunFolder
 REPORT = HarnessReport(verdict=Verdict.UNKNOWN, problems=["no recovery"])
 
 
+def with_history(path: Path) -> RunFolder:
+    """A run folder that there is something to judge in."""
+    folder = RunFolder.create(path)
+    (path / "history").mkdir(exist_ok=True)
+    (path / "history" / "pod-1-load.jsonl").write_text("{}\n")
+    return folder
+
+
 def judged(folder: RunFolder, *, analyze: bool) -> Ended:
     ask = Ask(scenario="kill-all", overrides=[], seed=1, out=None, analyze=analyze)
     return judge_run(ask, folder, REPORT, Console(file=io.StringIO()))
@@ -23,7 +31,7 @@ def judged(folder: RunFolder, *, analyze: bool) -> Ended:
 def test_the_analysiss_verdict_stands_as_it_wrote_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = RunFolder.create(tmp_path)
+    folder = with_history(tmp_path)
     document = '{"schema":1,"verdict":"violated","checks":[]}'
 
     def analyze(run: Path, master: str | None = None, remote: str | None = None) -> int:
@@ -38,7 +46,7 @@ def test_the_analysiss_verdict_stands_as_it_wrote_it(
 def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = RunFolder.create(tmp_path)
+    folder = with_history(tmp_path)
     (tmp_path / "verdict.json").write_text('{"schema":1,"verdict":"passed","checks":[]}')
     monkeypatch.setattr(cli, "analyze", lambda *_, **__: 255)
     assert judged(folder, analyze=True).verdict is Verdict.HARNESS_FAILED

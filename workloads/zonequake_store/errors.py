@@ -4,7 +4,7 @@ StoreError
 ├── SettingsError        the environment does not describe a data node
 ├── StorageError
 │   ├── DirectoryLocked  another process has the data directory open
-│   └── LogCorrupt       a replica's log is damaged in its middle: the replica is broken
+│   └── LogCorrupt       a replica's log is damaged: the replica is broken
 ├── SnapshotRefused      a streamed snapshot does not fit what was announced
 └── ProtocolError        a peer or client sent something that is not of the protocol
 """
@@ -29,7 +29,7 @@ class DirectoryLocked(StorageError):
 
 
 class LogCorrupt(StorageError):
-    """A replica's log is damaged before its last record."""
+    """A replica's log cannot be used as it is stored: the replica is broken."""
 
 
 class SnapshotRefused(StoreError):

@@ -9,9 +9,11 @@ Three databases:
             number b"s"                        SnapshotMeta: where the log begins
     log     number first-index                 record
 
-**Damage.** A last record that cannot be read is cut off, with the reason kept for the replica's
-events: it can only be a write that the disk had promised and not done, and Raft replaces it from
-the others. A record that cannot be read before a good one is rot: the replica is broken.
+**Damage.** Commits are atomic: after a crash a synced environment holds a record whole or not at
+all. One that cannot be read is therefore rot, also the last one, which may have been acknowledged:
+the replica is broken. Without syncs a power loss may keep a later page and lose an earlier one; a
+last record that cannot be read is cut off there, with the reason kept for the replica's events,
+because such a zone has agreed to lose its last writes. A record before a good one is rot there too.
 """
 
 from __future__ import annotations
@@ -83,6 +85,7 @@ class LogStore:
 
     def __init__(self, path: Path, *, map_bytes: int, sync: bool) -> None:
         path.mkdir(parents=True, exist_ok=True)
+        self._sync = sync
         try:
             self._environment = lmdb.open(
                 str(path),
@@ -247,9 +250,10 @@ class LogStore:
                 positioned = cursor.next()
 
     def recover(self, number: int) -> RecoveredLog:
-        """Read a replica's log, check it, and cut off a last record that is damaged.
+        """Read a replica's log and check it.
 
-        Raises LogCorrupt if a record before the last cannot be read, or one is missing.
+        Raises LogCorrupt if a record cannot be read or is missing; without syncs a last one that
+        cannot be read is cut off instead.
         """
         prefix = _NUMBER.pack(number)
         damaged: tuple[bytes, str] | None = None
@@ -284,6 +288,10 @@ class LogStore:
             if last > start:
                 last_term = next(self._scan(number, last)).term
         if damaged:
+            if self._sync:
+                raise LogCorrupt(
+                    f"{damaged[1]}; it is the last one, and may hold what was acknowledged"
+                )
             with self._environment.begin(write=True, db=self._log) as txn:
                 txn.delete(damaged[0])
         return RecoveredLog(

@@ -127,11 +127,25 @@ def test_an_installed_snapshot_replaces_the_whole_log(store: LogStore) -> None:
     assert store.next_number() == 3
 
 
-def test_a_damaged_last_record_is_cut_off_with_a_reason(store: LogStore, tmp_path: Path) -> None:
+def test_a_damaged_last_record_of_a_synced_log_breaks_the_replica(tmp_path: Path) -> None:
+    # A commit is there whole or not at all: this record was synced, and perhaps acknowledged.
+    store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
     store.write([Append(1, entries(1, 4), False), Append(1, entries(5, 8), False)])
     store.close()
     damage_record(tmp_path / "log", first_index=5)
     again = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
+    for _ in range(2):
+        with pytest.raises(LogCorrupt, match=r"record of index 5: CRC is .* the last one"):
+            again.recover(1)
+    again.close()
+
+
+def test_a_damaged_last_record_of_an_unsynced_log_is_cut_off_with_a_reason(tmp_path: Path) -> None:
+    store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=False)
+    store.write([Append(1, entries(1, 4), False), Append(1, entries(5, 8), False)])
+    store.close()
+    damage_record(tmp_path / "log", first_index=5)
+    again = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=False)
     recovered = again.recover(1)
     assert (recovered.last_index, recovered.last_term) == (4, 1)
     assert recovered.cut is not None

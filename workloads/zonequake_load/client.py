@@ -7,6 +7,8 @@ One attempt goes to the leader by the routing table. What happens next:
     reply not_leader, not_here, overloaded; not sent
                               → certainly not applied; after a pause, again
     reply unknown, no reply   → may be applied; after a pause, again under the same `Once`
+    reply forgotten           → not applied by this attempt; after a pause, again, now since a later
+                                index; given up if an earlier attempt may be the forgotten one
     reply invalid, wrong_partition → certainly not applied; given up
     deadline                  → given up: `fail` if every attempt certainly never happened,
                                 else `info`
@@ -99,6 +101,8 @@ class Client:
         self._pausing = 0
         self._answered_ns = 0
         self._last_problem = "no node has answered yet"
+        self._seen: dict[str, int] = {}
+        """The highest index that a reply of a group carried, for `RequestId.since`."""
 
     async def open(self, timeout_s: float = 5.0) -> None:
         """Connect and learn the zone's routes.
@@ -142,6 +146,7 @@ class Client:
         hinted: str | None = None
         pause_s = PAUSE_MIN_S
         turn = self._rng.randrange(64)
+        since = 0
         while True:
             left_ns = limits.deadline_ns - self._now_ns()
             if left_ns <= (LAST_ATTEMPT_NS if attempts.sent else 0):
@@ -161,8 +166,12 @@ class Client:
                 self._wanted.set()
             else:
                 timeout_s = min(left_ns, limits.attempt_ns) / 1e9
-                body = _body(operation, group, once)
+                if attempts.never_happened:
+                    since = self._seen.get(group, 0)
+                body = _body(operation, group, once, since)
                 reply = await self._attempt(address, body, timeout_s, attempts)
+                if reply is not None:
+                    self._seen[group] = max(reply.index, self._seen.get(group, 0))
                 if reply is None:
                     self.table.suspect(partition, address, self._now_ns())
                     self._wanted.set()
@@ -171,6 +180,9 @@ class Client:
                     return self._ok(address, reply, attempts)
                 elif reply.status in _GIVE_UP:
                     return attempts.conclude()
+                elif reply.status is Status.FORGOTTEN:
+                    if not attempts.never_happened:
+                        return attempts.conclude()
                 else:
                     follow = self._learn(partition, group, address, reply)
             if not limits.retry:
@@ -329,8 +341,8 @@ class Client:
         return list(found)
 
 
-def _body(operation: Operation, group: str, once: Once | None) -> Body:
-    request_id = RequestId(once.client, once.sequence) if once else None
+def _body(operation: Operation, group: str, once: Once | None, since: int) -> Body:
+    request_id = RequestId(once.client, once.sequence, since) if once else None
     match operation.f:
         case Function.READ:
             return Read(group, operation.key, operation.bounded)

@@ -91,6 +91,11 @@ class Attempts:
         self._uncertain: str | None = None
         self._last = "not attempted"
 
+    @property
+    def never_happened(self) -> bool:
+        """Whether no attempt so far can have happened."""
+        return self._uncertain is None
+
     def refused(self, why: str) -> None:
         """The last attempt certainly never happened."""
         self._last = why
@@ -101,7 +106,7 @@ class Attempts:
 
     def conclude(self) -> Outcome:
         """The outcome if no further attempt is made."""
-        if self._uncertain is None:
+        if self.never_happened:
             return Outcome(type=Type.FAIL, attempts=self.sent, error=self._last)
         error = self._uncertain
         if self._last != error:

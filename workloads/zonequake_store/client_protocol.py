@@ -25,7 +25,10 @@ Value = int | str | list[int] | None
 
 
 class Status(StrEnum):
-    """Outcome of a request. All but `ok` and `unknown` mean: certainly not applied."""
+    """Outcome of a request. All but `ok`, `unknown` and `forgotten`: certainly not applied.
+
+    `forgotten`: this attempt was not applied; of earlier ones of the same id nothing is known.
+    """
 
     OK = "ok"
     NOT_LEADER = "not_leader"
@@ -34,13 +37,20 @@ class Status(StrEnum):
     INVALID = "invalid"
     OVERLOADED = "overloaded"
     UNKNOWN = "unknown"
+    FORGOTTEN = "forgotten"
 
 
 class RequestId(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Names a request across its retries; `sequence` grows within a client."""
+    """Names a request across its retries; `sequence` grows within a client.
+
+    `since`: the highest index that the client had seen in the partition (`Reply.index`) when it
+    first sent this request, the same in every retry behind an attempt that may have been applied.
+    By it a partition that has forgotten a client tells its new requests from its old ones.
+    """
 
     client: str
     sequence: int
+    since: int = 0
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="r", gc=False):

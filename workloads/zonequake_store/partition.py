@@ -13,8 +13,18 @@ entries alone, so that all replicas evict alike: per client the lowest sequences
 client that was quiet for longest goes as a whole. A repetition whose outcome was evicted is
 `FORGOTTEN`: it is not applied again, and the client learns that nothing is known.
 
-    sequence ≤ floor ──► FORGOTTEN      floor < sequence, in results ──► the first outcome
-                                        floor < sequence, not there  ──► applied now
+    in results                         ──► the first outcome
+    sequence ≤ floor, or since < mark  ──► FORGOTTEN
+    else                               ──► applied now
+
+The **mark** is an index: whatever was evicted with a whole client was applied below it. A request
+with `since` ≥ mark was first sent when its client had seen entry `since`, so that it can only have
+been applied behind it: if it had been, its client would still be here. The mark is read off the
+table: 0 until that is full, then the index at which the quietest client was last heard. A client
+that comes when it is full keeps the mark of that moment. For example, with room for two clients:
+
+    1: a#1   2: b#1   3: c#1 since 2 evicts a   4: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
+    5: a#2 since 4 evicts b, mark 2             6: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
 """
 
 from __future__ import annotations
@@ -135,11 +145,15 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Session(msgspec.Struct, array_like=True):
-    """A client's remembered outcomes by sequence; all of `floor` and below are forgotten."""
+    """A client's remembered outcomes by sequence; all of `floor` and below are forgotten.
+
+    `mark`: what an earlier session of this client did, if any, was applied below this index.
+    """
 
     last_index: int = 0
     floor: int = 0
     results: dict[int, Outcome] = {}
+    mark: int = 0
 
 
 class ClientTable:
@@ -158,17 +172,25 @@ class ClientTable:
         """The first outcome of this request, FORGOTTEN, or None if it is new."""
         session = self.sessions.get(request_id.client)
         if session is None:
-            return None
-        if request_id.sequence <= session.floor:
-            return Outcome(Verdict.FORGOTTEN, term, index)
-        return session.results.get(request_id.sequence)
+            forgotten = request_id.since < self._mark()
+        elif request_id.sequence in session.results:
+            return session.results[request_id.sequence]
+        else:
+            forgotten = request_id.sequence <= session.floor or request_id.since < session.mark
+        return Outcome(Verdict.FORGOTTEN, term, index) if forgotten else None
+
+    def _mark(self) -> int:
+        """What was evicted with whole clients was applied below this index."""
+        if len(self.sessions) < MAX_CLIENTS:
+            return 0
+        return next(iter(self.sessions.values())).last_index
 
     def remember(self, request_id: RequestId, outcome: Outcome) -> None:
         """Note the outcome of a request that `lookup` called new; evict what is too much."""
         client = request_id.client
         session = self.sessions.pop(client, None)
         if session is None:
-            session = Session(results={})
+            session = Session(results={}, mark=self._mark())
             if len(self.sessions) >= MAX_CLIENTS:
                 quietest = next(iter(self.sessions))
                 del self.sessions[quietest]

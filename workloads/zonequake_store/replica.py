@@ -335,7 +335,12 @@ class Replica:
                 )
             case Verdict.FORGOTTEN:
                 return Reply(
-                    id_, Status.UNKNOWN, error="the outcome of this request_id is forgotten"
+                    id_,
+                    Status.FORGOTTEN,
+                    lineage=lineage,
+                    term=outcome.term,
+                    index=outcome.index,
+                    error="what this request_id came to before, if anything, is forgotten",
                 )
 
     def _not_leader(self, id_: int, leader: Peer | None) -> Reply:

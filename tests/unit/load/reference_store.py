@@ -46,6 +46,7 @@ class Fault(Enum):
     OVERLOADED = auto()
     INVALID = auto()
     NOT_LEADER_WITHOUT_HINT = auto()
+    FORGOTTEN = auto()
     GARBAGE = auto()
 
 
@@ -142,6 +143,8 @@ class Node:
                 return Reply(request.id, Status.INVALID, error="not a register")
             case Fault.NOT_LEADER_WITHOUT_HINT:
                 return Reply(request.id, Status.NOT_LEADER)
+            case Fault.FORGOTTEN:
+                return Reply(request.id, Status.FORGOTTEN, index=40, error="forgotten")
             case Fault.GARBAGE:
                 writer.write(b"\x00\x00\x00\x01\xc1")
                 return None

@@ -13,7 +13,7 @@ from reference_store import ZONE, Fault, Node, ReferenceStore
 from zonequake_load.client import Client
 from zonequake_load.errors import TargetError
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
-from zonequake_store.client_protocol import Body, Read, partition_of
+from zonequake_store.client_protocol import Body, Read, Write, partition_of
 
 KEY = "k"
 WRITE = Operation(f=Function.WRITE, key=KEY, value=7)
@@ -45,6 +45,12 @@ def first(fault: Fault, times: int = 1) -> Callable[[Node, Body], Fault | None]:
 
 def applied(store: ReferenceStore) -> list[int | str]:
     return [value for partition in store.partitions for _, value in partition.applied]
+
+
+def sinces(store: ReferenceStore) -> list[int]:
+    """What the clients had seen by their own word, write by write."""
+    bodies = [body for node in store.nodes for body in node.requests if isinstance(body, Write)]
+    return [body.request_id.since for body in bodies if body.request_id is not None]
 
 
 async def test_a_write_that_is_answered_is_ok_and_carries_its_place_in_the_order(
@@ -139,6 +145,37 @@ async def test_attempts_that_were_all_refused_make_the_operation_fail(
     outcome = await client.execute(WRITE, limits(deadline_s=0.3), ONCE)
     assert outcome.type is Type.FAIL
     assert outcome.attempts > 1
+
+
+async def test_a_forgotten_client_begins_again_behind_what_the_store_has_forgotten(
+    store: ReferenceStore, client: Client
+) -> None:
+    store.script = first(Fault.FORGOTTEN)
+    outcome = await client.execute(WRITE, limits(), ONCE)
+    assert (outcome.type, outcome.attempts) == (Type.OK, 2)
+    assert sinces(store) == [0, 40]
+
+
+async def test_a_retry_keeps_what_its_client_had_seen_at_first_and_ends_when_it_is_forgotten(
+    store: ReferenceStore, client: Client
+) -> None:
+    arrived = asyncio.Event()
+    answers = iter([Fault.UNKNOWN])
+    later = Fault.OVERLOADED
+
+    def script(_: Node, body: Body) -> Fault | None:
+        arrived.set()
+        return None if isinstance(body, Read) else next(answers, later)
+
+    store.script = script
+    unsure = asyncio.create_task(client.execute(WRITE, limits(), ONCE))
+    await arrived.wait()
+    assert (await client.execute(READ, limits())).index == 1
+    later = Fault.FORGOTTEN
+    outcome = await unsure
+    assert outcome.type is Type.INFO
+    assert "forgotten" in (outcome.error or "")
+    assert set(sinces(store)) == {0}
 
 
 async def test_an_invalid_request_is_not_repeated(store: ReferenceStore, client: Client) -> None:

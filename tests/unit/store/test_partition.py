@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -24,6 +26,14 @@ from zonequake_store.partition import (
     encode_cell,
     encode_command,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def room_for_two_clients() -> Iterator[None]:
+    """So that clients are evicted here after a few entries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(p, "MAX_CLIENTS", 2)
+        yield
 
 
 def fresh(*, deduplicate: bool = True) -> tuple[Partition, MemoryCells]:
@@ -113,15 +123,36 @@ def test_a_forgotten_outcome_is_never_applied_again() -> None:
     assert value.count(0) == 1
 
 
-def test_the_client_that_was_quiet_for_longest_is_evicted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(p, "MAX_CLIENTS", 2)
+def test_the_client_that_was_quiet_for_longest_is_evicted() -> None:
     partition, _ = fresh()
     for index, client in enumerate(("a", "b", "a", "c"), 1):
-        partition.apply(1, index, SetCommand("k", index, b"", RequestId(client, index)))
+        partition.apply(1, index, SetCommand("k", index, b"", RequestId(client, index, index - 1)))
     assert list(partition.clients.sessions) == ["a", "c"]
     assert partition.clients.evicted == {"b"}
+
+
+def test_a_retry_that_comes_after_its_client_was_evicted_is_not_applied_again() -> None:
+    partition, _ = fresh()
+    late = AppendCommand("list", 1, RequestId("a", 1))
+    partition.apply(1, 1, late)
+    for index, client in enumerate("bcd", 2):
+        partition.apply(1, index, AppendCommand("list", index, RequestId(client, 1, index - 1)))
+    assert partition.apply(1, 5, late).verdict is Verdict.FORGOTTEN
+    # Its client comes back with a new request; the old one is no newer for that.
+    new = AppendCommand("list", 6, RequestId("a", 2, 5))
+    assert partition.apply(1, 6, new).verdict is Verdict.DONE
+    assert partition.apply(1, 7, late).verdict is Verdict.FORGOTTEN
+    assert value_of(partition, "list") == (1, 2, 3, 4, 6)
+
+
+def test_a_client_that_comes_when_the_table_is_full_is_told_where_to_begin() -> None:
+    partition, _ = fresh()
+    for index, client in enumerate("ab", 1):
+        partition.apply(1, index, SetCommand("k", index, b"", RequestId(client, 1)))
+    refused = partition.apply(1, 3, SetCommand("k", 3, b"", RequestId("c", 9)))
+    assert (refused.verdict, refused.index) == (Verdict.FORGOTTEN, 3)
+    again = SetCommand("k", 3, b"", RequestId("c", 9, refused.index))
+    assert partition.apply(1, 4, again).verdict is Verdict.DONE
 
 
 def test_entries_must_follow_each_other() -> None:
@@ -132,7 +163,9 @@ def test_entries_must_follow_each_other() -> None:
 
 
 KEYS = st.sampled_from(["a", "b", "c"])
-IDS = st.none() | st.builds(RequestId, st.sampled_from(["x", "y"]), st.integers(1, 6))
+IDS = st.none() | st.builds(
+    RequestId, st.sampled_from(["x", "y", "z"]), st.integers(1, 6), st.integers(0, 40)
+)
 COMMANDS = st.one_of(
     st.builds(SetCommand, KEYS, st.integers(1, 9), st.binary(max_size=3), IDS),
     st.builds(CasCommand, KEYS, st.none() | st.integers(1, 9), st.integers(1, 9), IDS),
@@ -171,14 +204,22 @@ def test_a_replica_that_continues_from_a_snapshot_equals_one_that_applied_all(
     )
 
 
-@given(st.lists(COMMANDS, max_size=30))
-def test_every_request_id_takes_effect_at_most_once(commands: list[Command]) -> None:
+@given(st.lists(st.tuples(st.sampled_from("wxyz"), st.integers(1, 4)), max_size=40))
+def test_a_request_is_applied_when_it_is_new_and_never_again_however_late_it_is_repeated(
+    requests: list[tuple[str, int]],
+) -> None:
     partition, _ = fresh()
-    first: dict[RequestId, object] = {}
-    for index, command in enumerate(commands, 1):
-        outcome = partition.apply(1, index, command)
-        if command.request_id is not None:
-            assert first.setdefault(command.request_id, outcome) == outcome
+    sent: dict[tuple[str, int], tuple[AppendCommand, p.Outcome]] = {}
+    for index, (client, sequence) in enumerate(requests, 1):
+        if (client, sequence) in sent:
+            command, first = sent[client, sequence]
+            again = partition.apply(1, index, command)
+            assert again == first or again.verdict is Verdict.FORGOTTEN
+        else:
+            command = AppendCommand("list", index, RequestId(client, sequence, index - 1))
+            sent[client, sequence] = command, partition.apply(1, index, command)
+            assert sent[client, sequence][1].verdict is Verdict.DONE
+    assert value_of(partition, "list") in (None, tuple(c.value for c, _ in sent.values()))
 
 
 def test_the_digest_tells_contents_apart() -> None:

@@ -1,4 +1,4 @@
-"""`python -m zonequake_operator`: ZQ_NAMESPACE, ZQ_RELEASE, ZQ_RESYNC_S, ZQ_HTTP_PORT."""
+"""`python -m zonequake_operator`; its environment stands in docs/operator.md."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import kopf
 from .app import HTTP_PORT, App, Options
 
 DEFAULT_RESYNC_S = "5"
+DEFAULT_VIEW_PERIOD_S = "5"
 
 
 def main() -> None:
@@ -27,12 +28,13 @@ def main() -> None:
             namespace=os.environ["ZQ_NAMESPACE"],
             release=os.environ["ZQ_RELEASE"],
             resync_s=float(os.environ.get("ZQ_RESYNC_S", DEFAULT_RESYNC_S)),
+            view_period_s=float(os.environ.get("ZQ_VIEW_PERIOD_S", DEFAULT_VIEW_PERIOD_S)),
             http_port=int(os.environ.get("ZQ_HTTP_PORT", str(HTTP_PORT))),
         )
     except KeyError as error:
         sys.exit(f"found no {error.args[0]} in the environment; set it to the release's own")
     except ValueError as error:
-        sys.exit(f"ZQ_RESYNC_S or ZQ_HTTP_PORT: {error}; expected a number")
+        sys.exit(f"ZQ_RESYNC_S, ZQ_VIEW_PERIOD_S or ZQ_HTTP_PORT: {error}; expected a number")
     # Else kopf asks who the user is, and in a container its uid has no name.
     os.environ.setdefault("POD_ID", socket.gethostname())
     app = App(options)

@@ -1,10 +1,16 @@
 """What is worth a Kubernetes Event of a zone: transitions, never states.
 
-    stored zone ──write──▶ zone as written        announce(before, after)
-    a leader's report of a change that failed     failed_changes(...), once per token
+    zone as stored ──▶ zone as it is about to be stored     announce(before, after, ...)
+    a leader's report of a change that failed               failed_changes(...), once per token
 
-`announce` compares two stored values, so an operator that restarts finds nothing new to say. An
-operator that dies between its write and the Event says nothing at all: the conditions still do.
+An Event is posted before its transition is stored. An operator that dies between the two finds the
+transition still to be made, announces it again under the same name, and is refused the second one:
+
+    kill after "write Progressing=False", before the Event      it would be lost for ever
+    kill after the Event, before "write Progressing=False"      the next operator repeats both
+
+So `once`, from which the name is made, must be the same in the next operator, whatever else was
+stored meanwhile: a rebalance's end is named by when the condition that it ends began.
 """
 
 from __future__ import annotations
@@ -46,10 +52,11 @@ _NORMAL = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """One Event to be: a reason and one sentence."""
+    """One Event to be: a reason and one sentence. `once` tells its transition from all others."""
 
     reason: EventReason
     message: str
+    once: str
 
     @property
     def is_warning(self) -> bool:
@@ -72,16 +79,20 @@ class FailedChange:
             reason=EventReason.CHANGE_FAILED,
             message=f"The change of partition {self.partition} with token {self.token} failed at "
             f"its leader {self.leader}: {self.error}.",
+            once=f"{self.partition} {self.token}",
         )
 
 
-def announce(before: Zone, after: Zone) -> tuple[Announcement, ...]:
-    """What to say about a zone that was stored as `before` and is now stored as `after`."""
+def announce(before: Zone, after: Zone, since: Mapping[str, str]) -> tuple[Announcement, ...]:
+    """What to say about a zone that is stored as `before` and will be as `after`.
+
+    `since`: the stored conditions' transition times, by type.
+    """
     said = (
         _problem(before, after, Reason.INVALID_SPEC, EventReason.INVALID_SPEC),
         _problem(before, after, Reason.INVALID_FILTER, EventReason.INVALID_FILTER),
         _data_nodes(before, after),
-        _rebalance(before, after),
+        _rebalance(before, after, since),
         _leaders(before, after),
     )
     return tuple(one for one in said if one is not None)
@@ -115,7 +126,9 @@ def _problem(before: Zone, after: Zone, of: Reason, reason: EventReason) -> Anno
         return None
     if then is not None and (then.reason, then.message) == (now.reason, now.message):
         return None
-    return Announcement(reason=reason, message=now.message)
+    return Announcement(
+        reason=reason, message=now.message, once=f"{after.generation} {now.message}"
+    )
 
 
 def _data_nodes(before: Zone, after: Zone) -> Announcement | None:
@@ -131,30 +144,33 @@ def _data_nodes(before: Zone, after: Zone) -> Announcement | None:
         if nodes
     ]
     changed = f"with revision {after.status.revision}: {'; '.join(changes)}."
+    # By the sentence: a revision that wasn't stored may come again with other nodes.
     if not now:
-        return Announcement(
-            reason=EventReason.NO_DATA_NODES, message=f"There are no data nodes {changed}"
-        )
+        message = f"There are no data nodes {changed}"
+        return Announcement(reason=EventReason.NO_DATA_NODES, message=message, once=message)
     nodes = "1 data node" if len(now) == 1 else f"{len(now)} data nodes"
     verb = "is" if len(now) == 1 else "are"
-    return Announcement(
-        reason=EventReason.DATA_NODES_CHANGED, message=f"There {verb} {nodes} {changed}"
-    )
+    message = f"There {verb} {nodes} {changed}"
+    return Announcement(reason=EventReason.DATA_NODES_CHANGED, message=message, once=message)
 
 
-def _rebalance(before: Zone, after: Zone) -> Announcement | None:
+def _rebalance(before: Zone, after: Zone, since: Mapping[str, str]) -> Announcement | None:
     moved, moves = (_is_true(zone, ConditionType.PROGRESSING) for zone in (before, after))
     total, revision = after.summary.total, after.status.revision
+    # Not by the resource's version: other conditions may flip before this one does.
+    once = since.get(ConditionType.PROGRESSING, "")
     if moves and not moved:
         return Announcement(
             reason=EventReason.REBALANCE_BEGUN,
             message=f"{after.summary.moving} of {total} partitions begin to move with revision "
             f"{revision}.",
+            once=once,
         )
     if moved and not moves and _condition(after, ConditionType.PROGRESSING) is not None:
         return Announcement(
             reason=EventReason.REBALANCE_ENDED,
             message=f"None of {total} partitions is moving any more, at revision {revision}.",
+            once=once,
         )
     return None
 
@@ -171,6 +187,7 @@ def _leaders(before: Zone, after: Zone) -> Announcement | None:
         return Announcement(
             reason=EventReason.ALL_PARTITIONS_LEAD,
             message=f"All {now.total} partitions have a leader.",
+            once=before.resource_version,
         )
     if led and not leads:
         ready = _condition(after, ConditionType.READY)
@@ -180,6 +197,7 @@ def _leaders(before: Zone, after: Zone) -> Announcement | None:
             message=ready.message
             if named and ready is not None
             else f"{now.total - now.available} of {now.total} partitions have no leader.",
+            once=before.resource_version,
         )
     return None
 

@@ -40,6 +40,7 @@ class Options:
     namespace: str
     release: str
     resync_s: float
+    view_period_s: float
     http_port: int = HTTP_PORT
 
 
@@ -191,6 +192,7 @@ class App:
                 fleet=running.fleet,
                 events=running.events,
                 resync_s=self.options.resync_s,
+                view_period_s=self.options.view_period_s,
                 monotonic_s=time.monotonic,
                 wall_ms=wall_ms,
             )

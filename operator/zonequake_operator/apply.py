@@ -32,8 +32,6 @@ from .wire import partition_name
 
 logger = logging.getLogger(__name__)
 
-VIEW_PERIOD_S = 5.0
-"""A view or a message is written at most this often; keys and flipped conditions at once."""
 MAX_REPLANS = 8
 PARALLEL_WRITES = 16
 
@@ -60,6 +58,7 @@ class ZoneReconciler:
         fleet: Fleet,
         events: EventPoster,
         resync_s: float,
+        view_period_s: float,
         monotonic_s: Callable[[], float],
         wall_ms: Callable[[], int],
     ) -> None:
@@ -71,6 +70,8 @@ class ZoneReconciler:
         self._failed_tokens: dict[int, int] = {}
         """The newest failed change that was announced, by partition."""
         self._resync_s = resync_s
+        self._view_period_s = view_period_s
+        """A view or a message is written at most this often; keys, flipped conditions at once."""
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
         self._stored: _Stored | None = None
@@ -165,7 +166,7 @@ class ZoneReconciler:
         zone_writes = [a for a in actions if isinstance(a, WriteZone)]
         urgent = False
         for write in zone_writes:
-            if write.urgent or self._monotonic_s() - self._zone_written_s >= VIEW_PERIOD_S:
+            if write.urgent or self._monotonic_s() - self._zone_written_s >= self._view_period_s:
                 urgent = urgent or write.urgent
                 await self._write_zone(write)
         rest = [a for a in actions if isinstance(a, CreatePartition) or self._is_due(a)]
@@ -191,7 +192,7 @@ class ZoneReconciler:
         if not isinstance(action, WritePartition):
             return False
         last_s = self._view_written_s.get(action.number, float("-inf"))
-        return action.urgent or self._monotonic_s() - last_s >= VIEW_PERIOD_S
+        return action.urgent or self._monotonic_s() - last_s >= self._view_period_s
 
     async def _write_zone(self, write: WriteZone) -> None:
         stored = self._stored
@@ -205,19 +206,17 @@ class ZoneReconciler:
             previous=stored.raw_status,
             now_ms=self._wall_ms(),
         )
+        after = replace(
+            zone, status=write.status, conditions=write.conditions, summary=write.summary
+        )
+        conditions = stored.raw_status.get("conditions", [])
+        since = {c["type"]: c.get("lastTransitionTime", "") for c in conditions}
+        # First: whoever dies between the two is followed by one who finds both still to be done.
+        await self._events.post(zone, announce(zone, after, since))
         version = await self._cas("distributionzones", "DistributionZone", zone.name, zone, status)
         self._zone_written_s = self._monotonic_s()
         stored.raw_status = status
-        stored.zone = replace(
-            zone,
-            resource_version=version,
-            status=write.status,
-            conditions=write.conditions,
-            summary=write.summary,
-        )
-        for announcement in announce(zone, stored.zone):
-            # The version that was replaced names the transition: nobody else can have made it.
-            self._events.post(stored.zone, announcement, once=zone.resource_version)
+        stored.zone = replace(after, resource_version=version)
         if write.status.revision != zone.status.revision:
             state = write.status.data_nodes
             logger.info(
@@ -313,8 +312,7 @@ class ZoneReconciler:
         for change in decided.failed:
             if self._failed_tokens.get(change.partition) != change.token:
                 self._failed_tokens[change.partition] = change.token
-                once = f"{change.partition} {change.token}"
-                self._events.post(zone, change.announcement(), once=once)
+                self._events.post_soon(zone, change.announcement())
 
     def _count(self, decided: Plan) -> None:
         states = [health.view.state for health in decided.health.values()]

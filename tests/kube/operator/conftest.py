@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,43 @@ from zonequake_chaos.cluster import tools
 
 CHART = Path(__file__).parents[3] / "charts" / "zonequake"
 START_LIMIT_S = 60.0
+TOKEN = "test"
+UNVERIFIED = ssl.create_default_context()
+UNVERIFIED.check_hostname = False
+UNVERIFIED.verify_mode = ssl.CERT_NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServer:
-    """kubectl against the server; `kubeconfig` is for programs that bring their own client."""
+    """kubectl against one namespace; `kubeconfig` is for programs that bring their own client."""
 
     kubeconfig: Path
+    url: str
+    token: str
+    namespace: str = "default"
+
+    def in_namespace(self, name: str) -> ApiServer:
+        """The same server, in a namespace of its own, which is created."""
+        created = self.kubectl("create", "namespace", name)
+        assert created.returncode == 0, created.stderr
+        return replace(self, namespace=name)
+
+    def read(self, path: str) -> Any:
+        """GET without kubectl, for what is asked often."""
+        request = urllib.request.Request(
+            self.url + path, headers={"Authorization": f"Bearer {self.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=30, context=UNVERIFIED) as response:
+            return json.load(response)
 
     def kubectl(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(tools.kubectl_path()), "--kubeconfig", str(self.kubeconfig), *arguments],
+            [
+                str(tools.kubectl_path()),
+                f"--kubeconfig={self.kubeconfig}",
+                f"--namespace={self.namespace}",
+                *arguments,
+            ],
             input=stdin,
             capture_output=True,
             text=True,
@@ -64,7 +92,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         check=True,
         capture_output=True,
     )
-    (folder / "tokens.csv").write_text('test,admin,1,"system:masters"\n')
+    (folder / "tokens.csv").write_text(f'{TOKEN},admin,1,"system:masters"\n')
     (folder / "kubeconfig").write_text(
         json.dumps(
             {
@@ -79,7 +107,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
                         },
                     }
                 ],
-                "users": [{"name": "u", "user": {"token": "test"}}],
+                "users": [{"name": "u", "user": {"token": TOKEN}}],
                 "contexts": [
                     {"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "default"}}
                 ],
@@ -87,7 +115,9 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
             }
         )
     )
-    server = ApiServer(kubeconfig=folder / "kubeconfig")
+    server = ApiServer(
+        kubeconfig=folder / "kubeconfig", url=f"https://127.0.0.1:{port}", token=TOKEN
+    )
     with ExitStack() as running:
         log = running.enter_context((folder / "log").open("wb"))
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
+from zonequake_operator import event_poster
 from zonequake_operator.announcements import (
     Announcement,
     EventReason,
@@ -88,7 +90,7 @@ BAD_FILTER = zone(ready=Reason.INVALID_FILTER, message="dataNodesFilter '(', pos
 
 
 def said(before: Zone, after: Zone) -> list[tuple[EventReason, str, bool]]:
-    return [(a.reason, a.message, a.is_warning) for a in announce(before, after)]
+    return [(a.reason, a.message, a.is_warning) for a in announce(before, after, {})]
 
 
 def test_what_stays_is_not_said_again() -> None:
@@ -199,21 +201,34 @@ def test_a_change_that_failed_is_told_with_its_leader_while_it_is_still_wanted()
     assert failed_changes({3: unwanted}, {3: observe("g", failing())}) == ()
 
 
-ONE = Announcement(reason=EventReason.REBALANCE_BEGUN, message="3 of 8 begin.")
+ONE = Announcement(reason=EventReason.REBALANCE_BEGUN, message="3 of 8 begin.", once="7")
 
 
 def test_an_event_s_name_stands_for_its_transition() -> None:
-    first = render_event(SETTLED, ONE, once="7", now_ms=1000)
-    assert (
-        first["metadata"]["name"]
-        == (render_event(SETTLED, ONE, once="7", now_ms=9000)["metadata"]["name"])
-    )
-    assert (
-        first["metadata"]["name"]
-        != (render_event(SETTLED, ONE, once="8", now_ms=1000)["metadata"]["name"])
-    )
+    first = render_event(SETTLED, ONE, now_ms=1000)
+    again = render_event(SETTLED, ONE, now_ms=9000)
+    other = render_event(SETTLED, replace(ONE, once="8"), now_ms=1000)
+    assert first["metadata"]["name"] == again["metadata"]["name"]
+    assert first["metadata"]["name"] != other["metadata"]["name"]
     assert (first["type"], first["reason"]) == ("Normal", "RebalanceBegun")
     assert first["involvedObject"]["uid"] == SETTLED.uid
+
+
+def names(before: Zone, after: Zone, since: str) -> list[tuple[EventReason, str]]:
+    told = announce(before, after, {ConditionType.PROGRESSING: since})
+    return [(a.reason, a.once) for a in told]
+
+
+def test_a_repeated_transition_has_its_name_whatever_was_stored_meanwhile() -> None:
+    """An operator that dies before it stores the transition is followed by one that announces it
+    again, perhaps after other writes."""
+    moving, ended = zone(moving=2), zone()
+    later = replace(moving, resource_version="9")
+    assert names(moving, ended, "T1") == names(later, replace(ended, resource_version="9"), "T1")
+    assert names(moving, ended, "T1") != names(moving, ended, "T2")
+    joined = zone("ABCD", revision=2)
+    assert names(SETTLED, joined, "T1") == names(replace(SETTLED, resource_version="9"), joined, "")
+    assert names(SETTLED, joined, "T1") != names(SETTLED, zone("ABCE", revision=2), "T1")
 
 
 def test_reasons_are_camel_case_and_fixed() -> None:
@@ -221,14 +236,17 @@ def test_reasons_are_camel_case_and_fixed() -> None:
 
 
 class FakeKube:
-    """Takes Events; the first ones fail as told."""
+    """Takes Events; the first ones fail as told, and while it hangs none is answered."""
 
-    def __init__(self, *failures: Exception) -> None:
+    def __init__(self, *failures: Exception, hangs: bool = False) -> None:
         self.failures = list(failures)
+        self.hangs = hangs
         self.taken: list[str] = []
         self.took = asyncio.Event()
 
     async def create_event(self, body: dict[str, Any]) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.failures:
             raise self.failures.pop(0)
         self.taken.append(body["message"])
@@ -239,18 +257,37 @@ async def test_events_that_are_there_or_cannot_be_posted_hold_up_nothing() -> No
     kube = FakeKube(Conflict("POST", 409, "there"), KubeError("POST", 403, "forbidden"))
     poster = EventPoster(kube, wall_ms=lambda: 1000)  # type: ignore[arg-type]
     for number in range(3):
-        poster.post(SETTLED, replace(ONE, message=f"{number}"), once=f"{number}")
+        poster.post_soon(SETTLED, replace(ONE, message=f"{number}"))
     task = asyncio.create_task(poster.run())
     await kube.took.wait()
     task.cancel()
     assert kube.taken == ["2"]
 
 
+async def test_what_is_posted_is_there_before_the_write_that_follows() -> None:
+    kube = FakeKube(Conflict("POST", 409, "there"))
+    poster = EventPoster(kube, wall_ms=lambda: 1000)  # type: ignore[arg-type]
+    await poster.post(SETTLED, [replace(ONE, message="1"), replace(ONE, message="2")])
+    assert kube.taken == ["2"]
+    assert poster._waiting.empty()
+
+
+async def test_an_api_server_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_poster, "PATIENCE_S", 0.05)
+    kube = FakeKube(hangs=True)
+    poster = EventPoster(kube, wall_ms=lambda: 1000)  # type: ignore[arg-type]
+    await poster.post(SETTLED, [replace(ONE, message="1"), replace(ONE, message="2")])
+    assert poster._waiting.qsize() == 2
+    monkeypatch.setattr(event_poster, "PATIENCE_S", 3600.0)
+    await poster.post(SETTLED, [replace(ONE, message="3")])  # at once: others wait already
+    assert poster._waiting.qsize() == 3
+
+
 async def test_a_failed_change_is_told_once_per_token() -> None:
     poster = EventPoster(FakeKube(), wall_ms=lambda: 1000)  # type: ignore[arg-type]
     edges: dict[str, Any] = {"kube": None, "store": None, "fleet": None, "events": poster}
     reconciler = ZoneReconciler(
-        "z", **edges, resync_s=5.0, monotonic_s=lambda: 0.0, wall_ms=lambda: 1000
+        "z", **edges, resync_s=5.0, view_period_s=5.0, monotonic_s=lambda: 0.0, wall_ms=lambda: 1000
     )
     for token in (5, 5, 5, 6, 6):
         change = FailedChange(partition=3, token=token, leader="A", error="silent")
@@ -262,5 +299,5 @@ async def test_a_failed_change_is_told_once_per_token() -> None:
 async def test_more_events_than_fit_are_dropped() -> None:
     poster = EventPoster(FakeKube(), wall_ms=lambda: 1000)  # type: ignore[arg-type]
     for number in range(WAITING_LIMIT + 5):
-        poster.post(SETTLED, ONE, once=f"{number}")
+        poster.post_soon(SETTLED, replace(ONE, once=f"{number}"))
     assert poster._waiting.qsize() == WAITING_LIMIT

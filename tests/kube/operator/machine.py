@@ -1,0 +1,203 @@
+"""Data nodes and the operator as plain processes, beside a real API server.
+
+There is no kubelet: the test plays it, and writes pods' statuses by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .conftest import free_port
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+
+LABELS = {
+    "app.kubernetes.io/component": "store",
+    "app.kubernetes.io/instance": "zq",
+    "app.kubernetes.io/name": "zonequake",
+}
+
+
+def address(ordinal: int) -> str:
+    """Where the data node of this ordinal listens."""
+    return f"127.0.77.{10 + ordinal}"
+
+
+class Machine:
+    """Pods whose containers are plain processes, each on a loopback address of its own.
+
+    `told_address`: what the pods' statuses say, and thereby where the operator finds a node.
+    """
+
+    def __init__(
+        self,
+        api: ApiServer,
+        folder: Path,
+        *,
+        told_address: Callable[[int], str] = address,
+        operator_environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.api, self.folder = api, folder
+        self._told_address = told_address
+        self._operator_environment = operator_environment or {}
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.restarts: dict[int, int] = {}
+        self.operator: subprocess.Popen[bytes] | None = None
+
+    def want(self, replicas: int) -> None:
+        template = {
+            "metadata": {"labels": LABELS},
+            "spec": {"containers": [{"name": "store", "image": "none"}]},
+        }
+        done = self.api.apply(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": {"name": "zq-default", "labels": LABELS},
+                "spec": {
+                    "replicas": replicas,
+                    "serviceName": "zq-store",
+                    "selector": {"matchLabels": LABELS},
+                    "template": template,
+                },
+            }
+        )
+        assert done.returncode == 0, done.stderr
+
+    def start(self, ordinal: int) -> None:
+        name = f"zq-default-{ordinal}"
+        done = self.api.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "labels": LABELS},
+                "spec": {
+                    "readinessGates": [{"conditionType": "zonequake.io/caught-up"}],
+                    "containers": [{"name": "store", "image": "none"}],
+                },
+            }
+        )
+        assert done.returncode == 0, done.stderr
+        self._tell(ordinal, running=True)
+        environment = {
+            **os.environ,
+            "ZQ_NODE": name,
+            "ZQ_NAMESPACE": self.api.namespace,
+            "ZQ_POD_UID": self.api.get("pod", name)["metadata"]["uid"],
+            "ZQ_POD_IP": address(ordinal),
+            "ZQ_PEER_DOMAIN": "",
+            "ZQ_DATA_DIR": str(self.data(ordinal)),
+            "ZQ_ATTRIBUTES": json.dumps({"tags": "SSD"}),
+            "ZQ_BIND": address(ordinal),
+            "ZQ_LOG_MAP_BYTES": str(1 << 30),
+            "ZQ_DATA_MAP_BYTES": str(1 << 30),
+        }
+        self.data(ordinal).mkdir(parents=True, exist_ok=True)
+        self.processes[ordinal] = self._run(
+            ("-m", "zonequake_store"), environment, f"{ordinal}.log"
+        )
+
+    def data(self, ordinal: int) -> Path:
+        return self.folder / str(ordinal)
+
+    def kill(self, ordinal: int) -> None:
+        self.kill_unseen(ordinal)
+        self._tell(ordinal, running=False)
+        self.restarts[ordinal] = self.restarts.get(ordinal, 0) + 1
+
+    def kill_unseen(self, ordinal: int) -> None:
+        """Without the kubelet's word."""
+        self.processes[ordinal].kill()
+        self.processes.pop(ordinal).wait()
+
+    def start_operator(self, *program: str) -> None:
+        """The operator, or a `program` that stands for it."""
+        environment = {
+            **os.environ,
+            "ZQ_NAMESPACE": self.api.namespace,
+            "ZQ_RELEASE": "zq",
+            "ZQ_HTTP_PORT": str(free_port()),
+            "KUBECONFIG": str(self.api.kubeconfig),
+            **self._operator_environment,
+        }
+        command = program or ("-m", "zonequake_operator")
+        self.operator = self._run(command, environment, "operator.log")
+
+    def kill_operator(self) -> None:
+        assert self.operator is not None
+        self.operator.kill()
+        self.operator.wait()
+
+    def end(self) -> None:
+        for process in (*self.processes.values(), self.operator):
+            if process is not None:
+                process.kill()
+                process.wait()
+
+    def _run(
+        self, command: tuple[str, ...], environment: dict[str, str], log: str
+    ) -> subprocess.Popen[bytes]:
+        with (self.folder / log).open("ab") as out:
+            return subprocess.Popen(
+                [sys.executable, *command], env=environment, stdout=out, stderr=out
+            )
+
+    def _tell(self, ordinal: int, *, running: bool) -> None:
+        status = {
+            "phase": "Running",
+            "podIP": self._told_address(ordinal),
+            "podIPs": [{"ip": self._told_address(ordinal)}],
+            "containerStatuses": [
+                {
+                    "name": "store",
+                    "image": "none",
+                    "imageID": "none",
+                    "ready": running,
+                    "restartCount": self.restarts.get(ordinal, 0),
+                    "state": {"running": {}} if running else {"terminated": {"exitCode": 137}},
+                }
+            ],
+        }
+        name = f"zq-default-{ordinal}"
+        self.api.patch("pod", name, {"status": status}, "--subresource=status")
+
+    # what the operator says
+
+    def status(self) -> dict[str, Any]:
+        return (self.api.get("dz", "z") or {}).get("status", {})  # type: ignore[no-any-return]
+
+    def conditions(self) -> dict[str, bool]:
+        return conditions(self.status())
+
+    def is_whole(self, nodes: int) -> bool:
+        status = self.status()  # read once: conditions of before don't speak for these nodes
+        found = conditions(status)
+        return (
+            status.get("dataNodeCount") == nodes
+            and found.get("Ready", False)
+            and found.get("Synced", False)
+            and not found.get("Progressing", True)
+            and not found.get("Degraded", True)
+        )
+
+    def event_reasons(self) -> list[str]:
+        return [e["reason"] for e in self.api.get("events")["items"]]
+
+    def told(self, reason: str) -> int:
+        """How many Events have this reason."""
+        return self.event_reasons().count(reason)
+
+    def versions(self) -> list[str]:
+        items = self.api.get("dz,zp,topo")["items"]
+        return [item["metadata"]["resourceVersion"] for item in items]
+
+
+def conditions(status: dict[str, Any]) -> dict[str, bool]:
+    return {c["type"]: c["status"] == "True" for c in status.get("conditions", [])}

@@ -293,6 +293,12 @@ class MemoryCells:
         return MemoryView(sorted(pairs), state)
 
 
+def state_in(pairs: Iterable[Pair]) -> AppliedState:
+    """Of which entry a snapshot's state is."""
+    found = (_state_decoder.decode(value) for key, value in pairs if key == _APPLIED)
+    return next(found, AppliedState())
+
+
 def from_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Cell], ClientTable, AppliedState]:
     """A volatile replica's state out of a snapshot."""
     cells: dict[str, Cell] = {}

@@ -19,15 +19,13 @@ from dataclasses import dataclass
 
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, Overlay
-from zonequake_store.errors import LogCorrupt
 from zonequake_store.events import Journal
 from zonequake_store.log_writes import Compact, GroupRecord, Install, PutHardState
 from zonequake_store.outbox import Outbox
 from zonequake_store.peer_protocol import Messages
 from zonequake_store.raft.api import LeaderChanged, Ready, Settings, StageChanged
-from zonequake_store.raft.errors import LogCompacted, LogCorrupted
 from zonequake_store.raft.messages import Peer
-from zonequake_store.replica import Replica
+from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.replica_log import DurableLog
 from zonequake_store.reports import stage_event
 from zonequake_store.snapshots import Snapshots
@@ -110,7 +108,7 @@ class Host:
                 for message in messages:
                     if message.to == replica.me:
                         replica.raft.step(message)
-            except LogCorrupted as error:
+            except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
                 continue
             self.wake(replica)
@@ -140,7 +138,7 @@ class Host:
                 continue
             try:
                 self._serve(replica, batch, stored)
-            except (LogCorrupt, LogCorrupted, LogCompacted) as error:
+            except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
         if stored:
             self.storage.write_log(batch, lambda: self._stored(stored))
@@ -190,7 +188,7 @@ class Host:
                 continue
             try:
                 self._finish(replica, ready)
-            except (LogCorrupt, LogCorrupted) as error:
+            except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
             else:
                 self.wake(replica)

@@ -29,6 +29,7 @@ from zonequake_store.client_protocol import (
     partition_of,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import (
     MAX_KEY_BYTES,
@@ -43,13 +44,16 @@ from zonequake_store.partition import (
     encode_command,
 )
 from zonequake_store.raft.core import Raft
-from zonequake_store.raft.errors import NotLeader
+from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer, SnapshotMeta
 from zonequake_store.replica_log import DurableLog, MemoryLog
 
 # Closed-loop clients wait for their answers: more than this means they come faster than the
 # partition commits, and an honest refusal beats an answer after the client's deadline.
 MAX_WAITING_PER_REPLICA = 4096
+
+LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted)
+"""What a log raises when its replica cannot go on: that one is broken, the node is not."""
 
 Answer = Callable[[Reply], None]
 Operation = Read | Write | Cas | Append

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from zonequake_store.data_store import MemoryCells, Overlay, Pair, View, from_pairs
+from zonequake_store.data_store import MemoryCells, Overlay, Pair, View, from_pairs, state_in
 from zonequake_store.errors import LogCorrupt, SnapshotRefused
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import Partition
@@ -38,7 +38,7 @@ from zonequake_store.peer_protocol import (
 from zonequake_store.raft.api import SendSnapshot
 from zonequake_store.raft.errors import RaftError
 from zonequake_store.raft.messages import Kind, Message, Peer, SnapshotMeta
-from zonequake_store.replica import Replica, Staging
+from zonequake_store.replica import LOG_ERRORS, Replica, Staging
 
 if TYPE_CHECKING:
     from zonequake_store.host import Host
@@ -232,6 +232,8 @@ class Snapshots:
             return
         staging = replica.staging
         if staging is None or (staging.stream, staging.sender) != (piece.stream, piece.sender):
+            if replica.raft.pending_snapshot is not None:
+                return  # what is staged is being installed; the sender will try again
             if piece.sequence != 0:
                 self._acknowledge(piece, 0, "the beginning of this stream is not here")
                 return
@@ -280,18 +282,42 @@ class Snapshots:
             return
         staging.following += 1
         if piece.meta is not None:
-            staging.meta = piece.meta
+            refused = self._staged_all(replica, staging, piece, piece.meta)
+            if refused is not None:
+                self.discard(replica)
+                self._acknowledge(piece, 0, refused)
+                return
+        self._acknowledge(piece, staging.following, None)
+
+    def _staged_all(
+        self, replica: Replica, staging: Staging, piece: SnapshotPiece, meta: SnapshotMeta
+    ) -> str | None:
+        """Tell the core of a whole snapshot; the answer is why not."""
+        if replica.is_volatile:
+            state = state_in(staging.pairs)
+        else:
+            state = self._host.storage.data.state(staging.number)
+        if (state.index, state.term) != (meta.index, meta.term):
+            return (
+                f"its state is that of index {state.index}, term {state.term}; announced were "
+                f"{meta.index}, {meta.term}"
+            )
+        staging.meta = meta
+        try:
             replica.raft.step(
                 Message(
                     kind=Kind.SNAPSHOT,
                     to=replica.me,
                     sender=piece.sender,
                     term=piece.term,
-                    snapshot=piece.meta,
+                    snapshot=meta,
                 )
             )
-            self._host.wake(replica)
-        self._acknowledge(piece, staging.following, None)
+        except LOG_ERRORS as error:
+            self._host.break_down(replica, str(error))
+            return f"the replica is broken: {error}"
+        self._host.wake(replica)
+        return None
 
     def _acknowledge(self, piece: SnapshotPiece, following: int, refused: str | None) -> None:
         ack = SnapshotAck(piece.group, piece.sender, piece.to, piece.stream, following, refused)

@@ -228,6 +228,11 @@ class Raft:
         """
         return self._replica.log.snapshot_meta(index)
 
+    @property
+    def pending_snapshot(self) -> SnapshotMeta | None:
+        """The staged snapshot that replaces the log as soon as the host has stored it."""
+        return self._replica.log.pending_snapshot
+
     def applied(self, index: int) -> None:
         """The host has applied the committed entries up to `index`."""
         self._replica.log.applied = index

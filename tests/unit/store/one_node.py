@@ -1,0 +1,130 @@
+"""One data node in this process, on real LMDB files, whose peers are played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import cast
+
+from zonequake_store.admin_protocol import Bootstrap, OrderStatus, PeerName, StartReplica
+from zonequake_store.client_protocol import Reply, Write
+from zonequake_store.events import Clock, Journal
+from zonequake_store.host import Host
+from zonequake_store.orders import Orders
+from zonequake_store.peer_protocol import Frame, SnapshotAck, decode_frame
+from zonequake_store.replica import Replica
+from zonequake_store.settings import NodeSettings
+from zonequake_store.storage import Storage
+from zonequake_store.transport import Transport
+
+GROUP = "z.00000000.0"
+
+
+class Line:
+    """A transport that keeps what the node sends; `on_sent` sees each frame at once."""
+
+    def __init__(self) -> None:
+        self.sent: list[Frame] = []
+        self.on_sent: Callable[[Frame], None] | None = None
+
+    def send(self, _node: str, frame: bytes) -> bool:
+        self.sent.append(decode_frame(frame))
+        if self.on_sent is not None:
+            self.on_sent(self.sent[-1])
+        return True
+
+    def told(self, _addresses: dict[str, str]) -> None:
+        """Addresses mean nothing here."""
+
+    def client_address(self, _node: str) -> str | None:
+        return None
+
+    def acks(self) -> list[SnapshotAck]:
+        return [frame for frame in self.sent if isinstance(frame, SnapshotAck)]
+
+
+class OneNode:
+    """A node "n0" and its replicas. `failures`: what would have ended the process."""
+
+    def __init__(self, directory: Path) -> None:
+        self.failures: list[Exception] = []
+        self.line = Line()
+        settings = NodeSettings(
+            name="n0", data_dir=directory, log_map_bytes=64 << 20, data_map_bytes=64 << 20
+        )
+        ticks = itertools.count(1)
+        self.journal = Journal(
+            directory / "events.jsonl",
+            Clock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot"),
+        )
+        self.storage = Storage(settings, fresh_incarnation="00")
+        self.storage.start(
+            failed=self.failures.append, observe_log_s=lambda _: None, observe_data_s=lambda _: None
+        )
+        self.host = Host(
+            name="n0",
+            storage=self.storage,
+            transport=cast("Transport", self.line),
+            journal=self.journal,
+            append_delay_s=0.0,
+            flushes=True,
+        )
+        self.orders = Orders(self.host, random=lambda n: n // 2, planted_fault=None)
+
+    async def __aenter__(self) -> OneNode:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        async with asyncio.timeout(10):
+            await self.host.close()
+        self.storage.close()
+        self.journal.close()
+        await asyncio.sleep(0)
+
+    async def start(self, *, token: int = 1, volatile: bool = False, fsync: bool = True) -> Replica:
+        """A replica that waits for its first configuration or a leader."""
+        order = StartReplica(
+            group=GROUP,
+            zone="z",
+            partition=0,
+            partitions=1,
+            token=token,
+            volatile=volatile,
+            fsync=fsync,
+        )
+        (reply,) = await self.orders.execute([order])
+        assert reply.status is OrderStatus.RECEIVED, reply
+        return self.host.replicas[GROUP]
+
+    async def lead(self, *, volatile: bool = False) -> Replica:
+        """A replica that leads its group alone."""
+        replica = await self.start(volatile=volatile)
+        me = PeerName("n0", replica.me.incarnation)
+        await self.orders.execute([Bootstrap(group=GROUP, token=1, peers=[me])])
+        while not replica.leads:
+            replica.raft.tick()
+            self.host.wake(replica)
+            await asyncio.sleep(0)
+        return replica
+
+    def offer(self, replica: Replica, key: str, value: int) -> asyncio.Future[Reply]:
+        """Write; the future is the answer."""
+        answered: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        if replica.offer(1, Write(GROUP, key, value), answered.set_result):
+            self.host.wake(replica)
+        return answered
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition. Raises TimeoutError after 5 s."""
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  there is no event to wait for
+            await asyncio.sleep(0.002)

@@ -1,0 +1,123 @@
+"""Snapshots that arrive: staged, checked, and installed whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from pathlib import Path
+
+import pytest
+from one_node import GROUP, OneNode, until
+
+from zonequake_store.data_store import MemoryCells
+from zonequake_store.partition import AppliedState, Cell, ClientTable
+from zonequake_store.peer_protocol import Frame, SnapshotAck, SnapshotPiece, encode_pairs
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.errors import LogCorrupted
+from zonequake_store.raft.messages import Configuration, Message, Peer, SnapshotMeta
+from zonequake_store.replica import Replica
+
+LEADER = Peer("n1", "b")
+
+
+def meta_of(replica: Replica, index: int) -> SnapshotMeta:
+    configuration = Configuration(peers=tuple(sorted((replica.me, LEADER))), token=1)
+    return SnapshotMeta(index, 1, configuration, 1)
+
+
+def snapshot(
+    replica: Replica, *, index: int, stream: int, state_index: int | None = None
+) -> list[SnapshotPiece]:
+    """A snapshot of one cell at `index`, in two pieces."""
+    cells = MemoryCells()
+    cells.put("k", Cell(index, index))
+    state = AppliedState(index if state_index is None else state_index, 1)
+    pairs = list(cells.view(state, ClientTable()).pairs())
+    assert len(pairs) == 2
+    contents = [encode_pairs(pairs[:1]), encode_pairs(pairs[1:])]
+    metas = [None, meta_of(replica, index)]
+    return [
+        SnapshotPiece(
+            GROUP, replica.me, LEADER, stream, n, zlib.crc32(content), content, 1, metas[n]
+        )
+        for n, content in enumerate(contents)
+    ]
+
+
+def value_of(replica: Replica) -> object:
+    cell = replica.partition.read("k")
+    return None if cell is None else cell.value
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+async def test_a_snapshot_that_arrived_whole_is_installed(tmp_path: Path, volatile: bool) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start(volatile=volatile)
+        for piece in snapshot(replica, index=7, stream=1):
+            node.host.snapshots.received(piece)
+        await until(lambda: value_of(replica) == 7)
+        assert [ack.following for ack in node.line.acks()] == [1, 2]
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+async def test_a_snapshot_whose_state_is_not_that_of_its_index_is_refused(
+    tmp_path: Path, volatile: bool
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start(volatile=volatile)
+        for piece in snapshot(replica, index=7, stream=1, state_index=6):
+            node.host.snapshots.received(piece)
+        await until(lambda: any(ack.refused for ack in node.line.acks()))
+        assert "index 6" in (node.line.acks()[-1].refused or "")
+        assert value_of(replica) is None
+        assert replica.staging is None
+
+
+@pytest.mark.parametrize("committing", [False, True])
+async def test_a_new_stream_waits_for_the_installation_of_the_one_before(
+    tmp_path: Path, committing: bool
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        newer = snapshot(replica, index=9, stream=2)
+
+        def send_newer() -> None:
+            node.line.on_sent = None
+            for piece in newer:
+                node.host.snapshots.received(piece)
+
+        def staged_whole(frame: Frame) -> None:
+            if isinstance(frame, SnapshotAck) and frame.following == 2:
+                # The core took it: its turn is due, and then its commit.
+                if committing:
+                    asyncio.get_running_loop().call_soon(send_newer)
+                else:
+                    send_newer()
+
+        node.line.on_sent = staged_whole
+        for piece in snapshot(replica, index=7, stream=1):
+            node.host.snapshots.received(piece)
+        await until(lambda: value_of(replica) == 7 or GROUP in node.host.broken)
+        assert node.host.broken == {}
+        assert [ack.refused for ack in node.line.acks()] == [None, None]
+        for piece in newer:  # the sender repeats what nobody acknowledged
+            node.host.snapshots.received(piece)
+        await until(lambda: value_of(replica) == 9)
+        assert node.storage.data.state(replica.record.data_number).index == 9
+
+
+async def test_a_log_that_cannot_take_the_snapshot_breaks_the_replica_and_not_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+
+        def fail(_: Raft, __: Message) -> None:
+            raise LogCorrupted("the tail was lost")
+
+        monkeypatch.setattr(Raft, "step", fail)
+        for piece in snapshot(replica, index=7, stream=1):
+            node.host.snapshots.received(piece)
+        await until(lambda: GROUP in node.host.broken)
+        assert node.host.broken[GROUP][1] == "the tail was lost"
+        assert node.failures == []

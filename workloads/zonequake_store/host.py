@@ -15,10 +15,12 @@ whose Ready is being stored is passed over (the core gives none); its work waits
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, Overlay
+from zonequake_store.errors import StorageError
 from zonequake_store.events import Journal
 from zonequake_store.log_writes import Compact, GroupRecord, Install, PutHardState
 from zonequake_store.outbox import Outbox
@@ -322,10 +324,23 @@ class Host:
                 self._compact(replica)
 
     async def flushed(self, replica: Replica) -> None:
-        """Wait until all that the replica has applied by now is stored."""
+        """Wait until all that the replica has applied by now is stored.
+
+        Raises StorageError if nothing is stored any more.
+        """
         wanted = replica.partition.index
         while replica.durable_index < wanted and not replica.stopped:
+            self.storage.check()
             self.flush([replica])
+            await asyncio.sleep(0.002)
+
+    async def flush_ended(self, replica: Replica) -> None:
+        """Wait until no flush of a removed replica is under way: it must not meet its successor.
+
+        Raises StorageError if nothing is stored any more.
+        """
+        while replica.flushing:
+            self.storage.check()
             await asyncio.sleep(0.002)
 
     def _compact(self, replica: Replica) -> None:
@@ -388,5 +403,6 @@ class Host:
         await self.snapshots.close()
         for replica in list(self.replicas.values()):
             if self._flushes:
-                await self.flushed(replica)
+                with contextlib.suppress(StorageError):  # the log has it, and the writer told why
+                    await self.flushed(replica)
             self.remove(replica)

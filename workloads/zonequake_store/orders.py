@@ -281,6 +281,10 @@ class Orders:
     # ── stop ─────────────────────────────────────────────────────────────────────────────────
 
     async def _stop(self, order: StopReplica) -> OrderReply:
+        """Stop a replica. Nothing of it is under way any more when its files are judged or deleted:
+
+        token raised ─► flushed, removed ─► flush under way ended ─► record read ─► erased
+        """
         host = self._host
         replica = host.replicas.get(order.group)
         broken = host.broken.get(order.group)
@@ -298,28 +302,39 @@ class Orders:
                 error=f"the order is for incarnation {order.incarnation}, the replica is "
                 f"{record.incarnation}",
             )
+        record = msgspec.structs.replace(record, token=order.token)
         if replica is not None:
+            replica.raise_token(order.token)
             if not order.erase:
                 await host.flushed(replica)
             host.remove(replica)
+            await host.flush_ended(replica)
+            record = replica.record  # a snapshot may have been installed meanwhile
             host.note_replica("replica.stopped", record, "erased" if order.erase else "stopped")
-        if replica is not None and replica.is_volatile:
-            return OrderReply(status=OrderStatus.RECEIVED)
-        if not order.erase:
-            if broken is None:
-                host.waiting[order.group] = record
-            return OrderReply(status=OrderStatus.RECEIVED)
-        host.waiting.pop(order.group, None)
-        host.broken.pop(order.group, None)
+            if replica.is_volatile:
+                return OrderReply(status=OrderStatus.RECEIVED)
+        if order.erase:
+            await self._erase(order.group, record, replica)
+        elif broken is None:
+            host.waiting[order.group] = record
+        return OrderReply(status=OrderStatus.RECEIVED)
+
+    async def _erase(self, group: str, record: GroupRecord, replica: Replica | None) -> None:
+        host = self._host
+        host.waiting.pop(group, None)
+        host.broken.pop(group, None)
         batch = LogBatch()
-        batch.of(record).append(Erase(order.group, record.number))
+        batch.of(record).append(Erase(group, record.number))
         erased = asyncio.get_running_loop().create_future()
         host.storage.write_log(batch, lambda: erased.set_result(None))
         await erased
+        numbers = {record.data_number}
         if replica is not None:
             host.snapshots.discard(replica)
-        host.snapshots.erase(record.data_number)
-        return OrderReply(status=OrderStatus.RECEIVED)
+            if isinstance(replica.cells, Overlay):
+                numbers.add(replica.cells.number)  # another one while a snapshot is installed
+        for number in numbers:
+            host.snapshots.erase(number)
 
 
 def _failed(error: str) -> OrderReply:

@@ -70,6 +70,7 @@ class Storage:
         self.incarnation = self._synced.identity(fresh_incarnation)
         self.records = self._synced.records() | self._unsynced.records()
         self._next_number = self._free_numbers()
+        self._failure: Exception | None = None
         self._log_writer: Writer[LogBatch] | None = None
         self._data_writer: Writer[Callable[[], None]] | None = None
 
@@ -94,10 +95,22 @@ class Storage:
         observe_data_s: Callable[[float], None],
     ) -> None:
         """Start the writer threads; needs a running loop."""
+
+        def fail(error: Exception) -> None:
+            self._failure = error
+            failed(error)
+
         self._log_writer = Writer(
-            "log writer", self._write_log, failed=failed, observe_s=observe_log_s
+            "log writer", self._write_log, failed=fail, observe_s=observe_log_s
         )
-        self._data_writer = Writer("data writer", _run_all, failed=failed, observe_s=observe_data_s)
+        self._data_writer = Writer("data writer", _run_all, failed=fail, observe_s=observe_data_s)
+
+    def check(self) -> None:
+        """Raises StorageError if a writer has failed: what waits for it would wait for ever."""
+        if self._failure is not None:
+            raise StorageError(
+                f"nothing is stored any more ({self._failure}); the node ends, start it again"
+            ) from self._failure
 
     def close(self) -> None:
         """Write what was submitted, close everything, release the lock."""

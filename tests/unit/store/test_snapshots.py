@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from pathlib import Path
 
 import pytest
 from one_node import GROUP, OneNode, until
+from snapshot_pieces import snapshot
 
-from zonequake_store.data_store import MemoryCells
-from zonequake_store.partition import AppliedState, Cell, ClientTable
-from zonequake_store.peer_protocol import Frame, SnapshotAck, SnapshotPiece, encode_pairs
+from zonequake_store.peer_protocol import Frame, SnapshotAck
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
-from zonequake_store.raft.messages import Configuration, Message, Peer, SnapshotMeta
+from zonequake_store.raft.messages import Message
 from zonequake_store.replica import Replica
-
-LEADER = Peer("n1", "b")
-
-
-def meta_of(replica: Replica, index: int) -> SnapshotMeta:
-    configuration = Configuration(peers=tuple(sorted((replica.me, LEADER))), token=1)
-    return SnapshotMeta(index, 1, configuration, 1)
-
-
-def snapshot(
-    replica: Replica, *, index: int, stream: int, state_index: int | None = None
-) -> list[SnapshotPiece]:
-    """A snapshot of one cell at `index`, in two pieces."""
-    cells = MemoryCells()
-    cells.put("k", Cell(index, index))
-    state = AppliedState(index if state_index is None else state_index, 1)
-    pairs = list(cells.view(state, ClientTable()).pairs())
-    assert len(pairs) == 2
-    contents = [encode_pairs(pairs[:1]), encode_pairs(pairs[1:])]
-    metas = [None, meta_of(replica, index)]
-    return [
-        SnapshotPiece(
-            GROUP, replica.me, LEADER, stream, n, zlib.crc32(content), content, 1, metas[n]
-        )
-        for n, content in enumerate(contents)
-    ]
 
 
 def value_of(replica: Replica) -> object:

@@ -1,0 +1,95 @@
+"""A stop order leaves nothing under way that could meet the replica's successor."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from one_node import GROUP, OneNode, until
+from snapshot_pieces import snapshot
+
+from zonequake_store.admin_protocol import OrderStatus, StartReplica, StopReplica
+from zonequake_store.data_store import DataStore, Flush, Overlay
+from zonequake_store.peer_protocol import Frame, SnapshotAck
+from zonequake_store.replica import Replica
+
+
+def stop(replica: Replica, *, token: int = 1, erase: bool = False) -> StopReplica:
+    return StopReplica(group=GROUP, token=token, incarnation=replica.me.incarnation, erase=erase)
+
+
+async def test_a_stop_waits_for_the_flush_that_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A successor that read the state before the flush came would apply its entries once more.
+    flush, allowed = DataStore.flush, threading.Semaphore(0)
+
+    def slow(store: DataStore, flushes: Iterable[Flush]) -> None:
+        assert allowed.acquire(timeout=5)
+        flush(store, flushes)
+
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await node.offer(replica, "k", 1)
+        monkeypatch.setattr(DataStore, "flush", slow)
+        stopping = asyncio.create_task(node.orders.execute([stop(replica)]))
+        await until(lambda: replica.flushing)
+        await node.offer(replica, "k", 2)
+        first = replica.durable_index
+
+        def flush_again(cells: Overlay) -> None:
+            """What the timer does, or a large write."""
+            monkeypatch.undo()
+            monkeypatch.setattr(DataStore, "flush", slow)
+            cells.end_flush()
+            asyncio.get_running_loop().call_soon(node.host.flush, [replica])
+
+        monkeypatch.setattr(Overlay, "end_flush", flush_again)
+        allowed.release()
+        await until(lambda: replica.durable_index > first)
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        allowed.release()
+        (reply,) = await stopping
+        assert reply.status is OrderStatus.RECEIVED
+        stored = node.storage.data.state(replica.record.data_number)
+        assert stored.index == replica.partition.index
+
+
+async def test_a_stop_raises_the_token_that_a_start_must_have(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start(token=3)
+        await node.orders.execute([stop(replica, token=5)])
+        late = StartReplica(group=GROUP, zone="z", partition=0, partitions=1, token=4)
+        (reply,) = await node.orders.execute([late])
+        assert reply.status is OrderStatus.STALE
+
+
+async def test_nothing_is_left_of_a_replica_that_is_erased_while_a_snapshot_is_installed(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        for piece in snapshot(replica, index=7, stream=1):
+            node.host.snapshots.received(piece)
+        await until(lambda: replica.partition.index == 7)
+        installed = replica.record.data_number
+        stopping: list[asyncio.Task[object]] = []
+
+        def stop_in_the_commit() -> None:
+            stopping.append(asyncio.create_task(node.orders.execute([stop(replica, erase=True)])))
+
+        def staged_whole(frame: Frame) -> None:
+            if isinstance(frame, SnapshotAck) and frame.following == 2:
+                asyncio.get_running_loop().call_soon(stop_in_the_commit)
+
+        node.line.on_sent = staged_whole
+        for piece in snapshot(replica, index=9, stream=2):
+            node.host.snapshots.received(piece)
+        await until(lambda: bool(stopping))
+        await stopping[0]
+        assert replica.record.data_number != installed, "an installation had begun"
+        await until(lambda: node.storage.data.numbers() == set())

@@ -38,6 +38,7 @@ from zonequake_store.peer_protocol import (
 from zonequake_store.raft.api import SendSnapshot
 from zonequake_store.raft.errors import RaftError
 from zonequake_store.raft.messages import Kind, Message, Peer, SnapshotMeta
+from zonequake_store.reading import read_in_thread
 from zonequake_store.replica import LOG_ERRORS, Replica, Staging
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Snapshots:
     ) -> None:
         loop = asyncio.get_running_loop()
         meta = replica.raft.snapshot_meta(view.state.index)
-        total_bytes = await asyncio.to_thread(_size_bytes, view)
+        total_bytes = await read_in_thread(lambda: _size_bytes(view))
         rate = self.rates.get(replica.group, 0) if self._is_limited(replica, request.to) else 0
         unacknowledged: deque[tuple[int, bytes]] = deque()
         begun_s = loop.time()

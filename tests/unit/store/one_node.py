@@ -112,7 +112,8 @@ class OneNode:
         while not replica.leads:
             replica.raft.tick()
             self.host.wake(replica)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.002)
+        await until(lambda: replica.partition.index > 0)
         return replica
 
     def offer(self, replica: Replica, key: str, value: int) -> asyncio.Future[Reply]:

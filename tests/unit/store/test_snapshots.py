@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 from one_node import GROUP, OneNode, until
-from snapshot_pieces import snapshot
+from snapshot_pieces import LEADER, snapshot
 
+from zonequake_store import snapshots
+from zonequake_store.data_store import DataView, View
 from zonequake_store.peer_protocol import Frame, SnapshotAck
+from zonequake_store.raft.api import SendSnapshot
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Message
@@ -93,3 +97,34 @@ async def test_a_log_that_cannot_take_the_snapshot_breaks_the_replica_and_not_th
         await until(lambda: GROUP in node.host.broken)
         assert node.host.broken[GROUP][1] == "the tail was lost"
         assert node.failures == []
+
+
+async def test_a_stream_that_is_stopped_leaves_its_view_open_until_nobody_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    reading, allowed = threading.Event(), threading.Event()
+
+    def read(_: View) -> int:
+        reading.set()
+        assert allowed.wait(5)
+        steps.append("read")
+        return 0
+
+    close = DataView.close
+
+    def noted(view: DataView) -> None:
+        steps.append("closed")
+        close(view)
+
+    monkeypatch.setattr(snapshots, "_size_bytes", read)
+    monkeypatch.setattr(DataView, "close", noted)
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        node.host.snapshots.send(replica, SendSnapshot(to=LEADER, term=1))
+        await until(reading.is_set)
+        node.host.snapshots.stop_sending(replica)
+        await asyncio.sleep(0.02)
+        assert steps == []
+        allowed.set()
+        await until(lambda: steps == ["read", "closed"])

@@ -1,8 +1,9 @@
 """The node's journal: what happened to its replicas, kept across restarts.
 
-One line of JSON per event in `<data>/events.jsonl`. Lines are buffered and written each second,
-and at once when somebody waits for them (a stage, a leader): a SIGKILL costs at most a second of
-the less important ones. A torn last line of a killed process is cut at the next start.
+One line of JSON per event in `<data>/events.jsonl`; the oldest go when there are many. Lines are
+buffered and written each second, and at once when somebody waits for them (a stage, a leader): a
+SIGKILL costs at most a second of the less important ones. A torn last line of a killed process is
+cut at the next start.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zonequake_store.admin_protocol import StoreEvent
 # Kinds that a chaos run decides by: they are on disk before anybody can act on them.
 _AT_ONCE = frozenset({"leader.change", "rebalance.stage", "node.started", "node.stopping"})
 
-# The newest events are answered from memory; the file keeps about twice as many.
+# So many of the newest events are kept at least, and twice as many at most, in memory and on disk.
 _KEPT_EVENTS = 20_000
 
 _encoder = msgspec.json.Encoder()
@@ -70,8 +71,9 @@ class Journal:
         )
         self._events.append(event)
         if len(self._events) > 2 * _KEPT_EVENTS:
-            del self._events[:_KEPT_EVENTS]
-        self._buffer.append(_encoder.encode(event) + b"\n")
+            self._trim()
+        else:
+            self._buffer.append(_encoder.encode(event) + b"\n")
         if kind in _AT_ONCE:
             self.flush()
 
@@ -86,6 +88,14 @@ class Journal:
         if self._buffer:
             lines, self._buffer = b"".join(self._buffer), []
             self._file.write(lines)
+
+    def _trim(self) -> None:
+        """Begin the file anew with the newest events, the buffered ones among them."""
+        del self._events[:-_KEPT_EVENTS]
+        self._buffer.clear()
+        self._file.close()
+        _replace(self._path, self._events)
+        self._file = self._path.open("ab", buffering=0)
 
     def close(self) -> None:
         """Write the rest and close the file."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from zonequake_store import events
 from zonequake_store.admin_protocol import StoreEvent
 from zonequake_store.events import Clock, Journal
 
@@ -42,6 +44,26 @@ def test_a_stage_is_on_disk_at_once_and_other_events_after_a_flush(tmp_path: Pat
     journal.add("rebalance.stage", data={"stage": "JOINT"})
     assert path.read_bytes().count(b"\n") == 2
     journal.close()
+
+
+def test_the_oldest_events_leave_the_file_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_KEPT_EVENTS", 10)
+    path = tmp_path / "events.jsonl"
+    journal = Journal(path, clock())
+    for _ in range(95):
+        journal.add("replica.started", data={})
+    journal.flush()
+    assert path.read_bytes().count(b"\n") <= 20
+    before = [event.seq for event in decoded(journal)]
+    assert before == list(range(before[0], 96))
+    assert len(before) >= 10
+    journal.close()
+    again = Journal(path, clock())
+    assert decoded(again)[-1].seq == 95
+    assert [event.seq for event in decoded(again, after=93)] == [94, 95]
+    again.close()
 
 
 def test_a_torn_last_line_is_cut_and_its_number_used_again(tmp_path: Path) -> None:

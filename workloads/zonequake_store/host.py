@@ -321,7 +321,10 @@ class Host:
             cells.end_flush()
             if replica.cells is cells and not replica.stopped:
                 replica.durable_index = index
-                self._compact(replica)
+                try:
+                    self._compact(replica)
+                except LOG_ERRORS as error:
+                    self.break_down(replica, str(error))
 
     async def flushed(self, replica: Replica) -> None:
         """Wait until all that the replica has applied by now is stored.
@@ -344,6 +347,8 @@ class Host:
             await asyncio.sleep(0.002)
 
     def _compact(self, replica: Replica) -> None:
+        if replica.raft.pending_snapshot is not None:
+            return  # the core's log begins behind it already, and so will the stored one
         highest = min(replica.durable_index, self.snapshots.lowest_index_sent(replica))
         index = replica.log.compaction_index(highest)
         if index is None:

@@ -30,7 +30,7 @@ from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted, RaftError
 from zonequake_store.raft.messages import Configuration, HardState, Peer
-from zonequake_store.replica import Faults, Replica
+from zonequake_store.replica import LOG_ERRORS, Faults, Replica
 from zonequake_store.replica_log import DurableLog, MemoryLog
 from zonequake_store.reports import peers_of
 from zonequake_store.settings import PlantedFault
@@ -86,7 +86,7 @@ class Orders:
             return _stale(order.token, replica.token)
         try:
             reply = self._at_replica(replica, order)
-        except LogCorrupted as error:
+        except LOG_ERRORS as error:
             self._host.break_down(replica, str(error))
             return _failed(str(error))
         except RaftError as error:

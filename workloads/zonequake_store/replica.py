@@ -134,6 +134,7 @@ class Replica:
         self._pending: dict[int, _Proposal] = {}
         self._reading: dict[int, list[_Reading]] = {}
         self._confirmed: list[tuple[int, list[_Reading]]] = []
+        self._reads = 0  # in the three above
 
     @property
     def is_volatile(self) -> bool:
@@ -155,11 +156,15 @@ class Replica:
             return False
         if isinstance(operation, Read):
             if operation.bounded or self._faults.local_reads:
-                self._serve(_Reading(id_, answer, operation.key))
+                answer(self._value(id_, operation.key))
                 return False
             if not self.leads:
                 answer(self._not_leader(id_, self.leader))
                 return False
+            if self._reads >= MAX_WAITING_PER_REPLICA:
+                answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
+                return False
+            self._reads += 1
             self._asked.append(_Reading(id_, answer, operation.key))
             return True
         if not self.leads:
@@ -211,7 +216,7 @@ class Replica:
                 self._reading[self.raft.read()] = asked
             except NotLeader as error:
                 for reading in asked:
-                    reading.answer(self._not_leader(reading.id, error.leader))
+                    self._end(reading, self._not_leader(reading.id, error.leader))
 
     def confirm_read(self, number: int, index: int) -> None:
         """The reads of `number` may be answered from a state that has applied `index`."""
@@ -222,7 +227,7 @@ class Replica:
     def abort_read(self, number: int) -> None:
         """The reads of `number` found no leader here."""
         for reading in self._reading.pop(number, ()):
-            reading.answer(self._not_leader(reading.id, self.leader))
+            self._end(reading, self._not_leader(reading.id, self.leader))
 
     def lost_leadership(self) -> None:
         """Tell every client that waits for a write that nothing is known of it."""
@@ -241,7 +246,7 @@ class Replica:
         waiting = [reading for readings in self._reading.values() for reading in readings]
         waiting += [reading for _, readings in self._confirmed for reading in readings]
         for reading in waiting + self._asked:
-            reading.answer(Reply(reading.id, Status.NOT_HERE, error="the replica was stopped"))
+            self._end(reading, Reply(reading.id, Status.NOT_HERE, error="the replica was stopped"))
         self._offered.clear()
         self._asked.clear()
         self._reading.clear()
@@ -280,7 +285,7 @@ class Replica:
                 later.append((index, readings))
                 continue
             for reading in readings:
-                self._serve(reading)
+                self._end(reading, self._value(reading.id, reading.key))
         self._confirmed = later
 
     def replace_state(self, cells: Overlay | MemoryCells, partition: Partition) -> None:
@@ -290,21 +295,23 @@ class Replica:
         self.durable_index = partition.index
         self.staging = None
 
-    def _serve(self, reading: _Reading) -> None:
+    def _end(self, reading: _Reading, reply: Reply) -> None:
+        self._reads -= 1
+        reading.answer(reply)
+
+    def _value(self, id_: int, key: str) -> Reply:
         partition = self.partition
-        cell = partition.read(reading.key)
+        cell = partition.read(key)
         value: Value = None
         if cell is not None:
             value = list(cell.value) if isinstance(cell.value, tuple) else cell.value
-        reading.answer(
-            Reply(
-                reading.id,
-                Status.OK,
-                value=value,
-                lineage=partition.lineage,
-                term=partition.term,
-                index=partition.index,
-            )
+        return Reply(
+            id_,
+            Status.OK,
+            value=value,
+            lineage=partition.lineage,
+            term=partition.term,
+            index=partition.index,
         )
 
     def _reply(self, id_: int, outcome: Outcome) -> Reply:

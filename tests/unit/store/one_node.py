@@ -75,7 +75,13 @@ class OneNode:
         self.orders = Orders(self.host, random=lambda n: n // 2, planted_fault=None)
 
     async def __aenter__(self) -> OneNode:
+        asyncio.get_running_loop().set_exception_handler(self._unexpected)
         return self
+
+    def _unexpected(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        unknown = RuntimeError(str(context.get("message")))
+        self.failures.append(error if isinstance(error, Exception) else unknown)
 
     async def __aexit__(
         self,

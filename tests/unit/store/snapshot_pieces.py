@@ -15,9 +15,13 @@ from zonequake_store.replica import Replica
 LEADER = Peer("n1", "b")
 
 
+def configuration(replica: Replica) -> Configuration:
+    """The leader's and this replica's."""
+    return Configuration(peers=tuple(sorted((replica.me, LEADER))), token=1)
+
+
 def meta_of(replica: Replica, index: int, term: int) -> SnapshotMeta:
-    configuration = Configuration(peers=tuple(sorted((replica.me, LEADER))), token=1)
-    return SnapshotMeta(index, term, configuration, 1)
+    return SnapshotMeta(index, term, configuration(replica), 1)
 
 
 def snapshot(

@@ -37,19 +37,41 @@ def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
 
     `unplaced` is the number of answered operations without a place; keys with one are left out.
     """
-    f, outcome = F.col("f"), F.col("outcome")
-    read = f == Function.READ.value
+    return by_rank(ops, unplaced=unplaced).unionByName(entries(ops, unplaced=unplaced))
+
+
+def by_rank(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """What breaks real time, replay or a precondition, as findings; each key by itself."""
+    judged = _judged(ops, unplaced)
+    placed = _placed(
+        judged.withColumns({"writes": _writes(), "answered": F.col("outcome") == Outcome.OK.value})
+    )
+    return _replay(placed).unionByName(_real_time(placed))
+
+
+def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """Places that two writes claim, as findings; each partition by itself."""
+    return _one_entry(
+        _judged(ops, unplaced).where((F.col("outcome") == Outcome.OK.value) & _writes())
+    )
+
+
+def _judged(ops: DataFrame, unplaced: int) -> DataFrame:
+    outcome = F.col("outcome")
     ok = outcome == Outcome.OK.value
+    read = F.col("f") == Function.READ.value
     judged = ops.where((outcome != Outcome.FAIL.value) & ~F.col("bounded") & ~(read & ~ok))
     if unplaced:
         holes = judged.where(ok & F.col("position").isNull()).select(*_KEY).distinct()
         judged = judged.join(holes, _KEY, "left_anti")
-    writes = ((f == Function.WRITE.value) | (f == Function.APPEND.value)) | (
-        (f == Function.CAS.value) & (F.col("applied") | ~ok)
+    return judged
+
+
+def _writes() -> Column:
+    f = F.col("f")
+    return f.isin(Function.WRITE.value, Function.APPEND.value) | (
+        (f == Function.CAS.value) & (F.col("applied") | (F.col("outcome") != Outcome.OK.value))
     )
-    placed = _placed(judged.withColumns({"writes": writes, "answered": ok}))
-    entries = _one_entry(judged.where(ok & writes))
-    return _replay(placed).unionByName(_real_time(placed)).unionByName(entries)
 
 
 def _placed(judged: DataFrame) -> DataFrame:

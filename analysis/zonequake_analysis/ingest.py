@@ -1,40 +1,35 @@
-"""History lines → one row per operation, laid out so that no check needs a shuffle.
+"""History lines → one row per operation, laid out so that no check needs a shuffle, and judged.
 
-The layout is the algorithm (design §7): one exchange by partition, each bucket sorted by
-(partition, key, invoke). Every later `groupBy` and window starts with the bucket's column.
+One pass (docs/analysis.md, "The layout is the algorithm"):
 
-A completion repeats its invoke, so completions are the operations, and `lines` drops most invokes
-before they are parsed. The others travel along and meet their completions as neighbours in that
-order; an invoke without such a neighbour was cut off by a crash and stands as INFO.
+    ranges of bytes → lines → events, split by bucket → blobs ──shuffle──▶ one bucket to a task:
+    pair, sort, write `tables/ops`, screen for every check, count
+
+Both sides are Python over Arrow columns; Spark distributes, moves the blobs, and repeats what
+fails. What a task knows comes back as its result, so that repeating one counts nothing twice.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 
 import msgspec
-from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
-from pyspark.sql import functions as F
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
+from zonequake_analysis.bucket import Found, judged_bucket
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.lines import byte_ranges, read_lines
-from zonequake_analysis.schema import (
-    CORRUPT,
-    INDEX_BITS,
-    LINEAGE_BITS,
-    NEVER_NS,
-    SCHEMA_VERSION,
-    TERM_BITS,
-    Function,
-    Outcome,
-    Role,
-)
+from zonequake_analysis.layout import split
+from zonequake_analysis.lines import byte_ranges, kept_lines
+from zonequake_analysis.schema import OPS
+from zonequake_analysis.typed import EVENTS, Facts, together, typed
 
 BUCKET_BYTES = 128 * 1024 * 1024
-"""History bytes per bucket: its rows sort within one task's memory."""
+"""History bytes per bucket: its rows lie in one task's memory."""
 
 _TABLE = "zonequake_ops"
 _TAIL_BYTES = 1024 * 1024
@@ -62,9 +57,10 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """The table of operations and what is known about the files it came from."""
+    """The table of operations, what each bucket's pass found, and what is known of the files."""
 
     ops: DataFrame
+    buckets: tuple[Found, ...]
     quality: Quality
     wall_offset_ns: int  # wall clock minus monotonic clock
     start_ns: int  # first scheduled start
@@ -81,184 +77,123 @@ def history_files(run: Path) -> list[Path]:
     return files
 
 
-def ingest(spark: SparkSession, run: Path, *, clock_offset_ns: int = 0) -> Ingested:
+def ingest(
+    spark: SparkSession, run: Path, *, clock_offset_ns: int = 0, dumps: bool = False
+) -> Ingested:
     """Reads `history/*.jsonl` and writes `tables/ops`, replacing what was there.
 
     `clock_offset_ns` widens every interval on both sides: it may hide a violation and never invents
-    one. Raises RunFolderError.
+    one. `dumps`: whether there are replicas to compare with. Raises RunFolderError.
     """
     files = history_files(run)
     size = sum(file.stat().st_size for file in files)
-    seen = Observation("history")
-    names = F.array(*[F.lit(re.sub(_BEYOND_WRITER, "", file.name)) for file in files])
-    lines = read_lines(spark, byte_ranges(files)).withColumn(
-        "writer", F.element_at(names, F.col("file") + 1)
-    )
-    rows = _rows(lines, clock_offset_ns).observe(
-        seen,
-        (F.count(F.lit(1)) + F.count_if("paired")).alias("lines"),
-        F.count(CORRUPT).alias("corrupt"),
-        F.count_if(F.col("schema") != SCHEMA_VERSION).alias("foreign_schema"),
-        F.count_if(~F.col("usable") & F.col(CORRUPT).isNull()).alias("unknown_names"),
-        F.min("clock").alias("first_clock"),
-        F.max("clock").alias("last_clock"),
-        F.max("wall_offset").alias("wall_offset"),
-        F.min("sched").alias("start"),
-        F.max(F.greatest("inv", F.when(F.col("fin") < NEVER_NS, F.col("fin")))).alias("end"),
-        F.count_if(F.col("index").isNotNull() & F.col("position").isNull()).alias("too_wide"),
-    )
     buckets = max(2, -(-size // BUCKET_BYTES))
-    paired = Observation("pairs")
-    usable = rows.where("usable").drop("usable", "schema", "clock", "wall_offset", CORRUPT)
-    ops = _paired(usable, buckets).observe(
-        paired,
-        F.count_if("orphan").alias("orphans"),
-        F.count_if("cut_off").alias("cut_off"),
-        F.count_if((F.col("outcome") == Outcome.OK.value) & F.col("position").isNull()).alias(
-            "unplaced"
-        ),
-    )
     target = (run / "tables" / "ops").resolve()
-    spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")
-    (
-        ops.drop("orphan", "cut_off")
-        .write.bucketBy(buckets, "partition_id")
-        .sortBy("partition_id", "key_id", "inv")
-        .mode("overwrite")
-        .option("path", target.as_uri())
-        .saveAsTable(_TABLE)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    found = _one_pass(
+        spark, files, str(target), buckets=buckets, clock_offset_ns=clock_offset_ns, dumps=dumps
     )
     torn = sum(_is_torn(file) for file in files)
-    found, pairs = seen.get, paired.get
+    facts = found[0].facts if found else Facts()
+    clocks = {facts.first_clock, facts.last_clock} - {None}
     return Ingested(
-        ops=spark.table(_TABLE),
-        wall_offset_ns=found["wall_offset"] or 0,
-        start_ns=found["start"] or 0,
-        end_ns=found["end"] or 0,
+        ops=_table(spark, target, buckets),
+        buckets=tuple(found),
+        wall_offset_ns=facts.wall_offset or 0,
+        start_ns=facts.start or 0,
+        end_ns=facts.end or 0,
         quality=Quality(
             files=len(files),
             bytes=size,
-            lines=found["lines"],
+            lines=facts.lines,
             torn_lines=torn,
-            bad_lines=max(0, found["corrupt"] - torn),
-            foreign_schema_lines=found["foreign_schema"],
-            unknown_names=found["unknown_names"],
-            orphans=pairs["orphans"],
-            cut_off=pairs["cut_off"],
-            unplaced=pairs["unplaced"],
-            wide_positions=found["too_wide"],
-            clocks=tuple(sorted({found["first_clock"], found["last_clock"]} - {None})),
+            bad_lines=max(0, facts.corrupt - torn),
+            foreign_schema_lines=facts.foreign_schema,
+            unknown_names=facts.unknown_names,
+            orphans=sum(b.orphans for b in found),
+            cut_off=sum(b.cut_off for b in found),
+            unplaced=sum(b.unplaced for b in found),
+            wide_positions=facts.too_wide,
+            clocks=tuple(sorted(str(name) for name in clocks)),
         ),
     )
 
 
-def _code(column: str, names: type[IntEnum]) -> Column:
-    """The small integer that stands for a name, null for a name that isn't known."""
-    result = F.lit(None).cast("tinyint")
-    for name in names:
-        code = F.lit(name.value).cast("tinyint")
-        result = F.when(F.col(column) == name.name.lower(), code).otherwise(result)
-    return result
+def _one_pass(
+    spark: SparkSession,
+    files: list[Path],
+    folder: str,
+    *,
+    buckets: int,
+    clock_offset_ns: int,
+    dumps: bool,
+) -> list[Found]:
+    """Both stages and the shuffle between them. Every bucket gets the facts of every range."""
+    ranges = byte_ranges(files)
+    writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in files]
 
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                part = ranges[number]
+                read_lines = [
+                    typed(lines, writer=writers[part.file], clock_offset_ns=clock_offset_ns)
+                    for lines in kept_lines(part)
+                ]
+                facts = msgspec.json.encode(together([f for _, f in read_lines]))
+                events = pa.concat_tables([t for t, _ in read_lines] or [EVENTS.empty_table()])
+                del read_lines
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "bucket": pa.array(range(buckets), pa.int32()),
+                        "facts": pa.array([facts] * buckets, pa.binary()),
+                        "blob": pa.array(split(events, buckets), pa.binary()),
+                    }
+                )
 
-def _position() -> Column:
-    """(lineage, term, index) as one integer in their order; null if absent or too wide."""
-    fits = (
-        (F.col("lineage") < 1 << LINEAGE_BITS)
-        & (F.col("term") < 1 << TERM_BITS)
-        & (F.col("index") < 1 << INDEX_BITS)
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        blobs: dict[int, list[bytes]] = {}
+        facts: dict[int, list[Facts]] = {}
+        for batch in batches:
+            for bucket, said, blob in zip(
+                *(batch.column(i).to_pylist() for i in range(3)), strict=True
+            ):
+                facts.setdefault(bucket, []).append(msgspec.json.decode(said, type=Facts))
+                blobs.setdefault(bucket, []).append(blob)
+        for bucket in sorted(blobs):
+            found = judged_bucket(
+                bucket, blobs.pop(bucket), facts[bucket], folder=folder, dumps=dumps
+            )
+            yield pa.RecordBatch.from_pydict(
+                {"bucket": pa.array([bucket], pa.int32()), "found": [msgspec.msgpack.encode(found)]}
+            )
+
+    rows = (
+        spark.range(0, len(ranges), 1, max(1, len(ranges)))
+        .mapInArrow(read, "bucket int, facts binary, blob binary")
+        .repartitionById(buckets, "bucket")
+        .mapInArrow(judge, "bucket int, found binary")
+        .collect()
     )
-    packed = (
-        F.shiftleft("lineage", TERM_BITS + INDEX_BITS)
-        .bitwiseOR(F.shiftleft("term", INDEX_BITS))
-        .bitwiseOR(F.col("index"))
-    )
-    return F.when(fits, packed)
+    return [
+        msgspec.msgpack.decode(row["found"], type=Found)
+        for row in sorted(rows, key=lambda row: row["bucket"])
+    ]
 
 
-def _rows(lines: DataFrame, clock_offset_ns: int) -> DataFrame:
-    """One row per line, typed; `usable` tells those that are an event of a known kind."""
-    invoke = F.col("type") == "invoke"
-    outcome = F.when(invoke, F.lit(Outcome.INFO.value).cast("tinyint")).otherwise(
-        _code("type", Outcome)
+def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
+    """The files as a table whose buckets Spark knows, so that no check shuffles."""
+    shape = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in OPS)
+    spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")
+    spark.sql(
+        f"CREATE TABLE {_TABLE} ({shape}) USING parquet CLUSTERED BY (partition_id) "
+        f"SORTED BY (partition_id, key_id, inv) INTO {buckets} BUCKETS "
+        f"LOCATION '{target.as_uri()}'"
     )
-    unknown = outcome == Outcome.INFO.value
-    return lines.withColumns(
-        {
-            "partition_id": F.xxhash64("zone", "partition"),
-            "key_id": F.xxhash64("zone", "key"),
-            "code": _code("f", Function),
-            "outcome": outcome,
-            "role": _code("role", Role),
-            "invoke": invoke,
-            "position": F.when(F.col("type") == "ok", _position()),
-            "bounded": F.coalesce(F.col("read") == "bounded", F.lit(False)),
-        }
-    ).select(
-        "partition_id",
-        "key_id",
-        "zone",
-        "partition",
-        "key",
-        "process",
-        "op",
-        "role",
-        F.col("code").alias("f"),
-        "outcome",
-        "value",
-        "list",
-        "expected",
-        "found",
-        F.coalesce("applied", F.lit(False)).alias("applied"),
-        F.coalesce("sched", "inv").alias("sched"),
-        (F.col("inv") - clock_offset_ns).alias("inv"),
-        F.when(unknown, F.lit(NEVER_NS)).otherwise(F.col("time") + clock_offset_ns).alias("fin"),
-        "position",
-        "bounded",
-        F.when(
-            F.col("role") == Role.PROBE.value,
-            F.col("writer"),
-        ).alias("vantage"),
-        "node",
-        "term",
-        "index",
-        "invoke",
-        "paired",
-        "schema",
-        "clock",
-        (F.col("wall") - F.col("time")).alias("wall_offset"),
-        (
-            outcome.isNotNull()
-            & F.col("code").isNotNull()
-            & F.col("role").isNotNull()
-            & F.col("inv").isNotNull()
-            & F.col("process").isNotNull()
-            & F.col("partition").isNotNull()
-            & F.col("key").isNotNull()
-            & (invoke | F.col("time").isNotNull())
-        ).alias("usable"),
-        CORRUPT,
-    )
-
-
-def _paired(rows: DataFrame, buckets: int) -> DataFrame:
-    """Drops the invokes that have a completion, and marks what has no partner."""
-    order = Window.partitionBy("partition_id", "key_id").orderBy("inv", "process", "op", "invoke")
-    before, after = F.lag("op").over(order), F.lead("op").over(order)
-    return (
-        rows.repartition(buckets, "partition_id")
-        .withColumns(
-            {
-                "completed": F.col("invoke") & F.coalesce(before == F.col("op"), F.lit(False)),
-                "orphan": ~F.col("invoke")
-                & ~F.col("paired")
-                & ~F.coalesce(after == F.col("op"), F.lit(False)),
-            }
-        )
-        .where(~F.col("completed"))
-        .withColumnRenamed("invoke", "cut_off")
-        .drop("completed", "paired")
-    )
+    return spark.table(_TABLE)
 
 
 def _is_torn(file: Path) -> bool:

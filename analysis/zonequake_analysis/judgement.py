@@ -1,7 +1,7 @@
 """The whole job: a run folder in, everything that is known about it out.
 
-ingest → checks over operations, windows and numbers (all at once, each without a shuffle)
-       → names and witnesses for what was found → verdict
+ingest, screens, windows and numbers (one pass) → exact checks of the suspects, if there are any
+    → names and witnesses for what was found → verdict
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from zonequake_analysis import claimed_order, loss, prefixes, sets, zones
+from zonequake_analysis import claimed_order, loss, prefixes, sets
 from zonequake_analysis.evidence import Evidence, Found
 from zonequake_analysis.ingest import Ingested, ingest
 from zonequake_analysis.objectives import objective_checks
@@ -34,6 +32,7 @@ from zonequake_analysis.run_folder import (
 from zonequake_analysis.safety import safety_checks
 from zonequake_analysis.schema import INDEX_BITS, TERM_BITS
 from zonequake_analysis.sufficiency import sufficiency_checks
+from zonequake_analysis.suspicion import findings_of_suspects
 from zonequake_analysis.timeline import Timeline, all_of, timeline
 from zonequake_analysis.verdict import Check, Verdict, worst
 from zonequake_analysis.windows import availability
@@ -81,18 +80,6 @@ class Judgement:
     steps_s: dict[str, float]
 
 
-def findings_of(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """Everything that the checks over operations find, in one frame."""
-    found = [
-        sets.sets(ops),
-        loss.loss(ops),
-        claimed_order.claimed_order(ops, unplaced=unplaced),
-        zones.zones(ops),
-        prefixes.prefixes(ops),
-    ]
-    return reduce(DataFrame.unionByName, found)
-
-
 def judge_run(
     spark: SparkSession, run: Path, *, progress: Callable[[str], None] = lambda _: None
 ) -> Judgement:
@@ -110,17 +97,14 @@ def judge_run(
     description = read_description(run)
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
-    ingested = ingest(spark, run, clock_offset_ns=description.clock_offset_ns)
-    ops = ingested.ops
+    ingested = ingest(spark, run, clock_offset_ns=description.clock_offset_ns, dumps=bool(dumps))
+    ops, buckets = ingested.ops, ingested.buckets
     done("ingest")
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        rows_ = pool.submit(_collect_findings, ops, ingested.quality.unplaced)
-        drawn_ = pool.submit(timeline, ops, start_ns=ingested.start_ns, end_ns=ingested.end_ns)
-        available_ = pool.submit(availability, ops, events)
-        covered_ = pool.submit(lambda: loss.uncovered(ops).collect()[0])
-        audited_ = pool.submit(audit, ops, events, dumps)
-        rows, drawn, available = rows_.result(), drawn_.result(), available_.result()
-        covered, audited = covered_.result(), audited_.result()
+    suspects = [bucket.suspects for bucket in buckets]
+    rows = _collect(findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced))
+    drawn = timeline(
+        (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
+    )
     done("checks")
     shown = _witnesses(ops, rows)
     done("witnesses")
@@ -131,13 +115,17 @@ def judge_run(
         bad_events=bad_events,
         found=_found(rows, shown, dumps),
         counts=drawn.counts,
-        acknowledged=covered["acknowledged"] or 0,
-        uncovered=covered["uncovered"] or 0,
-        availability=available,
+        acknowledged=sum(bucket.acknowledged for bucket in buckets),
+        uncovered=sum(bucket.uncovered for bucket in buckets),
+        availability=availability(
+            [vantage for bucket in buckets for vantage in bucket.vantages],
+            [island for bucket in buckets for island in bucket.islands],
+            events,
+        ),
         rebalances=rebalances(events),
         early_joints=early_joints(events),
         faults=fault_landings(events),
-        audit=audited,
+        audit=audit([one for bucket in buckets for one in bucket.held], events, dumps),
         p99_before_ns=before,
         p99_during_ns=during,
     )
@@ -164,12 +152,13 @@ def judge(evidence: Evidence) -> list[Check]:
     ]
 
 
-def _collect_findings(ops: DataFrame, unplaced: int) -> list[Row]:
+def _collect(found: DataFrame | None) -> list[Row]:
     """The first rows of each kind, with `total`, the number of all of that kind."""
+    if found is None:
+        return []
     kind = Window.partitionBy("check", "kind")
     return (
-        findings_of(ops, unplaced=unplaced)
-        .withColumns(
+        found.withColumns(
             {
                 "total": F.count(F.lit(1)).over(kind),
                 "number": F.row_number().over(kind.orderBy("at_ns", "key_id")),

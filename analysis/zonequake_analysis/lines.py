@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.schema import CORRUPT, LINES
@@ -59,19 +58,6 @@ def byte_ranges(files: Sequence[Path], size: int = RANGE_BYTES) -> list[ByteRang
         for length in [file.stat().st_size]
         for start in range(0, length, size)
     ]
-
-
-def read_lines(spark: SparkSession, ranges: Sequence[ByteRange]) -> DataFrame:
-    """Lines of the shape `LINES`, without the invokes that are not needed."""
-    ranges = list(ranges)
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from kept_lines(ranges[number])
-
-    count = max(1, len(ranges))
-    return spark.range(0, len(ranges), 1, count).mapInArrow(read, LINES)
 
 
 def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:

@@ -29,24 +29,33 @@ _NOTHING = -1
 
 def loss(ops: DataFrame) -> DataFrame:
     """Lost writes, stale reads, flicker and sessions that went back, as findings."""
-    ok = F.col("outcome") == Outcome.OK.value
-    judged = ops.where(ok & ~F.col("bounded"))
-    return _registers(judged).unionByName(_lists(judged)).unionByName(_sessions(judged))
+    return missed(ops).unionByName(sessions(ops))
 
 
-def uncovered(ops: DataFrame) -> DataFrame:
-    """Per kind of key: acknowledged writes, and those that no later read of their key covers."""
-    f = F.col("f")
-    write = f.isin(Function.WRITE.value, Function.APPEND.value) | (
-        (f == Function.CAS.value) & F.col("applied")
+def missed(ops: DataFrame) -> DataFrame:
+    """Lost writes, stale reads and flicker, as findings; each key by itself."""
+    judged = _judged(ops)
+    return _registers(judged).unionByName(_lists(judged))
+
+
+def sessions(ops: DataFrame) -> DataFrame:
+    """Operations whose place lies before one that their own process had already reached.
+
+    As findings; each partition by itself.
+    """
+    order = Window.partitionBy("partition_id", "process").orderBy("inv")
+    reached = F.max("position").over(order.rowsBetween(Window.unboundedPreceding, -1))
+    back = (
+        _judged(ops)
+        .withColumn("reached", reached)
+        .where("position < reached")
+        .withColumn("at_ns", F.col("inv"))
     )
-    acknowledged = ops.where((F.col("outcome") == Outcome.OK.value) & ~F.col("bounded")).withColumn(
-        "last_read", F.max(F.when(~write, F.col("inv"))).over(Window.partitionBy(*_KEY))
-    )
-    late = F.col("last_read").isNull() | (F.col("last_read") <= F.col("fin"))
-    return acknowledged.where(write).agg(
-        F.count(F.lit(1)).alias("acknowledged"), F.count_if(late).alias("uncovered")
-    )
+    return findings(back, check=CHECK, kind="session", value="value", position="reached")
+
+
+def _judged(ops: DataFrame) -> DataFrame:
+    return ops.where((F.col("outcome") == Outcome.OK.value) & ~F.col("bounded"))
 
 
 def _registers(judged: DataFrame) -> DataFrame:
@@ -176,15 +185,3 @@ def _swept(versions: DataFrame) -> DataFrame:
         position=F.greatest("acked_before", "seen_before"),
         magnitude_ns=F.col("m.t") - F.col("known_at"),
     )
-
-
-def _sessions(judged: DataFrame) -> DataFrame:
-    """Operations whose place lies before one that their own process had already reached."""
-    order = Window.partitionBy("partition_id", "process").orderBy("inv")
-    reached = F.max("position").over(order.rowsBetween(Window.unboundedPreceding, -1))
-    back = (
-        judged.withColumn("reached", reached)
-        .where("position < reached")
-        .withColumn("at_ns", F.col("inv"))
-    )
-    return findings(back, check=CHECK, kind="session", value="value", position="reached")

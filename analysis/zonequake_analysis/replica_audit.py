@@ -9,11 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
+from zonequake_analysis.acknowledged import Acknowledged
 from zonequake_analysis.run_folder import Dump, Event
-from zonequake_analysis.schema import INDEX_BITS, Function, Outcome
+from zonequake_analysis.schema import INDEX_BITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,9 @@ class Audit:
     disagreements: tuple[Disagreement, ...]
 
 
-def audit(ops: DataFrame, events: Sequence[Event], dumps: Sequence[Dump]) -> Audit:
+def audit(
+    acknowledged: Sequence[Acknowledged], events: Sequence[Event], dumps: Sequence[Dump]
+) -> Audit:
     """Compares the replicas with each other, and the dumps with what was acknowledged."""
     states = _states(events, dumps)
     found = []
@@ -52,7 +52,7 @@ def audit(ops: DataFrame, events: Sequence[Event], dumps: Sequence[Dump]) -> Aud
                 found.append(Disagreement(zone=zone, partition=partition, kind=kind, what=what))
     compared = 0
     if dumps:
-        compared, missing = _missing(ops, dumps)
+        compared, missing = _missing(acknowledged, dumps)
         found.extend(missing)
     return Audit(
         partitions=len(states),
@@ -79,51 +79,37 @@ def _states(
     return states
 
 
-def _missing(ops: DataFrame, dumps: Sequence[Dump]) -> tuple[int, list[Disagreement]]:
+def _missing(
+    acknowledged: Sequence[Acknowledged], dumps: Sequence[Dump]
+) -> tuple[int, list[Disagreement]]:
     """Acknowledged appends that a dump lacks, and registers older than their last acknowledgement.
 
     A register's dump entry names the index that wrote it: below the acknowledged one it is older.
     """
-    f = F.col("f")
-    append = f == Function.APPEND.value
-    acknowledged = (
-        ops.where(
-            (F.col("outcome") == Outcome.OK.value)
-            & (append | (f == Function.WRITE.value) | F.col("applied"))
-        )
-        .groupBy("partition_id", "key_id")
-        .agg(
-            F.max("zone").alias("zone"),
-            F.max("partition").alias("partition"),
-            F.max("key").alias("key"),
-            F.max("position").alias("position"),
-            F.collect_set(F.when(append, F.col("value"))).alias("elements"),
-        )
-    )
     by_place: dict[tuple[str, int], list[Dump]] = defaultdict(list)
     for dump in dumps:
         by_place[dump.zone, dump.partition].append(dump)
     compared, found = 0, []
-    for row in acknowledged.toArrow().to_pylist():
-        place = (row["zone"], row["partition"])
-        for dump in by_place.get(place, ()):
-            compared += max(1, len(row["elements"]))
-            entry = dump.entries.get(row["key"])
+    for one in acknowledged:
+        elements = set(one.elements)
+        for dump in by_place.get((one.zone, one.partition), ()):
+            compared += max(1, len(elements))
+            entry = dump.entries.get(one.key)
             held = entry.value if entry else None
             lacks = ""
-            if row["elements"]:
-                gone = set(row["elements"]) - set(held if isinstance(held, list) else ())
+            if elements:
+                gone = elements - set(held if isinstance(held, list) else ())
                 if gone:
                     lacks = f"{len(gone)} acknowledged elements, for instance {min(gone)}"
             elif entry is None:
                 lacks = "the key"
-            elif row["position"] is not None:
-                index = row["position"] & ((1 << INDEX_BITS) - 1)
+            elif one.position is not None:
+                index = one.position & ((1 << INDEX_BITS) - 1)
                 if entry.index < index and entry.index > 0:
                     lacks = f"the write at index {index}: it holds that of index {entry.index}"
             if lacks:
-                what = f"{dump.header.node}, key {row['key']}: lacks {lacks}"
+                what = f"{dump.header.node}, key {one.key}: lacks {lacks}"
                 found.append(
-                    Disagreement(zone=place[0], partition=place[1], kind="missing", what=what)
+                    Disagreement(zone=one.zone, partition=one.partition, kind="missing", what=what)
                 )
     return compared, found

@@ -84,3 +84,33 @@ LINES = t.StructType(
     ]
 )
 """One line of `history/*.jsonl`, the number of its file, and whether its invoke was dropped."""
+
+OPS = t.StructType(
+    [
+        t.StructField("partition_id", t.LongType()),
+        t.StructField("key_id", t.LongType()),
+        t.StructField("zone", t.StringType()),
+        t.StructField("partition", t.IntegerType()),
+        t.StructField("key", t.StringType()),
+        t.StructField("process", t.LongType()),
+        t.StructField("op", t.StringType()),
+        t.StructField("role", t.ByteType()),
+        t.StructField("f", t.ByteType()),
+        t.StructField("outcome", t.ByteType()),
+        t.StructField("value", t.LongType()),
+        t.StructField("list", t.ArrayType(t.LongType())),
+        t.StructField("expected", t.LongType()),
+        t.StructField("found", t.LongType()),
+        t.StructField("applied", t.BooleanType()),
+        t.StructField("sched", t.LongType()),
+        t.StructField("inv", t.LongType()),
+        t.StructField("fin", t.LongType()),
+        t.StructField("position", t.LongType()),
+        t.StructField("bounded", t.BooleanType()),
+        t.StructField("vantage", t.StringType()),
+        t.StructField("node", t.StringType()),
+        t.StructField("term", t.LongType()),
+        t.StructField("index", t.LongType()),
+    ]
+)
+"""One operation: a row of `tables/ops`, sorted by (partition_id, key_id, inv) in each bucket."""

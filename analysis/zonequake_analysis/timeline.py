@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from zonequake_analysis.schema import PROBE_DEADLINE_NS, Function, Outcome, Role
-
-SLICES = 600
-"""Slices of the whole run: about one for each pixel of the report's drawings."""
-
-MIN_SLICE_NS = 100_000_000
-BINS_PER_OCTAVE = 16
+from zonequake_analysis.schema import Function, Outcome, Role
+from zonequake_analysis.tally import BINS, BINS_PER_OCTAVE, Place, Tally, extent
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -92,90 +86,62 @@ class Timeline:
         )
 
 
-def timeline(ops: DataFrame, *, start_ns: int, end_ns: int) -> Timeline:
-    """Reads everything that is drawn over time from `ops`, in one job."""
-    slice_ns = max(MIN_SLICE_NS, (end_ns - start_ns) // SLICES + 1)
-    slices = int((end_ns - start_ns) // slice_ns) + 1
-    ok = F.col("outcome") == Outcome.OK.value
-    probe = F.col("role") == Role.PROBE.value
-    latency = F.when(ok, F.greatest(F.col("fin") - F.col("sched"), F.lit(1)))
-    good = ok & (~probe | (latency <= PROBE_DEADLINE_NS))
-    base = ops.select(
-        "partition_id",
-        "zone",
-        "partition",
-        "f",
-        "role",
-        "outcome",
-        F.floor((F.col("sched") - start_ns) / slice_ns).cast("int").alias("slice"),
-        latency.alias("latency"),
-        F.when(ok, F.floor(F.log2(latency.cast("double")) * BINS_PER_OCTAVE).cast("int")).alias(
-            "bin"
-        ),
-        good.alias("good"),
-    )
-    by_time = base.groupBy("slice", "role", "f", "outcome", "bin").agg(
-        F.count(F.lit(1)).alias("n"), F.max("latency").alias("longest")
-    )
-    by_place = base.groupBy("partition_id", "slice").agg(
-        F.count_if(probe & F.col("good")).alias("good"),
-        F.count_if(probe & ~F.col("good")).alias("bad"),
-        F.count_if(~probe & F.col("good")).alias("load_good"),
-        F.count_if(~probe & ~F.col("good")).alias("load_bad"),
-        F.max("partition").alias("partition"),
-        F.first("zone").alias("zone"),
-    )
-    counts: dict[tuple[str, str, str], int] = {}
-    classes = {f.name.lower(): _empty(slices) for f in Function}
-    for row in by_time.toArrow().to_pylist():
-        role, f = Role(row["role"]).name.lower(), Function(row["f"]).name.lower()
-        outcome = Outcome(row["outcome"]).name.lower()
-        counts[role, f, outcome] = counts.get((role, f, outcome), 0) + row["n"]
-        at = min(max(row["slice"], 0), slices - 1)
-        if role != "load":
-            continue
-        series = classes[f]
-        if outcome == "ok":
-            series.counts[at, min(row["bin"], series.counts.shape[1] - 1)] += row["n"]
-            series.max_ns[at] = max(series.max_ns[at], row["longest"])
-            series.ok[at] += row["n"]
-        else:
-            series.bad[at] += row["n"]
-    probed = any(role == "probe" for role, _, _ in counts)
-    good_name, bad_name = ("good", "bad") if probed else ("load_good", "load_bad")
-    rows: dict[int, PartitionRow] = {}
-    for row in by_place.toArrow().to_pylist():
-        place = rows.setdefault(
-            row["partition_id"],
-            PartitionRow(
-                zone=row["zone"] or "",
-                partition=row["partition"],
-                good=np.zeros(slices, dtype=np.int64),
-                bad=np.zeros(slices, dtype=np.int64),
-            ),
+def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timeline:
+    """What the buckets counted between the first start and the last line, as one."""
+    over = extent(start_ns, end_ns)
+    functions, slices = list(Function), over.slices
+    counts = np.zeros(len(functions) * slices * BINS, np.int64)
+    longest, bad = np.zeros((2, len(functions) * slices), np.int64)
+    outcomes = np.zeros(len(Role) * len(functions) * len(Outcome), np.int64)
+    places: dict[int, tuple[Place, Ints]] = {}
+    for one in tallies:
+        counts[np.frombuffer(one.cells, np.int32)] += np.frombuffer(one.counts, np.int32)
+        np.maximum(longest, np.frombuffer(one.max_ns, np.int64), out=longest)
+        bad += np.frombuffer(one.bad, np.int32)
+        outcomes += np.frombuffer(one.outcomes, np.int64)
+        for place in one.places:
+            _, answers = places.setdefault(
+                place.partition_id, (place, np.zeros((4, slices), np.int64))
+            )
+            given = np.frombuffer(place.answers, np.int32).reshape(4, -1)
+            answers[:, : given.shape[1]] += given
+    by_outcome = {
+        (role.name.lower(), f.name.lower(), outcome.name.lower()): int(number)
+        for (role, f, outcome), number in zip(
+            product(Role, Function, Outcome), outcomes, strict=True
         )
-        at = min(max(row["slice"], 0), slices - 1)
-        place.good[at] += row[good_name]
-        place.bad[at] += row[bad_name]
+        if number
+    }
+    probed = any(role == "probe" for role, _, _ in by_outcome)
+    first = 0 if probed else 2
+    shape = (len(functions), slices)
+    by_function = zip(
+        functions,
+        counts.reshape(*shape, BINS),
+        longest.reshape(shape),
+        bad.reshape(shape),
+        strict=True,
+    )
+    latencies = {
+        f.name.lower(): Latencies(counts=cells, max_ns=most, ok=cells.sum(axis=1), bad=failed)
+        for f, cells, most, failed in by_function
+    }
+    rows = [
+        PartitionRow(
+            zone=place.zone,
+            partition=place.partition,
+            good=answers[first],
+            bad=answers[first + 1],
+        )
+        for place, answers in places.values()
+    ]
     return Timeline(
         start_ns=start_ns,
-        slice_ns=slice_ns,
+        slice_ns=over.slice_ns,
         slices=slices,
-        latencies={
-            f: series for f, series in classes.items() if series.ok.any() or series.bad.any()
-        },
-        partitions=tuple(sorted(rows.values(), key=lambda row: (row.zone, row.partition))),
-        counts=counts,
-    )
-
-
-def _empty(slices: int) -> Latencies:
-    bins = 40 * BINS_PER_OCTAVE  # up to 2^40 ns, 18 minutes
-    return Latencies(
-        counts=np.zeros((slices, bins), dtype=np.int64),
-        max_ns=np.zeros(slices, dtype=np.int64),
-        ok=np.zeros(slices, dtype=np.int64),
-        bad=np.zeros(slices, dtype=np.int64),
+        latencies={f: one for f, one in latencies.items() if one.ok.any() or one.bad.any()},
+        partitions=tuple(sorted(rows, key=lambda row: (row.zone, row.partition))),
+        counts=by_outcome,
     )
 
 

@@ -19,17 +19,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
-
+from zonequake_analysis.probes import Island, Vantage
 from zonequake_analysis.run_folder import Event
-from zonequake_analysis.schema import PROBE_DEADLINE_NS, Function, Outcome, Role
 
 LOOK_BACK_NS = 5_000_000_000
 """A cause lies at most this long before the window: longer than any election or restart here."""
-
-SILENT_INTERVALS = 3
-"""A vantage that misses this many intervals has not been probing."""
 
 _CAUSES = (
     "fault.start",
@@ -44,35 +38,6 @@ _CAUSES = (
 """Kinds of events that can take a partition away, the more telling first."""
 
 _OF_ONE_PARTITION = ("leader.change", "rebalance.stage", "replica.broken", "replica.stopped")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vantage:
-    """What one vantage probed of one partition and class."""
-
-    zone: str
-    partition: int
-    function: str  # read or write
-    vantage: str
-    probes: int
-    failed: int
-    interval_ns: int  # median
-    first_ns: int
-    last_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Island:
-    """A run of failures, or of silence, of one vantage."""
-
-    zone: str
-    partition: int
-    function: str
-    vantage: str
-    silent: bool
-    failed: int
-    possible: tuple[int, int]
-    certain: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +80,10 @@ class Availability:
     resolution_ns: int  # the longest median interval; 0 without probes
 
 
-def availability(ops: DataFrame, events: Sequence[Event]) -> Availability:
+def availability(
+    vantages: Sequence[Vantage], islands: Sequence[Island], events: Sequence[Event]
+) -> Availability:
     """Windows, what was probed, and where no vantage looked."""
-    vantages, islands = _collect(ops)
     failures = [island for island in islands if not island.silent]
     return Availability(
         windows=tuple(_merge(failures, vantages, events)),
@@ -125,103 +91,6 @@ def availability(ops: DataFrame, events: Sequence[Event]) -> Availability:
         silences=tuple(island for island in islands if island.silent),
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
     )
-
-
-def _collect(ops: DataFrame) -> tuple[list[Vantage], list[Island]]:
-    """One pass over the probes: per vantage the numbers and the runs of failures and silence."""
-    series = ["partition_id", "zone", "partition", "reads", "vantage"]
-    by_time = Window.partitionBy(*series).orderBy("sched")
-    before = by_time.rowsBetween(Window.unboundedPreceding, -1)
-    after = by_time.rowsBetween(1, Window.unboundedFollowing)
-    on_time = (F.col("outcome") == Outcome.OK.value) & (
-        F.col("fin") - F.col("sched") <= PROBE_DEADLINE_NS
-    )
-    probes = (
-        ops.where(F.col("role") == Role.PROBE.value)
-        .select(
-            "partition_id",
-            "zone",
-            "partition",
-            (F.col("f") == Function.READ.value).alias("reads"),
-            F.coalesce("vantage", F.lit("")).alias("vantage"),
-            "sched",
-            F.when(on_time, F.col("fin")).alias("answered"),
-        )
-        .withColumns(
-            {
-                "island": F.count("answered").over(before),
-                "last_success": F.max("answered").over(before),
-                "next_success": F.min("answered").over(after),
-                "gap": F.lead("sched").over(by_time) - F.col("sched"),
-            }
-        )
-        .withColumn("usual_gap", F.percentile_approx("gap", 0.5).over(Window.partitionBy(*series)))
-    )
-    silent = F.col("gap") > SILENT_INTERVALS * F.col("usual_gap")
-    marked = F.explode(
-        F.filter(
-            F.array(
-                F.struct(F.lit("all").alias("what"), F.lit(0).cast("bigint").alias("number")),
-                F.when(
-                    F.col("answered").isNull(),
-                    F.struct(F.lit("failed").alias("what"), F.col("island").alias("number")),
-                ),
-                F.when(
-                    silent, F.struct(F.lit("silent").alias("what"), F.col("sched").alias("number"))
-                ),
-            ),
-            lambda mark: mark.isNotNull(),
-        )
-    )
-    rows = (
-        probes.withColumn("mark", marked)
-        .groupBy(*series, F.col("mark.what").alias("what"), F.col("mark.number").alias("number"))
-        .agg(
-            F.count(F.lit(1)).alias("probes"),
-            F.count_if(F.col("answered").isNull()).alias("failed"),
-            F.min("sched").alias("first"),
-            F.max("sched").alias("last"),
-            F.max("last_success").alias("last_success"),
-            F.min("next_success").alias("next_success"),
-            F.max("usual_gap").alias("usual_gap"),
-            F.max("gap").alias("gap"),
-        )
-        .collect()
-    )
-    vantages, islands = [], []
-    for row in rows:
-        place = {
-            "zone": row["zone"],
-            "partition": row["partition"],
-            "function": "read" if row["reads"] else "write",
-            "vantage": row["vantage"],
-        }
-        first, last = row["first"], row["last"]
-        if row["what"] == "all":
-            vantages.append(
-                Vantage(
-                    **place,
-                    probes=row["probes"],
-                    failed=row["failed"],
-                    interval_ns=row["usual_gap"] or 0,
-                    first_ns=first,
-                    last_ns=last,
-                )
-            )
-            continue
-        is_silent = row["what"] == "silent"
-        known_from = first if is_silent else row["last_success"] or first
-        known_to = first + row["gap"] if is_silent else row["next_success"] or last
-        islands.append(
-            Island(
-                **place,
-                silent=is_silent,
-                failed=row["failed"],
-                possible=(min(known_from, first), max(known_to, last)),
-                certain=(first, first if is_silent else last),
-            )
-        )
-    return vantages, islands
 
 
 def _merge(

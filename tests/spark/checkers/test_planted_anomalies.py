@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zonequake_analysis import anomalies
-from zonequake_analysis.judgement import Judgement, findings_of, judge_run
+from zonequake_analysis.judgement import Judgement, judge_run
 from zonequake_analysis.report import write_report
+from zonequake_analysis.suspicion import findings_of
 from zonequake_analysis.synthesize import START_NS, Shape, synthesize, write_operations
 from zonequake_analysis.verdict import Verdict
 

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from zonequake_analysis import claimed_order, loss, prefixes, sets, zones
 from zonequake_analysis.ingest import ingest
-from zonequake_analysis.judgement import findings_of
 from zonequake_analysis.reference import is_linearizable
 from zonequake_analysis.small_histories import histories, steps
+from zonequake_analysis.suspicion import findings_of
 from zonequake_analysis.synthesize import write_operations
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

@@ -1,0 +1,129 @@
+"""All that is done with one bucket of operations, in one pass: written, screened, counted.
+
+Runs in a Spark task, which may be repeated: everything comes back as a value, and the one file it
+writes appears whole under its name or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zonequake_analysis.acknowledged import Acknowledged, acknowledged_of
+from zonequake_analysis.layout import joined, laid_out
+from zonequake_analysis.probes import Island, Vantage, watched
+from zonequake_analysis.schema import Outcome
+from zonequake_analysis.screens import black_box, claimed, loss, sets
+from zonequake_analysis.screens.columns import Bools, Columns, columns
+from zonequake_analysis.tally import Tally, extent, tally
+from zonequake_analysis.typed import Facts, together
+
+_ROWS_TO_A_GROUP = 64 * 1024
+"""Parquet rows that are skipped together when the operations of a few keys are looked for."""
+
+_ENUMERATED = ["zone", "node", "vantage", "partition_id", "key_id", "key", "partition", "role", "f"]
+
+
+class Suspects(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids of what the exact checks must look at: keys per check, partitions where named so."""
+
+    sets: list[int] = []
+    loss: list[int] = []
+    claimed: list[int] = []
+    registers: list[int] = []
+    lists: list[int] = []
+    sessions: list[int] = []  # partitions
+    entries: list[int] = []  # partitions
+    partitions: list[int] = []  # those of all keys above
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one bucket. `facts` are those of the whole history."""
+
+    facts: Facts
+    operations: int
+    orphans: int
+    cut_off: int
+    unplaced: int
+    acknowledged: int
+    uncovered: int
+    suspects: Suspects
+    tally: Tally
+    vantages: list[Vantage]
+    islands: list[Island]
+    held: list[Acknowledged]
+
+
+def judged_bucket(
+    number: int, blobs: Sequence[bytes], facts: Sequence[Facts], *, folder: str, dumps: bool
+) -> Found:
+    """Writes bucket `number` into `folder`, and screens and counts it.
+
+    `facts` are those of all ranges; `dumps`: whether to list what was acknowledged.
+    """
+    whole = together(facts)
+    paired = laid_out(joined(blobs))
+    ops = paired.ops
+    if ops.num_rows:
+        _write(ops, Path(folder), number)
+    c = columns(ops)
+    acknowledged, uncovered = loss.coverage(c)
+    vantages, islands = watched(ops)
+    unplaced = (c.outcome == Outcome.OK.value) & ops.column("position").is_null().to_numpy()
+    return Found(
+        facts=whole,
+        operations=ops.num_rows,
+        orphans=paired.orphans,
+        cut_off=paired.cut_off,
+        unplaced=int(unplaced.sum()),
+        acknowledged=acknowledged,
+        uncovered=uncovered,
+        suspects=screened(c),
+        tally=tally(ops, extent(whole.start or 0, whole.end or 0)),
+        vantages=vantages,
+        islands=islands,
+        held=acknowledged_of(ops) if dumps else [],
+    )
+
+
+def screened(c: Columns) -> Suspects:
+    """Every screen over one bucket."""
+    if not c.keys:
+        return Suspects()
+    by_key = {
+        "sets": sets.suspects(c),
+        "loss": loss.suspects(c),
+        "claimed": claimed.suspects(c),
+        "registers": black_box.registers(c),
+        "lists": black_box.lists(c),
+    }
+    by_partition = {"sessions": loss.went_back(c), "entries": claimed.shared_entries(c)}
+    any_key: Bools = np.logical_or.reduce(list(by_key.values()))
+    return Suspects(
+        **{name: c.key_ids[flags].tolist() for name, flags in by_key.items()},
+        **{name: c.partition_ids[flags].tolist() for name, flags in by_partition.items()},
+        partitions=np.unique(c.partition_ids[c.partition_of[any_key]]).tolist(),
+    )
+
+
+def _write(ops: pa.Table, folder: Path, number: int) -> None:
+    """One Parquet file, named as Spark names the file of a bucket."""
+    target = folder / f"part-{number:05d}-ops_{number:05d}.c000.parquet"
+    draft = folder / f".{target.name}.{uuid.uuid4().hex}"
+    pq.write_table(
+        ops,
+        draft,
+        compression="lz4",
+        use_dictionary=_ENUMERATED,
+        write_statistics=["partition_id", "key_id", "role"],
+        row_group_size=_ROWS_TO_A_GROUP,
+        store_schema=False,
+    )
+    os.replace(draft, target)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
@@ -114,9 +114,10 @@ class Fleet:
         """Round after round until cancelled; a failed round is logged and tried again."""
         while True:
             began_s = self._monotonic_s()
+            hurried = self._hurry.is_set()
             self._hurry.clear()
             try:
-                await self._once()
+                await self._once(hurried=hurried)
                 self.heard_s = self._monotonic_s()
             except KubeError as error:
                 logger.warning("this round failed, the next will tell: %s", error)
@@ -127,8 +128,8 @@ class Fleet:
             except TimeoutError:
                 continue
 
-    async def _once(self) -> None:
-        await self._list_if_due()
+    async def _once(self, *, hurried: bool) -> None:
+        await self._list_if_due(hurried=hurried)
         with metrics.ROUND_SECONDS.time():
             reports = await self._hear()
         before, after = await self._update_topology({n: r.node for n, r in reports.items()})
@@ -148,10 +149,10 @@ class Fleet:
             logger.info("topology %d: %s", after.version, ", ".join(after.nodes) or "empty")
         await self._set_gates(reports)
 
-    async def _list_if_due(self) -> None:
+    async def _list_if_due(self, *, hurried: bool) -> None:
         age_s = self._monotonic_s() - self._machines.listed_s
         due_s = PODS_RETRY_S if self._stale_pods else PODS_MAX_AGE_S
-        if age_s < due_s and not (self._hurry.is_set() and self._stale_pods):
+        if age_s < due_s and not (hurried and self._stale_pods):
             return
         self._stale_pods = False
         pods, sets, machines = await asyncio.gather(
@@ -218,7 +219,7 @@ class Fleet:
     async def _set_gates(self, reports: Mapping[str, ReplicasReport]) -> None:
         behind = frozenset[str]().union(*self._behind.values())
         now_s = self._monotonic_s()
-        for pod in self._machines.pods.values():
+        for pod in list(self._machines.pods.values()):
             good = pod.name in reports and pod.name not in behind
             if good:
                 self._behind_since_s.pop(pod.name, None)
@@ -246,7 +247,8 @@ class Fleet:
         except KubeError as error:
             logger.info("the gate of %s stays as it is for now: %s", pod.name, error)
         else:
-            self.pods_changed()
+            # Until the pods are listed again, else every round would write it once more.
+            self._machines.pods[pod.name] = replace(pod, caught_up=good)
 
 
 def _parse_pod(obj: Object) -> Pod:

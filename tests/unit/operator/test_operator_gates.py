@@ -1,0 +1,98 @@
+"""The fleet's pace at the API server: gates are written once, pods listed when there is news."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonequake_operator.gather import PODS_RETRY_S, Fleet
+from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+
+
+class FakeApi:
+    """One pod without a gate; its listing shows what was written to it."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.lists = 0
+        self.conditions: list[dict[str, Any]] = []
+
+    async def list_pods(self) -> list[dict[str, Any]]:
+        self.lists += 1
+        return [
+            {
+                "metadata": {"name": "A", "uid": "u"},
+                "status": {"podIP": "10.0.0.1", "conditions": list(self.conditions)},
+            }
+        ]
+
+    async def list_stateful_sets(self) -> list[dict[str, Any]]:
+        return []
+
+    async def list_machines(self) -> list[dict[str, Any]]:
+        return []
+
+    async def get_or_create_topology(self) -> dict[str, Any]:
+        return {"metadata": {"resourceVersion": "1"}}
+
+    async def write_status(self, *_: object) -> str:
+        return "2"
+
+    async def set_pod_condition(self, name: str, condition: dict[str, Any]) -> None:
+        self.written.append(condition["status"])
+        self.conditions = [condition]
+
+
+class FakeNodes:
+    """Answers for the one node."""
+
+    async def replicas(self, address: str) -> ReplicasReport:
+        node = NodeIdentity(
+            name="A",
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid="u",
+            attributes={},
+            peer_address=address,
+            client_address=address,
+        )
+        return ReplicasReport(node=node, replicas=[])
+
+
+class Clock:
+    """Monotonic seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def fleet(api: FakeApi, clock: Clock) -> Fleet:
+    return Fleet(api, FakeNodes(), monotonic_s=clock, wall_ms=lambda: 0)  # type: ignore[arg-type]
+
+
+async def test_a_gate_is_written_once_and_not_in_every_round_until_pods_are_listed_again() -> None:
+    """It was written every 20 ms, a hundred times while one node joined."""
+    api, clock = FakeApi(), Clock()
+    watched = fleet(api, clock)
+    for _ in range(5):
+        await watched._once(hurried=False)
+        clock.now_s += PODS_RETRY_S / 10
+    assert (api.lists, api.written) == (1, ["True"])
+    watched.tell("z", settled=False, behind=frozenset({"A"}))
+    for _ in range(30):
+        await watched._once(hurried=False)
+        clock.now_s += PODS_RETRY_S / 10
+    assert api.written == ["True", "False"]
+
+
+async def test_pods_are_listed_at_once_after_an_event_of_one_of_them() -> None:
+    api, clock = FakeApi(), Clock()
+    watched = fleet(api, clock)
+    await watched._once(hurried=False)
+    watched.pods_changed()
+    await watched._once(hurried=True)
+    assert api.lists == 2
+    await watched._once(hurried=True)  # another cause for hurry: nothing new of pods
+    assert api.lists == 2

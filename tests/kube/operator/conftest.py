@@ -26,6 +26,22 @@ UNVERIFIED.check_hostname = False
 UNVERIFIED.verify_mode = ssl.CERT_NONE
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-moment",
+        action="store_true",
+        help="kill the operator at every write of the rebalances, not at a sample of them",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The sweep over all moments is no part of the group unless it is asked for."""
+    if not config.getoption("--every-moment", default=False):
+        left_out = [item for item in items if item.get_closest_marker("every_moment")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServer:
     """kubectl against one namespace; `kubeconfig` is for programs that bring their own client."""

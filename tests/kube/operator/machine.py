@@ -25,9 +25,13 @@ LABELS = {
 }
 
 
+SUBNET = f"127.{64 + os.getpid() // 256 % 128}.{os.getpid() % 256}"
+"""Of this test run, since the nodes' ports are fixed and others may test beside us."""
+
+
 def address(ordinal: int) -> str:
     """Where the data node of this ordinal listens."""
-    return f"127.0.77.{10 + ordinal}"
+    return f"{SUBNET}.{10 + ordinal}"
 
 
 class Machine:

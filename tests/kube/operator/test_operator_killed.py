@@ -1,0 +1,165 @@
+"""The operator killed at any moment of a rebalance, and restarted: it ends as without the kill.
+
+A moment is one write of the operator, to the API server or to a data node, and a way to die at it
+(`relay`). CI takes some of every kind; `--every-moment` takes all, which lasts about half an hour:
+
+    .venv/bin/pytest tests/kube/operator -k every_moment --every-moment -s
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .rebalances import Move, Rebalances, Run, rebalances
+from .relay import Moment, Way
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+
+FORGETFUL = str(Path(__file__).with_name("forgetful_operator.py"))
+SEED = 20
+CYCLE = (Move.JOIN, Move.DRAIN, Move.FILL, Move.LOSS)
+"""Each ends where the next begins."""
+SAMPLED_CYCLES = 2
+SECOND_KILL_SHARE = 0.3
+SECOND_KILL_WITHIN = 8
+"""A successor's writes, of which one may be its last."""
+
+
+def moments(first: Moment, rng: random.Random) -> Iterator[Moment]:
+    """The first, and sometimes one of the successor's."""
+    yield first
+    if rng.random() < SECOND_KILL_SHARE:
+        number = rng.randint(1, SECOND_KILL_WITHIN)
+        yield Moment(number=number, way=rng.choice(list(Way)))
+
+
+def describe(run: Run, killed: list[Moment]) -> str:
+    """One line of a sweep's table."""
+    at = "; ".join(f"{m} ({hit})" for m, hit in itertools.zip_longest(killed, run.hits))
+    ended = "; ".join(run.problems) or "as without it"
+    return f"{run.move:<5} {run.duration_s:5.1f} s  {at}  {ended}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A zone, and how each rebalance of the cycle goes if nobody is killed."""
+
+    rebalances: Rebalances
+    undisturbed: dict[Move, Run]
+
+    def go(self, move: Move, *moments: Moment) -> Run:
+        """The rebalance, with these kills, until it has ended as without them."""
+        return self.rebalances.go(move, *moments, expected=self.undisturbed[move].outcome)
+
+
+@pytest.fixture(scope="module")
+def scene(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with rebalances(api_server, tmp_path_factory.mktemp("killed")) as running:
+        runs = [running.go(move) for move in CYCLE]
+        assert [run.problems for run in runs] == [[]] * len(CYCLE)
+        yield Scene(rebalances=running, undisturbed={run.move: run for run in runs})
+
+
+def sample(undisturbed: dict[Move, Run], rng: random.Random) -> Iterator[tuple[Move, Moment]]:
+    """Moments of all kinds: always one of the kinds that came least often so far."""
+    taken: Counter[str] = Counter()
+    ways = itertools.cycle(rng.sample(list(Way), len(Way)))
+    for move in CYCLE * SAMPLED_CYCLES:
+        kinds = Counter(undisturbed[move].kinds)
+        kind = min(sorted(kinds), key=lambda k: (taken[k], rng.random()))
+        taken[kind] += 1
+        yield move, Moment(number=rng.randint(1, kinds[kind]), way=next(ways), of=kind)
+
+
+def test_a_rebalance_ends_alike_wherever_the_operator_is_killed(scene: Scene) -> None:
+    rng = random.Random(SEED)
+    for move, moment in sample(scene.undisturbed, rng):
+        killed = list(moments(moment, rng))
+        run = scene.go(move, *killed)
+        line = describe(run, killed)
+        print(line)
+        assert run.problems == [], line
+        assert run.hits or moment.number > 1, f"{line}: there was no such write"
+
+
+def test_a_data_node_may_die_with_the_operator(scene: Scene) -> None:
+    rng = random.Random(SEED)
+    for move in CYCLE:
+        before = scene.undisturbed[move]
+        moment = Moment(number=rng.randint(1, len(before.kinds) // 2), way=rng.choice(list(Way)))
+        # A dead node leaves, and comes back: more is told.
+        expected = replace(before.outcome, told=None)
+        victim = rng.randrange(3)
+        run = scene.rebalances.go(move, moment, expected=expected, victim=victim)
+        assert run.problems == [], f"node {victim}: {describe(run, [moment])}"
+
+
+def test_an_operator_that_is_not_restarted_is_found(scene: Scene) -> None:
+    moment = Moment(number=1, way=Way.AFTER, of="partitions: pending")
+    for move in (Move.JOIN, Move.LOSS):
+        run = scene.rebalances.go(move, moment, restart=False, limit_s=5)
+        assert any("pending" in problem for problem in run.problems), run.problems
+        scene.rebalances.mend(move)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "evidence"),
+    [
+        ("changes", "partitions: pending", "still has ('pending'"),
+        ("stops", "partitions: stable", "is held as"),
+    ],
+)
+def test_an_operator_that_goes_on_only_with_what_it_began_is_found(
+    scene: Scene, fault: str, kind: str, evidence: str
+) -> None:
+    running = scene.rebalances
+    assert scene.go(Move.JOIN).problems == []
+    running.replace_operator(FORGETFUL, fault)
+    assert scene.go(Move.DRAIN).problems == []  # without a kill it is as good as ours
+    moment = Moment(number=1, way=Way.AFTER, of=kind)
+    run = running.go(Move.FILL, moment, limit_s=10)
+    assert any(evidence in problem for problem in run.problems), run.problems
+    running.mend(Move.FILL)
+    assert scene.go(Move.LOSS).problems == []
+
+
+@pytest.mark.timeout(3 * 3600)
+@pytest.mark.every_moment
+def test_every_moment(scene: Scene, tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    found: list[str] = []
+    killed_at: Counter[Move] = Counter()
+    open_moves = set(CYCLE)
+    with (tmp_path / "sweep.txt").open("w") as table:
+        for number in itertools.count(1):
+            if not open_moves:
+                break
+            hit: Counter[Move] = Counter()
+            for way, move in itertools.product(Way, CYCLE):
+                killed = []
+                if move in open_moves:
+                    killed = list(moments(Moment(number=number, way=way), rng))
+                run = scene.go(move, *killed)
+                hit[move] += bool(run.hits)
+                killed_at[move] += bool(run.hits)
+                line = describe(run, killed)
+                print(line, file=table, flush=True)
+                if run.problems:
+                    found.append(line)
+                    scene.rebalances.mend(move)
+            open_moves = {move for move in open_moves if hit[move]}
+        summary = ", ".join(f"{move}: {killed_at[move]} moments" for move in CYCLE)
+        print(summary, file=table)
+    print(summary)
+    assert found == []

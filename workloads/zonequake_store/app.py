@@ -100,7 +100,10 @@ class Node:
         runner = web.AppRunner(admin.application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         await web.TCPSite(runner, settings.bind, settings.admin_port).start()
-        self._journal.add("node.started", data=self._incarnations())
+        put_aside = self._storage.put_aside
+        if put_aside is not None:
+            _log.error("%s; it is begun anew, the replicas without fsync are lost here", put_aside)
+        self._journal.add("node.started", data={**self._incarnations(), "reason": put_aside})
         admin.is_ready = True
         gc.collect()
         gc.freeze()

@@ -4,6 +4,7 @@ StoreError
 ├── SettingsError        the environment does not describe a data node
 ├── StorageError
 │   ├── DirectoryLocked  another process has the data directory open
+│   ├── StoreCorrupt     an environment is damaged as a whole
 │   └── LogCorrupt       a replica's log is damaged: the replica is broken
 ├── SnapshotRefused      a streamed snapshot does not fit what was announced
 └── ProtocolError        a peer or client sent something that is not of the protocol
@@ -26,6 +27,10 @@ class StorageError(StoreError):
 
 class DirectoryLocked(StorageError):
     """Another process has the data directory open."""
+
+
+class StoreCorrupt(StorageError):
+    """An environment is damaged as a whole: nothing in it can be found."""
 
 
 class LogCorrupt(StorageError):

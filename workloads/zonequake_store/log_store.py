@@ -27,7 +27,7 @@ from typing import Any
 import lmdb
 import msgspec
 
-from zonequake_store.errors import LogCorrupt, StorageError
+from zonequake_store.errors import LogCorrupt, StorageError, StoreCorrupt
 from zonequake_store.log_records import (
     count_in,
     damage,
@@ -53,6 +53,18 @@ from zonequake_store.raft.messages import (
     HardState,
     SnapshotMeta,
     decode_configuration,
+)
+
+# What reading a damaged environment raises.
+_CORRUPT = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    struct.error,
 )
 
 _NUMBER = struct.Struct(">Q")
@@ -81,6 +93,8 @@ class LogStore:
 
     `sync=False` is for zones whose setting is `fsync: false`: a power loss may cost the whole
     environment, which is why they have one of their own.
+
+    Raises StoreCorrupt if the environment cannot be read, StorageError if it cannot be opened.
     """
 
     def __init__(self, path: Path, *, map_bytes: int, sync: bool) -> None:
@@ -98,13 +112,23 @@ class LogStore:
                 readahead=False,
             )
         except lmdb.Error as error:
-            raise StorageError(
+            kind = StoreCorrupt if isinstance(error, _CORRUPT) else StorageError
+            raise kind(
                 f"the log environment {path} does not open ({error}); if the disk is sound, erase "
                 "the data directory, and the replicas come back from their peers"
             ) from error
-        self._meta: Any = self._environment.open_db(b"meta")
-        self._state: Any = self._environment.open_db(b"state")
-        self._log: Any = self._environment.open_db(b"log")
+        try:
+            self._meta: Any = self._environment.open_db(b"meta")
+            self._state: Any = self._environment.open_db(b"state")
+            self._log: Any = self._environment.open_db(b"log")
+            self.records()
+            self.next_number()
+        except _CORRUPT as error:
+            self._environment.close()
+            raise StoreCorrupt(
+                f"the log environment {path} is damaged ({error}); erase the data directory, and "
+                "the replicas come back from their peers"
+            ) from error
 
     def close(self) -> None:
         """Close the environment; no other call may follow."""
@@ -255,6 +279,12 @@ class LogStore:
         Raises LogCorrupt if a record cannot be read or is missing; without syncs a last one that
         cannot be read is cut off instead.
         """
+        try:
+            return self._recover(number)
+        except _CORRUPT as error:
+            raise LogCorrupt(f"what is stored of the log cannot be read: {error}") from error
+
+    def _recover(self, number: int) -> RecoveredLog:
         prefix = _NUMBER.pack(number)
         damaged: tuple[bytes, str] | None = None
         with self._environment.begin() as txn:

@@ -7,18 +7,22 @@
     <data>/events.jsonl    the journal
 
 The logs of zones without fsync live in an environment of their own, because an LMDB environment
-with unsynced commits may be lost as a whole in a power loss; a SIGKILL hurts neither.
+with unsynced commits may be lost as a whole in a power loss; a SIGKILL hurts neither. If it was, it
+is put aside as `log-unsynced.damaged` and begun anew: its replicas are gone from this node and come
+back under new incarnations, those with fsync go on.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from zonequake_store.data_store import DataStore
-from zonequake_store.errors import DirectoryLocked, StorageError
+from zonequake_store.errors import DirectoryLocked, StorageError, StoreCorrupt
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import GroupRecord, LogWrite
 from zonequake_store.settings import NodeSettings
@@ -63,9 +67,9 @@ class Storage:
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
         self._synced = LogStore(directory / "log", map_bytes=settings.log_map_bytes, sync=True)
-        self._unsynced = LogStore(
-            directory / "log-unsynced", map_bytes=settings.log_map_bytes, sync=False
-        )
+        self.put_aside: str | None = None
+        """Why the environment without syncs was begun anew, if it was."""
+        self._unsynced = self._open_unsynced(directory / "log-unsynced", settings.log_map_bytes)
         self.data = DataStore(directory / "data", map_bytes=settings.data_map_bytes)
         self.incarnation = self._synced.identity(fresh_incarnation)
         self.records = self._synced.records() | self._unsynced.records()
@@ -73,6 +77,16 @@ class Storage:
         self._failure: Exception | None = None
         self._log_writer: Writer[LogBatch] | None = None
         self._data_writer: Writer[Callable[[], None]] | None = None
+
+    def _open_unsynced(self, path: Path, map_bytes: int) -> LogStore:
+        try:
+            return LogStore(path, map_bytes=map_bytes, sync=False)
+        except StoreCorrupt as error:
+            self.put_aside = str(error)
+            aside = path.with_name(f"{path.name}.damaged")
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+            return LogStore(path, map_bytes=map_bytes, sync=False)
 
     def _free_numbers(self) -> int:
         """Erase what no replica owns (a snapshot that was never installed) and return the lowest

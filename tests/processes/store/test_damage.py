@@ -92,3 +92,23 @@ async def test_a_volatile_zone_brings_a_new_node_up_by_snapshot(nodes: LocalNode
     await client.write(group, "after", 1)
     headers = await nodes.until_equal(group, [*THREE, "n3"])
     assert headers[0].keys == 8001
+
+
+async def test_a_node_whose_unsynced_logs_are_damaged_starts_without_them_and_says_so(
+    nodes: LocalNodes,
+) -> None:
+    await nodes.start("n0")
+    synced = await nodes.create("synced", on=["n0"])
+    unsynced = await nodes.create("unsynced", on=["n0"], fsync=False)
+    client = nodes.client()
+    for zone in (synced, unsynced):
+        await client.append(zone.groups[0], "list", 1)
+    nodes.nodes["n0"].kill()
+    path = nodes.nodes["n0"].directory / "log-unsynced" / "data.mdb"
+    path.write_bytes(b"rotten" * 1000)
+    await nodes.restart(synced, "n0")
+    assert (await client.read(synced.groups[0], "list")).value == [1]
+    assert await nodes.status("n0", unsynced.groups[0]) is None
+    last = [e.data for e in await nodes.events("n0") if e.kind == "node.started"][-1]
+    assert "log-unsynced" in str(last["reason"])
+    assert "log-unsynced" in (nodes.directory / "n0.log").read_text()

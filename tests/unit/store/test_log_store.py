@@ -165,6 +165,20 @@ def test_a_damaged_record_in_the_middle_breaks_the_replica(tmp_path: Path) -> No
     again.close()
 
 
+def test_a_term_that_cannot_be_read_breaks_the_replica(tmp_path: Path) -> None:
+    store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
+    store.write([PutHardState(1, HardState(term=4)), Append(1, entries(1, 4), False)])
+    store.close()
+    environment = lmdb.open(str(tmp_path / "log"), max_dbs=3, map_size=MAP_BYTES)
+    with environment.begin(write=True, db=environment.open_db(b"state")) as txn:
+        txn.put((1).to_bytes(8, "big"), b"rot")
+    environment.close()
+    again = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
+    with pytest.raises(LogCorrupt, match="cannot be read"):
+        again.recover(1)
+    again.close()
+
+
 def test_a_missing_record_breaks_the_replica(store: LogStore) -> None:
     store.write([Append(1, entries(1, 4), False), Append(1, entries(9, 9), False)])
     with pytest.raises(LogCorrupt, match="entries 5 to 8 are missing"):

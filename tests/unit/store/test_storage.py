@@ -1,0 +1,93 @@
+"""The data directory: what a damaged environment costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zonequake_store.errors import StoreCorrupt
+from zonequake_store.log_store import LogStore
+from zonequake_store.log_writes import Append, GroupRecord, LogWrite, PutRecord
+from zonequake_store.raft.messages import Entry, EntryKind
+from zonequake_store.settings import NodeSettings
+from zonequake_store.storage import Storage
+
+MAP_BYTES = 64 << 20
+PAGE_BYTES = 4096
+
+
+def opened(directory: Path) -> Storage:
+    settings = NodeSettings(
+        name="n0", data_dir=directory, log_map_bytes=MAP_BYTES, data_map_bytes=MAP_BYTES
+    )
+    return Storage(settings, fresh_incarnation="00")
+
+
+def record(number: int, *, fsync: bool) -> GroupRecord:
+    return GroupRecord(
+        number=number,
+        data_number=number + 100,
+        incarnation="ab",
+        zone="z",
+        partition=0,
+        partitions=1,
+        token=1,
+        fsync=fsync,
+    )
+
+
+def fill(path: Path, *, fsync: bool) -> None:
+    """Some replicas with an entry each."""
+    writes: list[LogWrite] = []
+    for number in range(1, 200):
+        group = f"{'synced' if fsync else 'unsynced'}-{number}"
+        writes.append(PutRecord(group, record(number, fsync=fsync)))
+        writes.append(Append(number, (entry(1),), False))
+    store = LogStore(path, map_bytes=MAP_BYTES, sync=fsync)
+    store.write(writes)
+    store.close()
+
+
+def entry(index: int) -> Entry:
+    return Entry(1, index, EntryKind.COMMAND, f"entry-{index:05}".encode() + bytes(500))
+
+
+def zero_pages(path: Path, holding: bytes) -> None:
+    """Rot: every page that holds these bytes, old copies included."""
+    file = path / "data.mdb"
+    content = file.read_bytes()
+    pages = [content[at : at + PAGE_BYTES] for at in range(0, len(content), PAGE_BYTES)]
+    rotten = [bytes(PAGE_BYTES) if holding in page else page for page in pages]
+    assert rotten != pages
+    file.write_bytes(b"".join(rotten))
+
+
+META, RECORDS = b"\xde\xc0\xef\xbe", b"group/"
+"""Held by the pages that an environment is opened by (LMDB's magic), and by the records' pages."""
+
+
+@pytest.mark.parametrize("damaged", [META, RECORDS])
+def test_a_damaged_environment_without_syncs_costs_its_replicas_and_not_the_others(
+    tmp_path: Path, damaged: bytes
+) -> None:
+    fill(tmp_path / "log", fsync=True)
+    fill(tmp_path / "log-unsynced", fsync=False)
+    zero_pages(tmp_path / "log-unsynced", damaged)
+    storage = opened(tmp_path)
+    assert set(storage.records) == {f"synced-{number}" for number in range(1, 200)}
+    assert "log-unsynced" in (storage.put_aside or "")
+    assert storage.log_of(record(1, fsync=False)).recover(1).last_index == 0
+    storage.close()
+    again = opened(tmp_path)
+    assert again.put_aside is None
+    again.close()
+    assert (tmp_path / "log-unsynced.damaged" / "data.mdb").exists()
+
+
+@pytest.mark.parametrize("damaged", [META, RECORDS])
+def test_a_damaged_environment_with_syncs_is_not_begun_anew(tmp_path: Path, damaged: bytes) -> None:
+    fill(tmp_path / "log", fsync=True)
+    zero_pages(tmp_path / "log", damaged)
+    with pytest.raises(StoreCorrupt, match="erase the data directory"):
+        LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)

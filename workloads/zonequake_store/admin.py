@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -20,6 +22,7 @@ from zonequake_store.data_store import View, cells_of
 from zonequake_store.host import Host
 from zonequake_store.orders import Orders
 from zonequake_store.partition import decode_cell, digest
+from zonequake_store.reading import read_in_thread
 from zonequake_store.reports import replica_status, resting_status
 
 DRAIN_TIMEOUT_S = 10.0
@@ -128,7 +131,7 @@ class AdminApi:
             raise web.HTTPNotFound(text=f"no replica of {group!r} runs here\n")
         view = await self._host.snapshots.view(replica)
         try:
-            keys = sum(1 for _ in cells_of(view.pairs()))
+            keys, content = await read_in_thread(lambda: _judge(view))
             header = DumpHeader(
                 group=group,
                 node=self._host.name,
@@ -136,32 +139,40 @@ class AdminApi:
                 applied=view.state.index,
                 term=view.state.term,
                 lineage=view.state.lineage,
-                digest=digest(cells_of(view.pairs())),
+                digest=content,
                 keys=keys,
             )
             response = web.StreamResponse()
             response.content_type = "application/x-ndjson"
             await response.prepare(request)
             await response.write(_encode(header) + b"\n")
-            await _write_cells(response, view)
+            chunks = _chunks(view)
+            while chunk := await read_in_thread(lambda: next(chunks, b"")):
+                await response.write(chunk)
             await response.write_eof()
         finally:
             view.close()
         return response
 
 
-async def _write_cells(response: web.StreamResponse, view: View) -> None:
+def _judge(view: View) -> tuple[int, str]:
+    """A state's number of keys and digest."""
+    return sum(1 for _ in cells_of(view.pairs())), digest(cells_of(view.pairs()))
+
+
+def _chunks(view: View) -> Iterator[bytes]:
+    """The dump's lines, many at once."""
     lines: list[bytes] = []
     for key, encoded in cells_of(view.pairs()):
         cell = decode_cell(encoded)
         value: Value = list(cell.value) if isinstance(cell.value, tuple) else cell.value
         entry = DumpEntry(key=key, value=value, index=cell.index, filler_bytes=len(cell.filler))
-        lines.append(_encode(entry))
+        lines.append(_encode(entry) + b"\n")
         if len(lines) >= _LINES_PER_WRITE:
-            await response.write(b"\n".join(lines) + b"\n")
+            yield b"".join(lines)
             lines.clear()
     if lines:
-        await response.write(b"\n".join(lines) + b"\n")
+        yield b"".join(lines)
 
 
 def _json(value: object) -> web.Response:

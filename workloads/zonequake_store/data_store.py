@@ -186,15 +186,22 @@ class DataView:
 
 
 class MemoryView:
-    """A volatile replica's state as it was when the view was taken."""
+    """A volatile replica's state as it was when the view was taken; `clients` are encoded already.
 
-    def __init__(self, pairs: list[Pair], state: AppliedState) -> None:
+    Cells are encoded when they are read, which may be in a thread: only their dict ever changes.
+    """
+
+    def __init__(self, cells: dict[str, Cell], clients: list[Pair], state: AppliedState) -> None:
         self.state = state
-        self._pairs = pairs
+        self._cells = cells
+        self._clients = clients
 
     def pairs(self) -> Iterator[Pair]:
         """All of it, in key order."""
-        return iter(self._pairs)
+        yield _APPLIED, _encoder.encode(self.state)
+        yield from self._clients
+        for raw, key in sorted((key.encode(), key) for key in self._cells):
+            yield _CELL + raw, encode_cell(self._cells[key])
 
     def close(self) -> None:
         """Nothing is held."""
@@ -284,13 +291,11 @@ class MemoryCells:
 
     def view(self, state: AppliedState, clients: ClientTable) -> MemoryView:
         """A snapshot, as of now."""
-        pairs = [(_CELL + key.encode(), encode_cell(cell)) for key, cell in self._cells.items()]
-        pairs += [
+        sessions = [
             (_CLIENT + name.encode(), _encoder.encode(session))
             for name, session in clients.sessions.items()
         ]
-        pairs.append((_APPLIED, _encoder.encode(state)))
-        return MemoryView(sorted(pairs), state)
+        return MemoryView(dict(self._cells), sorted(sessions), state)
 
 
 def state_in(pairs: Iterable[Pair]) -> AppliedState:

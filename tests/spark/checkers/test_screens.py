@@ -1,0 +1,161 @@
+"""What the screens clear is clear: the exact checks find the same among suspects as everywhere."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from zonequake_analysis import anomalies, suspicion
+from zonequake_analysis.bucket import Suspects
+from zonequake_analysis.ingest import Ingested, ingest
+from zonequake_analysis.names import name_id
+from zonequake_analysis.schema import Function
+from zonequake_analysis.small_histories import histories
+from zonequake_analysis.suspicion import findings_of, findings_of_suspects
+from zonequake_analysis.synthesize import START_NS, ZONE, Operation, write_operations
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+CASES = 1500
+
+SCREEN_OF = {
+    "sets": "sets",
+    "loss": "loss",
+    "claimed-order": "claimed",
+    "black-box": "registers",
+}
+"""Field of `Suspects` by check; of a list key the black box has `lists`."""
+
+
+def wrecked(rng: Random, history: list[Operation]) -> list[Operation]:
+    """A history with one more thing that a store, a network or a writer could have done to it."""
+    at = rng.randrange(len(history))
+    other = rng.choice(history)
+    o = history[at]
+    values = [h.value for h in history if isinstance(h.value, int)] or [7]
+    match rng.randrange(10):
+        case 0:
+            o = replace(o, index=None)
+        case 1:
+            o = replace(o, bounded=o.f is Function.READ)
+        case 2:
+            o = replace(o, index=other.index)
+        case 3:
+            o = replace(o, process=other.process, sequence=at + 1)
+        case 4 if isinstance(o.value, list):
+            o = replace(o, value=[*o.value, rng.choice([*o.value, 5])] if o.value else [5, 5])
+        case 5 if o.type == "ok":
+            kind = rng.choice(("fail", "info"))
+            o = replace(o, type=kind, index=None, applied=None, found=None)
+        case 6 if o.f is Function.CAS:
+            o = replace(o, applied=False, found=rng.choice([o.expected, *values]))
+        case 7 if o.f is not Function.READ:
+            o = replace(o, value=rng.choice(values))
+        case 8:
+            o = replace(o, f=rng.choice(list(Function)), applied=None)
+        case _:
+            o = replace(o, term=rng.choice((1, 2)), inv_ns=o.inv_ns - rng.randrange(30))
+    return [*history[:at], o, *history[at + 1 :]]
+
+
+def random_run(folder: Path, seed: int) -> Path:
+    """A run folder with registers and lists, some legal, some spoilt, some wrecked."""
+    rng = Random(seed)
+    cases = []
+    for lists in (False, True):
+        for case in histories(rng, CASES // 2, lists=lists, spoil=0.4):
+            name = f"{'l' if lists else 'r'}-{case[0].key}"
+            named = [replace(o, key=name) for o in case]
+            for _ in range(rng.choice((0, 0, 1, 2))):
+                named = wrecked(rng, named)
+            cases.append(named)
+    write_operations(folder / "history" / "load-0.jsonl", [o for case in cases for o in case])
+    return folder
+
+
+def rows(found: DataFrame | None) -> Counter[tuple[object, ...]]:
+    return Counter() if found is None else Counter(tuple(row) for row in found.collect())
+
+
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, tmp_path_factory):
+    """(what was ingested, findings over all operations)."""
+    run = random_run(tmp_path_factory.mktemp("random"), seed=1)
+    ingested = ingest(spark, run)
+    found = findings_of(ingested.ops, unplaced=ingested.quality.unplaced)
+    return ingested, rows(found)
+
+
+def among_suspects(ingested: Ingested, suspects: list[Suspects]) -> Counter[tuple[object, ...]]:
+    return rows(findings_of_suspects(ingested.ops, suspects, unplaced=ingested.quality.unplaced))
+
+
+def test_the_checks_find_the_same_among_the_suspects_as_everywhere(judged) -> None:
+    ingested, everywhere = judged
+    assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
+    assert len({row[:2] for row in everywhere}) >= 18, "too few kinds of findings"
+
+
+def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged) -> None:
+    suspects = [b.suspects for b in judged[0].buckets]
+    for name in ("sets", "loss", "claimed", "registers", "lists"):
+        flagged = sum(len(getattr(s, name)) for s in suspects)
+        assert 20 < flagged < CASES * 0.6, name
+
+
+@pytest.mark.parametrize("screen", [f for f in Suspects.__struct_fields__ if f != "partitions"])
+def test_a_screen_that_flags_nothing_is_noticed(judged, screen: str) -> None:
+    ingested, everywhere = judged
+    blind = [msgspec.structs.replace(b.suspects, **{screen: []}) for b in ingested.buckets]
+    assert among_suspects(ingested, blind) != everywhere
+
+
+def test_more_suspects_than_a_condition_can_name_are_all_looked_at(judged, monkeypatch) -> None:
+    ingested, everywhere = judged
+    monkeypatch.setattr(suspicion, "MOST_NAMED", 3)
+    assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
+
+
+@pytest.fixture(scope="module")
+def planted(spark: SparkSession, tmp_path_factory) -> dict[str, set[int]]:
+    """Ids that each screen flags in a run with one of each anomaly."""
+    run: Path = tmp_path_factory.mktemp("planted")
+    given = [anomalies.plant(name, START_NS) for name in anomalies.NAMES]
+    write_operations(run / "history" / "a.jsonl", [o for one in given for o in one.operations])
+    flagged: dict[str, set[int]] = {}
+    for bucket in ingest(spark, run).buckets:
+        for name in Suspects.__struct_fields__:
+            flagged.setdefault(name, set()).update(getattr(bucket.suspects, name))
+    return flagged
+
+
+@pytest.mark.parametrize("name", anomalies.NAMES)
+def test_a_planted_anomaly_is_flagged_by_the_screens_of_its_checks(planted, name: str) -> None:
+    anomaly = anomalies.plant(name, START_NS)
+    is_list = any(o.f is Function.APPEND for o in anomaly.operations)
+    key, partition = name_id(ZONE, f"planted-{name}"), name_id(ZONE, "0")
+    for check, kind in anomaly.expected:
+        if kind in ("session", "entry-twice"):
+            assert partition in planted["sessions" if kind == "session" else "entries"]
+        else:
+            screen = SCREEN_OF[check]
+            assert key in planted["lists" if is_list and screen == "registers" else screen], check
+
+
+def test_the_files_are_buckets_to_spark_and_sorted_in_each(judged, spark: SparkSession) -> None:
+    ops = judged[0].ops
+    buckets = len(judged[0].buckets)
+    spark_says = ops.selectExpr(
+        f"pmod(hash(partition_id), {buckets}) AS bucket",
+        "regexp_extract(input_file_name(), '_(\\\\d+)\\\\.c000', 1) AS file",
+    ).distinct()
+    found = [(row["bucket"], int(row["file"])) for row in spark_says.collect()]
+    assert found
+    assert all(bucket == file for bucket, file in found)
+    for file in Path(ops.inputFiles()[0].removeprefix("file:")).parent.glob("*.parquet"):
+        part = spark.read.parquet(str(file)).select("partition_id", "key_id", "inv").collect()
+        assert part == sorted(part)

@@ -113,6 +113,15 @@ class Node:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
 
+    def pause(self) -> None:
+        """SIGSTOP: alive, and answering nothing."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
     @property
     def is_alive(self) -> bool:
         return self.process is not None and self.process.poll() is None

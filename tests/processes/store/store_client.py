@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection
 
 import msgspec
@@ -51,26 +52,32 @@ class Client:
         self._port_of = port_of
         self.name = name
         self._connections: dict[str, _Connection] = {}
+        self._connecting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._ids = itertools.count(1)
         self._sequences = itertools.count(1)
         self._leaders: dict[str, str] = {}
 
     async def once(self, node: str, body: Body, timeout_s: float = 2.0) -> Reply:
         """One request, one reply. Raises OSError or TimeoutError."""
-        connection = self._connections.get(node)
-        if connection is None or not connection.is_open:
-            port = self._port_of(node)
-            _, connection = await asyncio.get_running_loop().create_connection(
-                _Connection, "127.0.0.1", port
-            )
-            self._connections[node] = connection
-        id_ = next(self._ids)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        connection.waiting[id_] = future
-        connection.send(msgspec.msgpack.encode(Request(id_, body)))
         # Not wait_for: in Python 3.11 it can swallow a cancellation that meets the reply.
         async with asyncio.timeout(timeout_s):
+            connection = await self._connection(node)
+            id_ = next(self._ids)
+            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            connection.waiting[id_] = future
+            connection.send(msgspec.msgpack.encode(Request(id_, body)))
             return await future
+
+    async def _connection(self, node: str) -> _Connection:
+        """The one open connection to a node, opened by whoever comes first."""
+        async with self._connecting[node]:
+            connection = self._connections.get(node)
+            if connection is None or not connection.is_open:
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    _Connection, "127.0.0.1", self._port_of(node)
+                )
+                self._connections[node] = connection
+            return connection
 
     async def at_leader(self, body: Body, *, deadline_s: float = 15.0) -> Reply:
         """Retry at whoever leads until the request is answered with ok or invalid."""

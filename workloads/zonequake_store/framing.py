@@ -8,11 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import cast
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import msgspec
 
 from zonequake_store.client_protocol import MAX_FRAME_BYTES
+from zonequake_store.errors import ProtocolError
+
+Frame = bytes | memoryview
+Decoded = TypeVar("Decoded")
 
 _LENGTH = struct.Struct(">I")
+
+
+def checked(decode: Callable[[Frame], Decoded]) -> Callable[[Frame], Decoded]:
+    """`decode` of a msgspec decoder; what is not of the protocol raises ProtocolError."""
+
+    def decoded(frame: Frame) -> Decoded:
+        try:
+            return decode(frame)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ProtocolError(f"{len(frame)} bytes are not of the protocol: {error}") from error
+
+    return decoded
 
 
 class FrameConnection(asyncio.Protocol):
@@ -28,7 +47,7 @@ class FrameConnection(asyncio.Protocol):
         self._flush_due = False
 
     def frame_received(self, frame: memoryview) -> None:
-        """Take one frame; the view is valid during the call only."""
+        """Take one frame; the view is valid during the call only. May raise ProtocolError."""
         raise NotImplementedError
 
     def closed(self) -> None:
@@ -94,6 +113,10 @@ class FrameConnection(asyncio.Protocol):
                 frame = view[position + 4 : position + 4 + length]
                 try:
                     self.frame_received(frame)
+                except ProtocolError:
+                    self.close()
+                    position = available
+                    break
                 finally:
                     frame.release()
                 position += 4 + length

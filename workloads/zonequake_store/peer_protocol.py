@@ -7,8 +7,11 @@ heartbeats behind it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from zonequake_store.framing import checked
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 
 Pairs = list[tuple[bytes, bytes]]
@@ -60,6 +63,6 @@ class SnapshotAck(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
 Frame = Hello | Messages | SnapshotPiece | SnapshotAck
 
 encode_frame = msgspec.msgpack.Encoder().encode
-decode_frame = msgspec.msgpack.Decoder(Frame).decode
+decode_frame: Callable[[bytes | memoryview], Frame] = checked(msgspec.msgpack.Decoder(Frame).decode)
 encode_pairs = encode_frame
-decode_pairs = msgspec.msgpack.Decoder(Pairs).decode
+decode_pairs: Callable[[bytes | memoryview], Pairs] = checked(msgspec.msgpack.Decoder(Pairs).decode)

@@ -245,8 +245,8 @@ class Snapshots:
         if zlib.crc32(piece.content) != piece.crc:
             self._acknowledge(piece, 0, f"piece {piece.sequence} was damaged on its way")
             return
-        staging.submitted += 1
         pairs = decode_pairs(piece.content)
+        staging.submitted += 1
         if replica.is_volatile:
             staging.pairs += pairs
             self._staged(replica, staging, piece)

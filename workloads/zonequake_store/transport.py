@@ -48,11 +48,7 @@ class _Incoming(FrameConnection):
         self._owner.incoming.discard(self)
 
     def frame_received(self, frame: memoryview) -> None:
-        try:
-            decoded = decode_frame(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            self.close()
-            return
+        decoded = decode_frame(frame)
         if isinstance(decoded, Hello):
             self._peer = decoded.node
             self.send(encode_frame(self._owner.hello()))
@@ -72,12 +68,11 @@ class _Outgoing(FrameConnection):
         self.gone = asyncio.Event()
 
     def frame_received(self, frame: memoryview) -> None:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            decoded = decode_frame(frame)
-            if isinstance(decoded, Hello) and not self.greeting.done():
-                self.greeting.set_result(decoded)
-                return
-        self.close()
+        decoded = decode_frame(frame)
+        if isinstance(decoded, Hello) and not self.greeting.done():
+            self.greeting.set_result(decoded)
+        else:
+            self.close()
 
     def closed(self) -> None:
         self.gone.set()

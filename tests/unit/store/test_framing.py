@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_store.client_protocol import MAX_FRAME_BYTES
-from zonequake_store.framing import FrameConnection
+from zonequake_store.client_protocol import MAX_FRAME_BYTES, Read, Request
+from zonequake_store.errors import ProtocolError
+from zonequake_store.framing import FrameConnection, checked
 
 
 class Collected(FrameConnection):
@@ -49,6 +52,32 @@ async def test_a_frame_that_is_too_long_closes_the_connection() -> None:
     await writer.wait_closed()
     server.close()
     assert accepted[0].frames == []
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [b"", b"\xc1", b"\x93\x01", b"\x92\x01\x91\xa1r", b"\x92\x01\x94\xa1r\xa1\xff\xa1k\xc2"],
+    ids=["empty", "no MessagePack", "cut", "fields missing", "no UTF-8"],
+)
+def test_what_is_not_of_the_protocol_is_one_error_of_ours(frame: bytes) -> None:
+    decode = checked(msgspec.msgpack.Decoder(Request).decode)
+    assert decode(b"\x92\x01\x94\xa1r\xa1g\xa1k\xc2") == Request(1, Read("g", "k"))
+    with pytest.raises(ProtocolError, match=f"^{len(frame)} bytes"):
+        decode(memoryview(frame))
+
+
+def test_a_frame_that_is_not_of_the_protocol_closes_the_connection_and_nothing_else() -> None:
+    class Strict(Collected):
+        def frame_received(self, frame: memoryview) -> None:
+            if frame == b"wrong":
+                raise ProtocolError("wrong")
+            super().frame_received(frame)
+
+    connection = Strict()
+    frames = [b"right", b"wrong", b"behind"]
+    connection.data_received(b"".join(len(each).to_bytes(4, "big") + each for each in frames))
+    assert connection.frames == [b"right"]
+    connection.data_received(b"")
 
 
 async def test_what_is_sent_in_one_turn_arrives_in_order() -> None:

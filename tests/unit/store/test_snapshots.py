@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from one_node import GROUP, OneNode, until
 from snapshot_pieces import LEADER, snapshot
 
 from zonequake_store import snapshots
 from zonequake_store.data_store import DataView, View
+from zonequake_store.errors import ProtocolError
 from zonequake_store.peer_protocol import Frame, SnapshotAck
 from zonequake_store.raft.api import SendSnapshot
 from zonequake_store.raft.core import Raft
@@ -80,6 +83,20 @@ async def test_a_new_stream_waits_for_the_installation_of_the_one_before(
             node.host.snapshots.received(piece)
         await until(lambda: value_of(replica) == 9)
         assert node.storage.data.state(replica.record.data_number).index == 9
+
+
+async def test_a_piece_whose_content_is_no_pairs_is_an_error_of_the_protocol(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        piece = snapshot(replica, index=7, stream=1)[0]
+        odd = msgspec.structs.replace(piece, content=b"\x91\x01", crc=zlib.crc32(b"\x91\x01"))
+        with pytest.raises(ProtocolError):
+            node.host.snapshots.received(odd)
+        for whole in snapshot(replica, index=7, stream=2):
+            node.host.snapshots.received(whole)
+        await until(lambda: value_of(replica) == 7)
 
 
 async def test_a_log_that_cannot_take_the_snapshot_breaks_the_replica_and_not_the_node(

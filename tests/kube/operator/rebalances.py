@@ -45,11 +45,12 @@ class Move(StrEnum):
     LOSS = "loss"
     DRAIN = "drain"
     FILL = "fill"
+    FLIP = "flip"
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The data nodes that it ends with."""
-        return tuple(name(n) for n in range(4 if self in (Move.JOIN, Move.FILL) else 3))
+        return tuple(name(n) for n in range(3 if self in (Move.DRAIN, Move.LOSS) else 4))
 
 
 def name(ordinal: int) -> str:
@@ -111,6 +112,8 @@ class Rebalances:
                 kinds += self.relay.kinds
                 self._succeed(left, victim if len(hits) == 1 else None)
             outcome, now_s = self._read(told), time.monotonic()
+            if move is Move.FLIP and outcome.data_nodes == Move.DRAIN.nodes:
+                self._begin(Move.FILL)
             problems = outcome.problems() + self._differences(move, expected, outcome)
             if problems or len(self.relay.kinds) != written or not self._is_heard():
                 quiet_since_s, written = now_s, len(self.relay.kinds)
@@ -134,6 +137,14 @@ class Rebalances:
             hits=tuple(hits),
             duration_s=time.monotonic() - began_s,
         )
+
+    def is_quiet(self, for_s: float) -> bool:
+        """Is nothing written for so long?"""
+        self.relay.arm(None)
+        give_up_s = time.monotonic() + for_s
+        while time.monotonic() < give_up_s and not self.relay.kinds:
+            time.sleep(POLL_S)
+        return not self.relay.kinds
 
     def mend(self, move: Move) -> None:
         """After a rebalance that ended wrong: one more operator, and patience."""
@@ -181,7 +192,7 @@ class Rebalances:
             done = self.api.kubectl("delete", pod, "--force", "--grace-period=0")
             assert done.returncode == 0, done.stderr
         else:
-            wanted = f'!"{name(FOURTH)}"' if move is Move.DRAIN else None
+            wanted = None if move is Move.FILL else f'!"{name(FOURTH)}"'
             self.api.patch("dz", ZONE, {"spec": {"dataNodesFilter": wanted}}, "--type=merge")
 
     def _arm(self, left: list[Moment], victim: int | None) -> None:

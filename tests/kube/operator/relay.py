@@ -3,12 +3,13 @@
     operator ──http──▶ Relay ──https──▶ API server
                          └────http───▶ data nodes (orders; their pods' addresses are the relay's)
 
-Everything passes, watches too. Each writing request is a moment, and there are three ways to die
+Everything passes, watches too. Each writing request is a moment, and there are four ways to die
 at it:
 
     BEFORE   it was never sent
     AFTER    it was done, and the operator didn't hear of it
     LATE     it was under way, and is done once the successor has written something
+    LAST     it was under way, and is done when all has ended
 
 From the kill until the successor starts nothing of the dead operator passes any more.
 """
@@ -40,6 +41,7 @@ class Way(StrEnum):
     BEFORE = "before"
     AFTER = "after"
     LATE = "late"
+    LAST = "last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class Relay:
         self._armed = _Armed()
         self._dead = False
         self._held: list[_Call] = []
+        self._held_to_the_end = False
         self._last: dict[str, dict[str, Any]] = {}
         """The statuses that were written last, by path: a write's kind is what it changes."""
         self._thread.start()
@@ -208,12 +211,14 @@ class Relay:
         try:
             if way is None:
                 response = await self._done(call)
-                await self._release()
+                if not self._held_to_the_end:
+                    await self._release()
                 return response
             if way is Way.AFTER:
                 await self._done(call)
-            if way is Way.LATE:
+            if way in (Way.LATE, Way.LAST):
                 self._held.append(call)
+                self._held_to_the_end = way is Way.LAST
         except aiohttp.ClientConnectionError:
             pass  # the data node is gone
         if way is not None:

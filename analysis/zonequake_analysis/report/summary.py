@@ -51,7 +51,7 @@ def headline(judgement: Judgement) -> str:
     """The verdict in one sentence: the worst check, or what was shown."""
     e = judgement.evidence
     if judgement.verdict is Verdict.PASSED:
-        faults = f" through {len(e.faults)} faults" if e.faults else ""
+        faults = f" through {', '.join(fault.name for fault in e.faults)}" if e.faults else ""
         return (
             f"No acknowledged write of {e.acknowledged:,} was lost, no read was stale, "
             f"and every key is linearizable{faults}."

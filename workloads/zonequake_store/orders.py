@@ -251,6 +251,7 @@ class Orders:
                 me=me,
                 settings=Settings(
                     heartbeat_ticks=HEARTBEAT_TICKS,
+                    adjustable=True,  # whether a change is replaced is the operator's decision
                     catch_up_bytes_per_second=order.catch_up_bytes_per_second,
                     planted=planted,
                 ),

@@ -77,8 +77,10 @@ class ConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
 class CatchUpProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far the leader has brought one catching-up peer.
 
-    `fraction` is in 0..1, never falls within one attempt, and is 1 when the peer is within the
-    catch-up margin of the log as it was when the attempt began.
+    `fraction` is the share of the entries that the log had when the attempt began, in 0..1; a
+    snapshot stands for its entries by the share of its bytes that was sent. It never falls within
+    one attempt, and is 1 when the peer has stored all of them. (By entries, because a log knows the
+    bytes of records, not of entries; what a load writes is about equal in size.)
     """
 
     peer: PeerName

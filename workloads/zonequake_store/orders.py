@@ -316,7 +316,7 @@ class Orders:
                 return OrderReply(status=OrderStatus.RECEIVED)
         if order.erase:
             await self._erase(order.group, record, replica)
-        elif broken is None:
+        elif order.group not in host.broken:
             host.waiting[order.group] = record
         return OrderReply(status=OrderStatus.RECEIVED)
 

@@ -13,6 +13,7 @@ from snapshot_pieces import snapshot
 
 from zonequake_store.admin_protocol import OrderStatus, StartReplica, StopReplica
 from zonequake_store.data_store import DataStore, Flush, Overlay
+from zonequake_store.host import Host
 from zonequake_store.peer_protocol import Frame, SnapshotAck
 from zonequake_store.replica import Replica
 
@@ -93,3 +94,17 @@ async def test_nothing_is_left_of_a_replica_that_is_erased_while_a_snapshot_is_i
         await stopping[0]
         assert replica.record.data_number != installed, "an installation had begun"
         await until(lambda: node.storage.data.numbers() == set())
+
+
+async def test_a_replica_that_breaks_while_it_is_stopped_stays_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+
+        async def rot(_: Host, broken: Replica) -> None:
+            node.host.break_down(broken, "rot")
+
+        monkeypatch.setattr(Host, "flushed", rot)
+        await node.orders.execute([stop(replica)])
+        assert (set(node.host.broken), set(node.host.waiting)) == ({GROUP}, set())

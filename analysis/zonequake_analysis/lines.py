@@ -4,7 +4,8 @@ Spark's own reader spends most of a run's time on JSON; Arrow's is several times
 a file that Arrow refuses, because of a torn or strange line, is read line by line.
 
 Half of all lines are invokes that their completions repeat. They are recognized by the bytes that
-the writer puts at the beginning of each line, and dropped before anybody parses them:
+the writer puts at the beginning of each line, and dropped before anybody parses them, if the name
+of their operation is that of a completion:
 
     {"schema":1,"type":"invoke",…,"op":"3-20",…}    dropped: its completion is in this range
     {"schema":1,"type":"ok",…,"op":"3-20",…}        kept, `paired`
@@ -15,7 +16,6 @@ invoke whose completion lies in the next range, or nowhere. `ingest` pairs those
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +33,12 @@ from zonequake_analysis.schema import CORRUPT, LINES
 RANGE_BYTES = 64 * 1024 * 1024
 _PIECE_BYTES = 8 * 1024 * 1024
 _INVOKE = '{"schema":1,"type":"invoke",'
-_OP = re.compile(rb'\{"schema":1,"type":"\w+","f":"\w+","process":\d+,"op":"([^"\\]+)"[^\n]*\n')
+_OP = '"op":"'
+_MOST_OP_BYTES = 32
 _VALUE_LIST, _LIST = b'"value":[', b'"list":['
 """Within a JSON string the quotes would stand behind backslashes, so these are always fields."""
 
-_NEWLINE, _BRACE = ord("\n"), ord("}")
+_NEWLINE, _BRACE, _QUOTE, _BACKSLASH = b'\n}"\\'
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,36 +62,46 @@ def byte_ranges(files: Sequence[Path], size: int = RANGE_BYTES) -> list[ByteRang
 
 
 def kept_lines(part: ByteRange) -> Iterator[pa.RecordBatch]:
-    """The lines of one range that are kept, piece by piece."""
+    """The lines of one range that are kept, piece by piece, of the shape `LINES`."""
     open_invokes: dict[bytes, str] = {}
     for piece in _pieces(part):
         lines = _split(piece)
         invoke = pc.starts_with(lines, _INVOKE).to_numpy(zero_copy_only=False) & _whole(lines)
         asked, others = lines.filter(pa.array(invoke)), lines.filter(pa.array(~invoke))
-        asked_ops, other_ops = _ops(asked), _ops(others)
+        asked_ops = _ops(asked)
         asks = {op: row for row, op in enumerate(asked_ops) if op is not None}
-        paired = [op in asks or op in open_invokes for op in other_ops]
-        answered = {op for op in other_ops if op is not None}
+        columns = _parsed(others)
+        completions = _completions(columns)
+        paired = [op in asks or op in open_invokes for op in completions]
+        answered = set(completions)
         for op in open_invokes.keys() & answered:
             del open_invokes[op]
-        waiting = [row for op, row in asks.items() if op not in answered]
-        for row in waiting:
-            name = asked_ops[row]
-            assert name is not None
-            open_invokes[name] = asked[row].as_py()
-        yield _batch(others, part.file, paired)
+        for op in asks.keys() - answered:
+            open_invokes[op] = asked[asks[op]].as_py()
+        yield _batch(columns, part.file, paired)
         nameless = [row for row, op in enumerate(asked_ops) if op is None]
         if nameless:
-            yield _batch(asked.take(pa.array(nameless, pa.int64())), part.file, None)
+            yield _unpaired(asked.take(pa.array(nameless, pa.int64())), part.file)
     if open_invokes:
-        yield _batch(pa.array(open_invokes.values(), pa.string()), part.file, None)
+        yield _unpaired(pa.array(open_invokes.values(), pa.string()), part.file)
 
 
-def _batch(lines: pa.Array, file: int, paired: list[bool] | None) -> pa.RecordBatch:
-    """Lines with their numbers of file, as a batch of the shape `LINES`."""
-    columns = _parsed(lines)
-    columns["file"] = pa.array(np.full(len(lines), file, np.int32))
-    columns["paired"] = pa.array([False] * len(lines) if paired is None else paired, pa.bool_())
+def _completions(columns: dict[str, pa.Array]) -> list[bytes | None]:
+    """The name of each line's operation if it completes one, else None."""
+    ends = pc.not_equal(columns["type"], "invoke")
+    names = pc.if_else(ends, columns["op"], pa.scalar(None, pa.string()))
+    result: list[bytes | None] = names.cast(pa.binary()).to_pylist()
+    return result
+
+
+def _unpaired(lines: pa.Array, file: int) -> pa.RecordBatch:
+    return _batch(_parsed(lines), file, [False] * len(lines))
+
+
+def _batch(columns: dict[str, pa.Array], file: int, paired: list[bool]) -> pa.RecordBatch:
+    """Parsed lines with their numbers of file, as a batch of the shape `LINES`."""
+    columns["file"] = pa.array(np.full(len(paired), file, np.int32))
+    columns["paired"] = pa.array(paired, pa.bool_())
     return pa.RecordBatch.from_arrays([columns[field.name] for field in _ARROW], schema=_ARROW)
 
 
@@ -149,24 +160,33 @@ _Line = msgspec.defstruct(
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _pieces(part: ByteRange) -> Iterator[bytes]:
+def _pieces(part: ByteRange) -> Iterator[bytes | memoryview]:
     """Whole lines, each with its end; a torn last line gets one."""
-    with Path(part.path).open("rb") as stream:
+    with Path(part.path).open("rb", buffering=0) as stream:
         at = part.start
         if at > 0:
             stream.seek(at - 1)
             at += len(stream.readline()) - 1
+            stream.seek(at)
         while at < part.stop:
             piece = stream.read(min(_PIECE_BYTES, part.stop - at))
             if not piece:
                 return
-            if not piece.endswith(b"\n"):
+            end = piece.rfind(b"\n") + 1
+            if end == len(piece):
+                yield piece
+            elif end and at + len(piece) < part.stop:
+                # The begun line is read again: that is cheaper than to copy all the others.
+                yield memoryview(piece)[:end]
+                stream.seek(at + end)
+            else:
                 piece += stream.readline()
-            at += len(piece)
-            yield piece if piece.endswith(b"\n") else piece + b"\n"
+                end = len(piece)
+                yield piece if piece.endswith(b"\n") else piece + b"\n"
+            at += end
 
 
-def _split(piece: bytes) -> pa.Array:
+def _split(piece: bytes | memoryview) -> pa.Array:
     """The lines of a piece with their ends, without copying; blank ones are left out."""
     ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == _NEWLINE) + 1
     offsets = np.concatenate([[0], ends]).astype(np.int32)
@@ -193,12 +213,20 @@ def _whole(lines: pa.Array) -> np.ndarray:
 
 
 def _ops(lines: pa.Array) -> list[bytes | None]:
-    """The name of each line's operation, None where the line looks otherwise."""
+    """The name of each line's operation, None where there is none, or a long or strange one."""
     if not len(lines):
         return []
-    text = _text(lines)
-    found: list[bytes | None] = list(_OP.findall(text))
-    if len(found) == len(lines):  # at most one in each line, so one in each
-        return found
-    single = (_OP.match(line) for line in text.splitlines(keepends=True))
-    return [match.group(1) if match else None for match in single]
+    offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :][: len(lines)]
+    data = lines.buffers()[2]
+    found = pc.find_substring(lines, _OP).to_numpy()
+    begin = offsets.astype(np.int64) + found + len(_OP)
+    window = begin[:, None] + np.arange(_MOST_OP_BYTES)
+    letters = np.frombuffer(data, np.uint8)[np.minimum(window, data.size - 1)]
+    ends = (letters == _QUOTE) | (letters == _BACKSLASH) | (letters == _NEWLINE)
+    length = ends.argmax(axis=1)
+    plain = (found >= 0) & (letters[np.arange(len(lines)), length] == _QUOTE)
+    text = memoryview(data)
+    return [
+        bytes(text[first : first + size]) if good else None
+        for first, size, good in zip(begin.tolist(), length.tolist(), plain.tolist(), strict=True)
+    ]

@@ -2,19 +2,24 @@
 
     forgetful_operator.py changes    sends changePeers and grants only for a pending it wrote itself
     forgetful_operator.py stops      stops redundant replicas only after a stable switch of its own
+    forgetful_operator.py events     tells a transition only when it has stored it
 
 So are operators built that act on events ("pending was written") and not on what is stored.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from zonequake_operator import orders, rebalance
 from zonequake_operator.__main__ import main
+from zonequake_operator.announcements import Announcement
+from zonequake_operator.event_poster import EventPoster
 from zonequake_operator.groups import Group
-from zonequake_operator.model import PartitionKeys
+from zonequake_operator.model import PartitionKeys, Zone
 
 
 def forget(decision: str, consequence: str) -> None:
@@ -35,11 +40,24 @@ def forget(decision: str, consequence: str) -> None:
     setattr(orders, consequence, following)
 
 
-FAULTS = {
-    "changes": ("_set_pending", "_changes"),
-    "stops": ("_stable_switch", "_stops"),
+def tell_late() -> None:
+    """Post Events after the write that they speak of, as ours once did."""
+
+    async def post(poster: EventPoster, zone: Zone, announcements: Iterable[Announcement]) -> None:
+        for announcement in announcements:
+            loop = asyncio.get_running_loop()
+            loop.call_later(LATE_S, poster.post_soon, zone, announcement)
+
+    EventPoster.post = post  # type: ignore[method-assign]
+
+
+LATE_S = 0.2
+FAULTS: dict[str, Callable[[], None]] = {
+    "changes": lambda: forget("_set_pending", "_changes"),
+    "stops": lambda: forget("_stable_switch", "_stops"),
+    "events": tell_late,
 }
 
 if __name__ == "__main__":
-    forget(*FAULTS[sys.argv[1]])
+    FAULTS[sys.argv[1]]()
     main()

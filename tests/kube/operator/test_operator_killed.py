@@ -29,6 +29,13 @@ FORGETFUL = str(Path(__file__).with_name("forgetful_operator.py"))
 SEED = 20
 CYCLE = (Move.JOIN, Move.DRAIN, Move.FILL, Move.FLIP, Move.LOSS)
 """Each ends where the next begins."""
+PLANTED = (
+    ("changes", "partitions: pending", "still has ('pending'"),
+    ("stops", "partitions: stable", "is held as"),
+    ("events", "distributionzones: revision", "told: expected"),
+)
+"""Faults of `forgetful_operator`, the write at which they matter, and what shows them."""
+PLANTED_LIMIT_S = 8.0
 SAMPLED_CYCLES = 2
 SECOND_KILL_SHARE = 0.3
 SECOND_KILL_WITHIN = 8
@@ -88,20 +95,22 @@ def sample(undisturbed: dict[Move, Run], rng: random.Random) -> Iterator[tuple[M
 
 def test_a_rebalance_ends_alike_wherever_the_operator_is_killed(scene: Scene) -> None:
     rng = random.Random(SEED)
+    kills = 0
     for move, moment in sample(scene.undisturbed, rng):
         killed = list(moments(moment, rng))
         run = scene.go(move, *killed)
         line = describe(run, killed)
         print(line)
         assert run.problems == [], line
-        assert run.hits or moment.number > 1, f"{line}: there was no such write"
+        kills += len(run.hits)
+    assert kills >= len(CYCLE) * SAMPLED_CYCLES / 2  # not every write comes every time
     # Longer than what waits for its turn, and than the resources are taken for fresh.
     assert scene.rebalances.is_quiet(6.0)
 
 
 def test_a_data_node_may_die_with_the_operator(scene: Scene) -> None:
     rng = random.Random(SEED)
-    for move in CYCLE:
+    for move in (Move.JOIN, Move.LOSS):
         before = scene.undisturbed[move]
         moment = Moment(number=rng.randint(1, len(before.kinds) // 2), way=rng.choice(list(Way)))
         # A dead node leaves, and comes back: more is told.
@@ -113,30 +122,22 @@ def test_a_data_node_may_die_with_the_operator(scene: Scene) -> None:
 
 def test_an_operator_that_is_not_restarted_is_found(scene: Scene) -> None:
     moment = Moment(number=1, way=Way.AFTER, of="partitions: pending")
-    for move in (Move.JOIN, Move.LOSS):
-        run = scene.rebalances.go(move, moment, restart=False, limit_s=5)
-        assert any("pending" in problem for problem in run.problems), run.problems
-        scene.rebalances.mend(move)
+    run = scene.rebalances.go(Move.JOIN, moment, restart=False, limit_s=4)
+    assert any("pending" in problem for problem in run.problems), run.problems
+    scene.rebalances.mend(Move.JOIN)
+    assert scene.go(Move.LOSS).problems == []
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind", "evidence"),
-    [
-        ("changes", "partitions: pending", "still has ('pending'"),
-        ("stops", "partitions: stable", "is held as"),
-    ],
-)
-def test_an_operator_that_goes_on_only_with_what_it_began_is_found(
-    scene: Scene, fault: str, kind: str, evidence: str
-) -> None:
-    running = scene.rebalances
+def test_an_operator_that_goes_on_only_with_what_it_began_is_found(scene: Scene) -> None:
+    running, expected = scene.rebalances, scene.expected(Move.FILL)
     assert scene.go(Move.JOIN).problems == []
-    running.replace_operator(FORGETFUL, fault)
-    assert scene.go(Move.DRAIN).problems == []  # without a kill it is as good as ours
-    moment = Moment(number=1, way=Way.AFTER, of=kind)
-    run = running.go(Move.FILL, moment, limit_s=10)
-    assert any(evidence in problem for problem in run.problems), run.problems
-    running.mend(Move.FILL)
+    for fault, kind, evidence in PLANTED:
+        running.replace_operator(FORGETFUL, fault)
+        assert scene.go(Move.DRAIN).problems == []  # without a kill it is as good as ours
+        moment = Moment(number=1, way=Way.AFTER, of=kind)
+        run = running.go(Move.FILL, moment, expected=expected, limit_s=PLANTED_LIMIT_S)
+        assert any(evidence in problem for problem in run.problems), (fault, run.problems)
+        running.mend(Move.FILL)
     assert scene.go(Move.LOSS).problems == []
 
 

@@ -117,9 +117,11 @@ class Invariants:
                 stage_token=change.token,
             )
         if not log.configuration.is_joint and log.configuration_index <= log.commit:
+            departing = leadership._departing_ticks
             require(
-                node.peer in log.configuration.peers,
-                "a leader outside the new set steps down",
+                node.peer in log.configuration.peers
+                or (departing is not None and log.commit < log.last_index),
+                "a leader outside the new set steps down once all it took is committed",
                 configuration=log.configuration,
             )
 

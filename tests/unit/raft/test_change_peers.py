@@ -15,11 +15,12 @@ from zonequake_store.raft.api import (
     ConfigurationApplied,
     GrantAnswer,
     ReconfigurationError,
+    Role,
     Settings,
     StageChanged,
 )
-from zonequake_store.raft.errors import InvalidPeers
-from zonequake_store.raft.messages import Configuration, Kind
+from zonequake_store.raft.errors import InvalidPeers, NotLeader
+from zonequake_store.raft.messages import Configuration, Kind, Message
 
 RECEIVED = ChangePeersAnswer.RECEIVED
 
@@ -350,3 +351,48 @@ def test_the_planted_fault_skips_catch_up_and_grant() -> None:
     change(cluster, 2, "abd")
     assert (Stage.CATCHING_UP, True) not in stages(cluster)
     assert cluster.status("a").configuration.token == 2
+
+
+def write_just_before_the_change_commits(cluster: SmallCluster) -> list[int]:
+    """a is offered a write when the first answer to its final configuration is on its way."""
+    offered: list[int] = []
+
+    def offer(message: Message) -> bool:
+        status = cluster.status("a")
+        final = status.configuration == Configuration(peers=peers("bcd"), token=2)
+        answers_it = message.kind is Kind.APPEND_REPLY and message.index == status.last_index
+        if final and answers_it and not offered:
+            offered.append(cluster.rafts["a"].propose([b"late"])[1])
+        return False
+
+    cluster.lose = offer
+    return offered
+
+
+def test_a_leader_that_leaves_under_load_hands_over_once_its_writes_are_committed() -> None:
+    cluster = loaded()
+    change(cluster, 2, "bcd")
+    offered = write_just_before_the_change_commits(cluster)
+    grant(cluster, 2, "bcd")
+    assert offered
+    assert cluster.leader() in "bcd", "elected without any tick"
+    assert cluster.commands("a")[-1] == b"late", "whoever waits for it is answered"
+    assert cluster.commands(cluster.leader())[-1] == b"late"
+
+
+def test_a_leader_that_leaves_takes_nothing_new_and_waits_no_longer_than_an_election() -> None:
+    cluster = loaded()
+    change(cluster, 2, "bcd")
+    offered = write_just_before_the_change_commits(cluster)
+    offer = cluster.lose
+    cluster.lose = lambda message: (
+        offer(message) or any(entry.data == b"late" for entry in message.entries)
+    )
+    grant(cluster, 2, "bcd")
+    assert offered
+    assert cluster.leader() == "a"
+    with pytest.raises(NotLeader) as refused:
+        cluster.rafts["a"].propose([b"more"])
+    assert refused.value.leader in peers("bcd")
+    cluster.tick(cluster.settings.election_ticks, "a")
+    assert cluster.status("a").role is Role.FOLLOWER

@@ -29,6 +29,7 @@ class Leader:
     __slots__ = (
         "_append_due",
         "_check_ticks",
+        "_departing_ticks",
         "_halves",
         "_heartbeat_ticks",
         "_myself",
@@ -62,6 +63,7 @@ class Leader:
         self._check_ticks = 0
         self._transfer_to: Peer | None = None
         self._transfer_ticks = 0
+        self._departing_ticks: int | None = None
         self.append_configuration(log.configuration)
         self.reconfiguration = Reconfiguration(self)
 
@@ -70,6 +72,8 @@ class Leader:
     def propose(self, commands: Sequence[bytes]) -> int:
         if self._transfer_to is not None:
             raise NotLeader(self._transfer_to)
+        if self._departing_ticks is not None:
+            raise NotLeader(max(self._successors(), key=lambda each: each.match).peer)
         self._append_due = True
         return self.replica.log.append_commands(self.replica.term, commands)
 
@@ -112,6 +116,11 @@ class Leader:
             self._transfer_ticks += 1
             if self._transfer_ticks >= settings.election_ticks:
                 self._transfer_to = None
+        if self._departing_ticks is not None:
+            self._departing_ticks += 1
+            if self._departing_ticks >= settings.election_ticks:
+                self._leave()
+                return
         if replica.refusing and self._transfer_to is None:
             self.transfer(None)
         self.reconfiguration.tick()
@@ -349,13 +358,23 @@ class Leader:
         )
 
     def depart(self) -> None:
-        """The committed configuration doesn't name this replica: let another one lead at once."""
+        """The committed configuration doesn't name this replica: let another one lead at once.
+
+        Called whenever the commit index rises. What clients have proposed is committed first, so
+        that they are answered and a successor with the whole log exists; nothing new is taken.
+        """
+        log = self.replica.log
+        if self._departing_ticks is None:
+            self._departing_ticks = 0
+            self._append_due = True
+        if log.commit < log.last_index:
+            return
         self._send_heartbeats(self.progress.values())  # with the commit index
-        complete = [
-            each for each in self._successors() if each.match == self.replica.log.last_index
-        ]
-        if complete:
-            self._send_timeout_now(max(complete, key=lambda each: each.peer).peer)
+        complete = [each.peer for each in self._successors() if each.match == log.last_index]
+        self._send_timeout_now(max(complete))
+        self._leave()
+
+    def _leave(self) -> None:
         self.replica.become_follower(
             self.replica.term, None, "the leader is no member of the new configuration"
         )

@@ -69,6 +69,7 @@ class Node:
     client_port: int
     admin_port: int
     environment: dict[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ("-m", "zonequake_store")
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,7 +98,7 @@ class Node:
         self.directory.mkdir(parents=True, exist_ok=True)
         with (self.directory.parent / f"{self.name}.log").open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "zonequake_store"],
+                [sys.executable, *self.program],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -18,8 +18,6 @@ MIN_SAMPLES = 4
 _QUIET = ("go_", "promhttp_", "prometheus_", "scrape_", "python_info", "process_start_time")
 """Prefixes of series that say nothing about the store."""
 
-_PLAIN_LABELS = ("job", "instance", "namespace")
-
 Floats = NDArray[np.float64]
 
 

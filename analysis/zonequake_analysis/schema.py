@@ -52,6 +52,17 @@ class Role(IntEnum):
     FINAL = 2
 
 
+_ASKED = [
+    t.StructField("value", t.LongType()),
+    t.StructField("list", t.ArrayType(t.LongType())),
+    t.StructField("expected", t.LongType()),
+    t.StructField("found", t.LongType()),
+    t.StructField("applied", t.BooleanType()),
+    t.StructField("sched", t.LongType()),
+    t.StructField("inv", t.LongType()),
+]
+"""What an operation asked for and was told, and when it was due and began."""
+
 LINES = t.StructType(
     [
         t.StructField("schema", t.LongType()),
@@ -63,13 +74,7 @@ LINES = t.StructType(
         t.StructField("zone", t.StringType()),
         t.StructField("partition", t.IntegerType()),
         t.StructField("key", t.StringType()),
-        t.StructField("value", t.LongType()),
-        t.StructField("list", t.ArrayType(t.LongType())),
-        t.StructField("expected", t.LongType()),
-        t.StructField("found", t.LongType()),
-        t.StructField("applied", t.BooleanType()),
-        t.StructField("sched", t.LongType()),
-        t.StructField("inv", t.LongType()),
+        *_ASKED,
         t.StructField("time", t.LongType()),
         t.StructField("wall", t.LongType()),
         t.StructField("clock", t.StringType()),
@@ -97,13 +102,7 @@ OPS = t.StructType(
         t.StructField("role", t.ByteType()),
         t.StructField("f", t.ByteType()),
         t.StructField("outcome", t.ByteType()),
-        t.StructField("value", t.LongType()),
-        t.StructField("list", t.ArrayType(t.LongType())),
-        t.StructField("expected", t.LongType()),
-        t.StructField("found", t.LongType()),
-        t.StructField("applied", t.BooleanType()),
-        t.StructField("sched", t.LongType()),
-        t.StructField("inv", t.LongType()),
+        *_ASKED,
         t.StructField("fin", t.LongType()),
         t.StructField("position", t.LongType()),
         t.StructField("bounded", t.BooleanType()),

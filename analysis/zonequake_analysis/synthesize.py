@@ -127,11 +127,6 @@ class Shape:
     cut_off: float = 0.1
     seed: int = 1
 
-    @property
-    def duration_ns(self) -> int:
-        """How long the history lasts."""
-        return int(self.operations / self.rate * 1e9)
-
 
 def synthesize(run: Path, shape: Shape) -> None:
     """Writes a valid history of registers and append-lists, with final reads, under `run`.

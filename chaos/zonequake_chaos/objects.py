@@ -37,12 +37,6 @@ def is_ready(pod: Json) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def pod_ended(pod: Json) -> bool:
-    """Whether all containers of the pod have ended, in the kubelet's word."""
-    states = (pod.get("status") or {}).get("containerStatuses") or []
-    return bool(states) and all("terminated" in (s.get("state") or {}) for s in states)
-
-
 def keys_view(partition: Json) -> KeysView:
     """A Partition resource's keys; a key that is absent is empty."""
     spec, status = partition["spec"], partition.get("status") or {}

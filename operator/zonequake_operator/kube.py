@@ -24,7 +24,6 @@ REQUEST_TIMEOUT_S = 10.0
 ATTEMPTS = 4
 PAGE = 500
 FIELD_MANAGER = "zonequake-operator"
-MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 _BY_STATUS: dict[int, type[KubeError]] = {404: NotFound, 409: Conflict, 422: Invalid}
@@ -52,10 +51,6 @@ class Kube:
         await self._api.close()  # type: ignore[no-untyped-call]
 
     # ------------------------------------------------------------------------- custom resources
-
-    async def list_zones(self) -> list[Object]:
-        """All DistributionZones of the namespace."""
-        return await self._list(self._custom("distributionzones"))
 
     async def get_zone(self, name: str) -> Object:
         """One DistributionZone."""

@@ -30,7 +30,7 @@ that comes when it is full keeps the mark of that moment. For example, with room
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
@@ -322,8 +322,3 @@ def digest(cells: Iterable[tuple[str, bytes]]) -> str:
         state.update(len(encoded).to_bytes(4, "big"))
         state.update(encoded)
     return state.hexdigest()
-
-
-def dump_order(cells: Iterable[tuple[str, Cell]]) -> Iterator[tuple[str, Cell]]:
-    """Cells sorted as `digest` needs them."""
-    return iter(sorted(cells, key=lambda item: item[0].encode()))

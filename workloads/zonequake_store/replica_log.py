@@ -7,11 +7,9 @@ so that the core never reads what a crash could still take back.
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
 
 from zonequake_store.log_store import LogStore, RecoveredLog
 from zonequake_store.log_writes import Append
-from zonequake_store.raft.api import LogReader
 from zonequake_store.raft.errors import LogCompacted
 from zonequake_store.raft.messages import (
     Configuration,
@@ -28,25 +26,6 @@ RETAINED_BYTES = 64 << 20
 # Compact in steps, not one entry at a time.
 _STEP_ENTRIES = 2_000
 _STEP_BYTES = 8 << 20
-
-
-class ReplicaLog(LogReader, Protocol):
-    """A log that also takes entries."""
-
-    @property
-    def last_term(self) -> int: ...
-
-    def stored(self, entries: tuple[Entry, ...]) -> None:
-        """These entries are stored now, in place of what stood from the first's index on."""
-
-    def compaction_index(self, highest: int) -> int | None:
-        """The index up to which the log should be forgotten, at most `highest`, if any."""
-
-    def compacted(self, meta: SnapshotMeta) -> None:
-        """The log was forgotten up to `meta.index`."""
-
-    def installed(self, meta: SnapshotMeta) -> None:
-        """A snapshot took the place of the whole log."""
 
 
 class _Extent:

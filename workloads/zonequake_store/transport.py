@@ -214,17 +214,6 @@ class Transport:
         connection.send(frame)
         return True
 
-    def is_congested(self, node: str) -> bool:
-        """Whether bulk data for a node should wait."""
-        link = self._links.get(node)
-        connection = link.connection if link else None
-        return connection is None or connection.unsent_bytes > _MAX_UNSENT_BYTES // 4
-
-    def is_connected(self, node: str) -> bool:
-        """Whether frames to a node can leave now."""
-        link = self._links.get(node)
-        return link is not None and link.connection is not None and link.connection.is_open
-
     def client_addresses(self) -> dict[str, str]:
         """Client addresses of all nodes that ever said hello."""
         return {node: hello.client_address for node, hello in self._learned.items()}

@@ -129,11 +129,7 @@ def test_an_installed_snapshot_replaces_the_whole_log(store: LogStore) -> None:
 
 def test_a_damaged_last_record_of_a_synced_log_breaks_the_replica(tmp_path: Path) -> None:
     # A commit is there whole or not at all: this record was synced, and perhaps acknowledged.
-    store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
-    store.write([Append(1, entries(1, 4), False), Append(1, entries(5, 8), False)])
-    store.close()
-    damage_record(tmp_path / "log", first_index=5)
-    again = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
+    again = damaged_log(tmp_path, first_index=5, sync=True)
     for _ in range(2):
         with pytest.raises(LogCorrupt, match=r"record of index 5: CRC is .* the last one"):
             again.recover(1)
@@ -141,11 +137,7 @@ def test_a_damaged_last_record_of_a_synced_log_breaks_the_replica(tmp_path: Path
 
 
 def test_a_damaged_last_record_of_an_unsynced_log_is_cut_off_with_a_reason(tmp_path: Path) -> None:
-    store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=False)
-    store.write([Append(1, entries(1, 4), False), Append(1, entries(5, 8), False)])
-    store.close()
-    damage_record(tmp_path / "log", first_index=5)
-    again = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=False)
+    again = damaged_log(tmp_path, first_index=5, sync=False)
     recovered = again.recover(1)
     assert (recovered.last_index, recovered.last_term) == (4, 1)
     assert recovered.cut is not None
@@ -155,11 +147,7 @@ def test_a_damaged_last_record_of_an_unsynced_log_is_cut_off_with_a_reason(tmp_p
 
 
 def test_a_damaged_record_in_the_middle_breaks_the_replica(tmp_path: Path) -> None:
-    store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
-    store.write([Append(1, entries(1, 4), False), Append(1, entries(5, 8), False)])
-    store.close()
-    damage_record(tmp_path / "log", first_index=1)
-    again = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
+    again = damaged_log(tmp_path, first_index=1, sync=True)
     with pytest.raises(LogCorrupt, match=r"record of index 1: CRC is .* records follow"):
         again.recover(1)
     again.close()
@@ -242,6 +230,15 @@ def test_any_sequence_of_appends_and_compactions_reads_like_a_list(
             if model:
                 assert view.entries(min(model), max(model) + 1, 1 << 30) == list(model.values())
     store.close()
+
+
+def damaged_log(folder: Path, *, first_index: int, sync: bool) -> LogStore:
+    """A log of two records, 1 to 4 and 5 to 8; the one that begins at `first_index` is damaged."""
+    store = LogStore(folder / "log", map_bytes=MAP_BYTES, sync=sync)
+    store.write([Append(1, entries(1, 4), False), Append(1, entries(5, 8), False)])
+    store.close()
+    damage_record(folder / "log", first_index=first_index)
+    return LogStore(folder / "log", map_bytes=MAP_BYTES, sync=sync)
 
 
 def damage_record(path: Path, *, first_index: int) -> None:

@@ -7,6 +7,8 @@
                               stored ◄── log writer ◄──┘
                               messages_after_store, stored(ready), wake
 
+What a turn does with one replica is in `turn.py`; the host is its edge to disk, network and clock.
+
 A turn runs at most once per pass of the event loop, so that what arrives together is proposed,
 stored and sent together: the slower the disk, the larger the batches, without a timer. A replica
 whose Ready is being stored is passed over (the core gives none); its work waits for the disk.
@@ -16,23 +18,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, Overlay
 from zonequake_store.errors import StorageError
 from zonequake_store.events import Journal
-from zonequake_store.log_writes import Compact, GroupRecord, Install, PutHardState
+from zonequake_store.log_writes import Compact, GroupRecord
 from zonequake_store.outbox import Outbox
 from zonequake_store.peer_protocol import Messages
-from zonequake_store.raft.api import LeaderChanged, Ready, Settings, StageChanged
-from zonequake_store.raft.messages import Peer
+from zonequake_store.raft.api import (
+    Event,
+    LeaderChanged,
+    Ready,
+    SendSnapshot,
+    Settings,
+    StageChanged,
+)
+from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.replica_log import DurableLog
 from zonequake_store.reports import stage_event
 from zonequake_store.snapshots import Snapshots
 from zonequake_store.storage import LogBatch, Storage
 from zonequake_store.transport import Transport
+from zonequake_store.turn import Edge, finish, serve, writes_of
 
 TICK_S = Settings().tick_s
 FLUSH_S = 1.0
@@ -52,7 +63,7 @@ class Counters:
     longest_loop_lag_s: float = 0.0
 
 
-class Host:
+class Host(Edge):
     """The replicas that run in this process, and those on disk that wait for a start order.
 
     `append_delay_s` and `flushes=False` are halves of the planted faults `ack-before-commit` and
@@ -85,6 +96,8 @@ class Host:
         self._loop = asyncio.get_running_loop()
         self._awake: set[Replica] = set()
         self._turn_due = False
+        self._batch = LogBatch()
+        self._storing: list[tuple[Replica, Ready]] = []
         self._next_tick_s = self._loop.time() + TICK_S
         self._timers = [
             self._loop.call_at(self._next_tick_s, self._tick),
@@ -133,102 +146,69 @@ class Host:
         self._turn_due = False
         self.counters.turns += 1
         awake, self._awake = self._awake, set()
-        batch = LogBatch()
-        stored: list[tuple[Replica, Ready]] = []
+        batch = self._batch = LogBatch()
+        storing: list[tuple[Replica, Ready]] = []
+        self._storing = storing
         for replica in awake:
             if replica.stopped:
                 continue
             try:
-                self._serve(replica, batch, stored)
+                serve(replica, self)
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
-        if stored:
-            self.storage.write_log(batch, lambda: self._stored(stored))
+        if storing:
+            self.storage.write_log(batch, lambda: self._stored(storing))
         self.outbox.flush()
 
-    def _serve(
-        self, replica: Replica, batch: LogBatch, stored: list[tuple[Replica, Ready]]
-    ) -> None:
-        replica.begin_turn()
-        raft = replica.raft
-        while raft.has_ready():
-            ready = raft.ready()
-            if ready.messages:
-                self.outbox.add(replica.group, ready.messages)
-            for read in ready.reads:
-                replica.confirm_read(read.request, read.index)
-            if ready.snapshot is None:
-                self._apply(replica, ready)
-            # After what is committed: a leader that steps down still knows how these ended.
-            for event in ready.events:
-                self._note(replica, event)
-            for number in ready.aborted_reads:
-                replica.abort_read(number)
-            for request in ready.snapshots_to_send:
-                self.snapshots.send(replica, request)
-            if ready.snapshot is not None:
-                replica.record = self.snapshots.record_of_staged(replica, ready.snapshot)
-            if ready.must_store and not replica.is_volatile:
-                self._store(replica, ready, batch)
-                stored.append((replica, ready))
-                return
-            self._finish(replica, ready)
+    def send(self, replica: Replica, messages: Sequence[Message]) -> None:
+        """Put a replica's messages into this turn's frames."""
+        self.outbox.add(replica.group, messages)
 
-    def _store(self, replica: Replica, ready: Ready, batch: LogBatch) -> None:
-        log, writes = replica.log, batch.of(replica.record)
-        assert isinstance(log, DurableLog)
-        if ready.snapshot is not None:
-            writes.append(Install(replica.group, replica.record, ready.snapshot))
-        if ready.entries:
-            writes.append(log.append(ready.entries))
-        if ready.hard_state is not None:
-            writes.append(PutHardState(log.number, ready.hard_state))
+    def store(self, replica: Replica, ready: Ready) -> None:
+        """Store a Ready with all others of this turn."""
+        self._batch.of(replica.record).extend(writes_of(replica, ready))
+        self._storing.append((replica, ready))
 
     def _stored(self, stored: list[tuple[Replica, Ready]]) -> None:
         for replica, ready in stored:
             if replica.stopped:
                 continue
             try:
-                self._finish(replica, ready)
+                finish(replica, ready, self)
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
             else:
                 self.wake(replica)
         self.outbox.flush()
 
-    def _finish(self, replica: Replica, ready: Ready) -> None:
-        """All of a Ready is stored."""
-        if ready.snapshot is not None:
-            replica.log.installed(ready.snapshot)
-            self.snapshots.install(replica)
-        if ready.entries:
-            replica.log.stored(ready.entries)
-        replica.raft.stored(ready)
-        if ready.messages_after_store:
-            self.outbox.add(replica.group, ready.messages_after_store)
-        if ready.snapshot is not None:
-            self._apply(replica, ready)
+    def send_snapshot(self, replica: Replica, request: SendSnapshot) -> None:
+        """Begin to stream a replica's state to a peer."""
+        self.snapshots.send(replica, request)
 
-    def _apply(self, replica: Replica, ready: Ready) -> None:
-        if ready.committed:
-            replica.apply(ready.committed)
-            self.counters.writes_applied += len(ready.committed)
-            cells = replica.cells
-            if isinstance(cells, Overlay):
-                if cells.dirty_bytes > _FLUSH_BYTES and self._flushes:
-                    self.flush([replica])
-            else:
-                replica.durable_index = replica.partition.index
-                self._compact(replica)
-        replica.serve_reads()
+    def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
+        """Make a replica the owner of its staged state. Raises LogCorrupt."""
+        replica.record = self.snapshots.record_of_staged(replica, meta)
 
-    def _note(self, replica: Replica, event: object) -> None:
+    def install_snapshot(self, replica: Replica) -> None:
+        """Give a replica its staged state."""
+        self.snapshots.install(replica)
+
+    def applied(self, replica: Replica, count: int) -> None:
+        """Count what a replica applied; flush it if that is much."""
+        self.counters.writes_applied += count
+        cells = replica.cells
+        if isinstance(cells, Overlay):
+            if cells.dirty_bytes > _FLUSH_BYTES and self._flushes:
+                self.flush([replica])
+        else:
+            replica.durable_index = replica.partition.index
+            self._compact(replica)
+
+    def note(self, replica: Replica, event: Event) -> None:
+        """Write what the core told into the journal."""
         record = replica.record
         if isinstance(event, LeaderChanged):
-            led = replica.leads
-            replica.leader = event.leader
-            if led and not replica.leads:
-                replica.lost_leadership()
+            if not replica.leads:
                 self.snapshots.stop_sending(replica)
             self.journal.add(
                 "leader.change",

@@ -229,7 +229,14 @@ class Replica:
         for reading in self._reading.pop(number, ()):
             self._end(reading, self._not_leader(reading.id, self.leader))
 
-    def lost_leadership(self) -> None:
+    def follow(self, leader: Peer | None) -> None:
+        """The core follows another leader, or none."""
+        led = self.leads
+        self.leader = leader
+        if led and not self.leads:
+            self._lost_leadership()
+
+    def _lost_leadership(self) -> None:
         """Tell every client that waits for a write that nothing is known of it."""
         pending, self._pending = self._pending, {}
         for proposal in pending.values():
@@ -240,7 +247,7 @@ class Replica:
     def stop(self) -> None:
         """Answer everybody who waits; the replica does nothing from now on."""
         self.stopped = True
-        self.lost_leadership()
+        self._lost_leadership()
         for _, id_, answer in self._offered:
             answer(Reply(id_, Status.NOT_HERE, error="the replica was stopped"))
         waiting = [reading for readings in self._reading.values() for reading in readings]

@@ -1,17 +1,6 @@
 """The client library of the store: finds leaders, retries, says honestly how operations ended.
 
-One attempt goes to the leader by the routing table. What happens next:
-
-    reply ok                  → ok
-    reply not_leader + hint   → to the hinted node at once (once in a row, then after a pause)
-    reply not_leader, not_here, overloaded; not sent
-                              → certainly not applied; after a pause, again
-    reply unknown, no reply   → may be applied; after a pause, again under the same `Once`
-    reply forgotten           → not applied by this attempt; after a pause, again, now since a later
-                                index; given up if an earlier attempt may be the forgotten one
-    reply invalid, wrong_partition → certainly not applied; given up
-    deadline                  → given up: `fail` if every attempt certainly never happened,
-                                else `info`
+How an operation is pursued over its attempts is in `pursuit.py`.
 
 A pause ends as soon as the table learns of another leader; while anyone is pausing, all nodes are
 asked for their routes every `ROUTES_PAUSE_S`, so that an operation is on its way within that time
@@ -28,32 +17,10 @@ from collections.abc import Callable
 
 from zonequake_load.connection import Connections, split_address
 from zonequake_load.errors import AttemptError, NotSent, TargetError
-from zonequake_load.operation import Attempts, Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import Limits, Once, Operation, Outcome
+from zonequake_load.pursuit import PAUSE_FLOOR, Ask, News, Pause, Pursuit
 from zonequake_load.routing import RoutingTable
-from zonequake_store.client_protocol import (
-    Append,
-    Body,
-    Cas,
-    Read,
-    Reply,
-    RequestId,
-    Route,
-    RouteReply,
-    Status,
-    Write,
-)
-
-PAUSE_MIN_S = 0.02
-PAUSE_MAX_S = 0.2
-"""Pauses between attempts double from the one to the other, with full jitter above the first."""
-
-LAST_ATTEMPT_NS = 10_000_000
-"""With less time left no further attempt is made: it would rarely be answered, and an unanswered
-attempt makes an operation `info` that was `fail`."""
-
-PAUSE_FLOOR = 0.25
-"""The part of a pause that no news shortens: two nodes that name each other as leader must not be
-asked at the speed of the network."""
+from zonequake_store.client_protocol import Route, RouteReply
 
 ROUTES_PAUSE_S = 0.04
 """Between two rounds of asking for routes while somebody needs them."""
@@ -65,8 +32,6 @@ ROUTES_TIMEOUT_S = 0.3
 
 SILENCE_NS = 500_000_000
 """If no known node has answered for so long the seeds are asked again: all may have moved."""
-
-_GIVE_UP = frozenset({Status.INVALID, Status.WRONG_PARTITION})
 
 
 class Client:
@@ -101,8 +66,7 @@ class Client:
         self._pausing = 0
         self._answered_ns = 0
         self._last_problem = "no node has answered yet"
-        self._seen: dict[str, int] = {}
-        """The highest index that a reply of a group carried, for `RequestId.since`."""
+        self._news = News(routes_wanted=self._wanted.set, way_changed=self._notify)
 
     async def open(self, timeout_s: float = 5.0) -> None:
         """Connect and learn the zone's routes.
@@ -140,138 +104,46 @@ class Client:
 
         A write without `once` must not be retried: the store could apply it twice.
         """
-        assert once or not limits.retry or operation.f is Function.READ, "retry needs a name"
-        partition = self.table.partition_of(operation.key)
-        attempts = Attempts()
-        hinted: str | None = None
-        pause_s = PAUSE_MIN_S
-        turn = self._rng.randrange(64)
-        since = 0
+        pursuit = Pursuit(
+            operation,
+            limits,
+            once=once,
+            table=self.table,
+            news=self._news,
+            rng=self._rng,
+            reads_anywhere=self._reads_anywhere,
+        )
         while True:
-            left_ns = limits.deadline_ns - self._now_ns()
-            if left_ns <= (LAST_ATTEMPT_NS if attempts.sent else 0):
-                return attempts.conclude()
-            group = self.table.group(partition)
-            address = hinted or self.table.leader(partition)
-            anywhere = self._reads_anywhere and operation.f is Function.READ and hinted is None
-            if (address is None or anywhere) and limits.retry:
-                turn += 1
-                address = self.table.member(partition, turn)
-            elif address is None:
-                # One attempt only: the suspect may have lost no more than a connection.
-                address = self.table.suspected(partition)
-            follow: str | None = None
-            if group is None or address is None:
-                attempts.refused(f"no leader of partition {partition} is known")
-                self._wanted.set()
-            else:
-                timeout_s = min(left_ns, limits.attempt_ns) / 1e9
-                if attempts.never_happened:
-                    since = self._seen.get(group, 0)
-                body = _body(operation, group, once, since)
-                reply = await self._attempt(address, body, timeout_s, attempts)
-                if reply is not None:
-                    self._seen[group] = max(reply.index, self._seen.get(group, 0))
-                if reply is None:
-                    self.table.suspect(partition, address, self._now_ns())
-                    self._wanted.set()
-                elif reply.status is Status.OK:
-                    self._confirm(partition, address, operation, reply)
-                    return self._ok(address, reply, attempts)
-                elif reply.status in _GIVE_UP:
-                    return attempts.conclude()
-                elif reply.status is Status.FORGOTTEN:
-                    if not attempts.never_happened:
-                        return attempts.conclude()
-                else:
-                    follow = self._learn(partition, group, address, reply)
-            if not limits.retry:
-                return attempts.conclude()
-            if follow is not None and hinted is None:
-                hinted = follow
-                continue
-            hinted = None
-            await self._pause(partition, address, pause_s, limits.deadline_ns)
-            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+            match pursuit.next(self._now_ns()):
+                case Outcome() as outcome:
+                    return outcome
+                case Pause() as pause:
+                    await self._pause(pursuit.partition, pause)
+                case Ask() as ask:
+                    await self._ask_store(pursuit, ask)
+
+    async def _ask_store(self, pursuit: Pursuit, ask: Ask) -> None:
+        try:
+            reply = await self._connections.request(ask.address, ask.body, ask.timeout_s)
+        except NotSent as error:
+            pursuit.not_sent(str(error), self._now_ns())
+        except AttemptError as error:
+            pursuit.unanswered(str(error), self._now_ns())
+        else:
+            pursuit.answered(reply, self._now_ns())
 
     def partition_of(self, key: str) -> int:
         return self.table.partition_of(key)
 
-    # --- one attempt -----------------------------------------------------------------------------
-
-    async def _attempt(
-        self, address: str, body: Body, timeout_s: float, attempts: Attempts
-    ) -> Reply | None:
-        """Send once; notes in `attempts` what it means unless the reply is `ok`."""
-        try:
-            reply = await self._connections.request(address, body, timeout_s)
-        except NotSent as error:
-            attempts.refused(str(error))
-            return None
-        except AttemptError as error:
-            attempts.sent += 1
-            attempts.unsure(str(error))
-            return None
-        attempts.sent += 1
-        if reply.status is Status.UNKNOWN:
-            attempts.unsure(f"{self.table.name_of(address)}: {reply.error or reply.status}")
-        elif reply.status is not Status.OK:
-            text = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
-            attempts.refused(f"{self.table.name_of(address)}: {text}")
-        return reply
-
-    def _confirm(self, partition: int, address: str, operation: Operation, reply: Reply) -> None:
-        # A bounded read is served by any replica and says nothing about the leader; nor does a read
-        # that was asked of any replica, if the store is one that answers it there.
-        local = operation.bounded or (self._reads_anywhere and operation.f is Function.READ)
-        if not local and self.table.confirm(partition, address, reply.term):
-            self._notify()
-
-    def _ok(self, address: str, reply: Reply, attempts: Attempts) -> Outcome:
-        return Outcome(
-            type=Type.OK,
-            attempts=attempts.sent,
-            value=reply.value,
-            applied=reply.applied,
-            node=self.table.name_of(address),
-            lineage=reply.lineage,
-            term=reply.term,
-            index=reply.index,
-        )
-
-    def _learn(self, partition: int, group: str, address: str, reply: Reply) -> str | None:
-        """What a refusal says about the way; the node to go to at once, if it names one."""
-        now_ns = self._now_ns()
-        if reply.status is Status.OVERLOADED:
-            return None
-        if reply.status is Status.NOT_HERE:
-            if self.table.leader(partition) == address:
-                self.table.forget(partition, group)
-            self._wanted.set()
-            return None
-        self.table.suspect(partition, address, now_ns)
-        hint = reply.leader_address
-        if reply.status is Status.NOT_LEADER and hint is not None and hint != address:
-            if self.table.hint(partition, hint, reply.leader, reply.term, now_ns):
-                self._notify()
-            return hint
-        self._wanted.set()
-        return None
-
     # --- waiting ---------------------------------------------------------------------------------
 
-    async def _pause(
-        self, partition: int, tried: str | None, pause_s: float, deadline_ns: int
-    ) -> None:
-        """Wait, at most until another leader than `tried` is known."""
-        pause_s = PAUSE_MIN_S + self._rng.random() * (pause_s - PAUSE_MIN_S)
-        pause_s = min(pause_s, max(0.0, (deadline_ns - self._now_ns()) / 1e9))
+    async def _pause(self, partition: int, pause: Pause) -> None:
+        """Wait, at most until another leader than the one that was tried is known."""
         self._pausing += 1
-        self._wanted.set()
         try:
-            await asyncio.sleep(pause_s * PAUSE_FLOOR)
-            async with asyncio.timeout(pause_s * (1 - PAUSE_FLOOR)):
-                while self.table.leader(partition) in (tried, None):
+            await asyncio.sleep(pause.pause_s * PAUSE_FLOOR)
+            async with asyncio.timeout(pause.pause_s * (1 - PAUSE_FLOOR)):
+                while self.table.leader(partition) in (pause.tried, None):
                     await self._changed.wait()
         except TimeoutError:
             pass
@@ -339,19 +211,3 @@ class Client:
             for _, _, _, _, name in infos:
                 found[f"[{name[0]}]:{port}" if ":" in str(name[0]) else f"{name[0]}:{port}"] = None
         return list(found)
-
-
-def _body(operation: Operation, group: str, once: Once | None, since: int) -> Body:
-    request_id = RequestId(once.client, once.sequence, since) if once else None
-    match operation.f:
-        case Function.READ:
-            return Read(group, operation.key, operation.bounded)
-        case Function.WRITE:
-            assert operation.value is not None
-            return Write(group, operation.key, operation.value, operation.filler, request_id)
-        case Function.CAS:
-            assert operation.value is not None
-            return Cas(group, operation.key, operation.expected, operation.value, request_id)
-        case Function.APPEND:
-            assert isinstance(operation.value, int)
-            return Append(group, operation.key, operation.value, request_id)

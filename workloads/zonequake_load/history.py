@@ -188,39 +188,44 @@ class Recorder:
             file.close()
 
     def _append(self, call: Call, type_: Type, outcome: Outcome | None) -> None:
-        operation = call.operation
-        is_read = operation.f is Function.READ
-        value: Value = operation.value
-        found: Value = None
-        if outcome is not None and outcome.type is Type.OK:
-            if is_read:
-                value = outcome.value
-            elif operation.f is Function.CAS and outcome.applied is False:
-                found = outcome.value
-        event = Event(
-            type=type_,
-            f=operation.f,
-            process=call.process,
-            op=call.op,
-            role=call.role,
-            zone=self._zone,
-            partition=call.partition,
-            key=operation.key,
-            value=value,
-            expected=operation.expected,
-            applied=outcome.applied if outcome and operation.f is Function.CAS else None,
-            found=found,
-            sched=call.sched_ns,
-            inv=call.inv_ns,
-            time=call.inv_ns if outcome is None else self.clock.monotonic_ns(),
-            wall=self.clock.wall_ns(),
-            clock=self.clock.name,
-            node=outcome.node if outcome else None,
-            lineage=outcome.lineage if outcome else None,
-            term=outcome.term if outcome else None,
-            index=outcome.index if outcome else None,
-            read=("bounded" if operation.bounded else "linearizable") if is_read else None,
-            attempts=outcome.attempts if outcome else None,
-            error=outcome.error if outcome else None,
-        )
+        event = event_of(call, type_, outcome, zone=self._zone, clock=self.clock)
         (self._probe if call.role is Role.PROBE else self._load).append(event)
+
+
+def event_of(call: Call, type_: Type, outcome: Outcome | None, *, zone: str, clock: Clock) -> Event:
+    """A call's invoke (no outcome) or its completion, which happens now."""
+    operation = call.operation
+    is_read = operation.f is Function.READ
+    value: Value = operation.value
+    found: Value = None
+    if outcome is not None and outcome.type is Type.OK:
+        if is_read:
+            value = outcome.value
+        elif operation.f is Function.CAS and outcome.applied is False:
+            found = outcome.value
+    return Event(
+        type=type_,
+        f=operation.f,
+        process=call.process,
+        op=call.op,
+        role=call.role,
+        zone=zone,
+        partition=call.partition,
+        key=operation.key,
+        value=value,
+        expected=operation.expected,
+        applied=outcome.applied if outcome and operation.f is Function.CAS else None,
+        found=found,
+        sched=call.sched_ns,
+        inv=call.inv_ns,
+        time=call.inv_ns if outcome is None else clock.monotonic_ns(),
+        wall=clock.wall_ns(),
+        clock=clock.name,
+        node=outcome.node if outcome else None,
+        lineage=outcome.lineage if outcome else None,
+        term=outcome.term if outcome else None,
+        index=outcome.index if outcome else None,
+        read=("bounded" if operation.bounded else "linearizable") if is_read else None,
+        attempts=outcome.attempts if outcome else None,
+        error=outcome.error if outcome else None,
+    )

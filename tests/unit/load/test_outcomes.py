@@ -200,7 +200,7 @@ async def test_a_refused_connection_is_certainly_not_sent(
 async def test_a_hint_is_followed_at_once(
     store: ReferenceStore, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_load.client.PAUSE_MIN_S", 10.0)  # a pause would be noticed
+    monkeypatch.setattr("zonequake_load.pursuit.PAUSE_MIN_S", 10.0)  # a pause would be noticed
     store.routes_follow_leader = False
     partition = partition_of(KEY, 4)
     store.elect(partition, (store.partitions[partition].leader + 1) % 3)

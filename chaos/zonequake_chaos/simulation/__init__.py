@@ -1,0 +1,1 @@
+"""A deterministic simulation of data nodes, their disks, network, operator and clients."""

@@ -1,0 +1,140 @@
+"""What a traced simulation remembers of each step, and how it reads as text.
+
+A message is one event, at its arrival, that knows when it was sent; a lost one is an event at its
+sender. What a client asked is two events, INVOKE and RETURN, on the client's own lane.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class TraceKind(enum.StrEnum):
+    """What an event tells; the comment says which fields beside time, node and text are set."""
+
+    MESSAGE = "message"  # arrived at `node`, sent by `peer` at `since_ms`
+    LOST = "lost"  # sent by `node` to `peer`, never arrives
+    CRASH = "crash"
+    START = "start"  # also the first one
+    WIPE = "wipe"  # the node's storage is gone
+    CUT = "cut"  # network: the text names who hears whom; node is empty
+    HEAL = "heal"  # network: everybody hears everybody; node is empty
+    ROLE = "role"  # `role` and `term`: what the node is from now on
+    STAGE = "stage"  # of a change of peers
+    STORED = "stored"
+    COMMIT = "commit"
+    FAULT = "fault"  # any other fault; node may be empty
+    INVOKE = "invoke"  # `key`; node is the client
+    RETURN = "return"  # `key`; node is the client, `since_ms` when it was invoked
+    VIOLATION = "violation"  # a rule was broken; node may be empty
+
+
+QUIET_MESSAGES = frozenset({"HEARTBEAT", "HEARTBEAT_REPLY"})
+"""First words of messages that come all the time and mostly tell nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceEvent:
+    """One thing that happened. `node` is its lane, `text` what it says in a few words.
+
+    The text of a message begins with the name of its kind. `key`: the one key it is about, if any.
+    """
+
+    time_ms: int
+    node: str
+    kind: TraceKind
+    text: str = ""
+    key: str | None = None
+    peer: str | None = None
+    since_ms: int | None = None
+    term: int = 0
+    role: str = ""
+
+
+def shown(
+    events: Iterable[TraceEvent],
+    *,
+    key: str | None = None,
+    last: int = 200,
+    quiet_too: bool = False,
+) -> list[TraceEvent]:
+    """The last events that explain what happened to `key` (None: to the group).
+
+    Operations on other keys are left out, and heartbeats unless `quiet_too`. A return whose invoke
+    lies before the chosen ones keeps its start, so that nothing seems to begin too late.
+    """
+
+    def tells(event: TraceEvent) -> bool:
+        if event.kind in (TraceKind.INVOKE, TraceKind.RETURN):
+            return key is None or event.key == key
+        if event.kind in (TraceKind.MESSAGE, TraceKind.LOST):
+            return quiet_too or event.text.partition(" ")[0] not in QUIET_MESSAGES
+        return True
+
+    return [event for event in events if tells(event)][-last:]
+
+
+def lanes(events: Iterable[TraceEvent]) -> list[str]:
+    """Nodes by name, then clients by name."""
+    nodes: set[str] = set()
+    clients: set[str] = set()
+    for event in events:
+        if event.kind in (TraceKind.INVOKE, TraceKind.RETURN):
+            clients.add(event.node)
+        else:
+            nodes.update(name for name in (event.node, event.peer) if name)
+    return sorted(nodes - clients) + sorted(clients)
+
+
+_SIGNS = {
+    TraceKind.MESSAGE: "◀",
+    TraceKind.LOST: "✗",
+    TraceKind.CRASH: "☠",
+    TraceKind.START: "▲",
+    TraceKind.WIPE: "∅",
+    TraceKind.CUT: "╳",
+    TraceKind.HEAL: "=",
+    TraceKind.ROLE: "★",
+    TraceKind.STAGE: "◆",
+    TraceKind.STORED: "▪",
+    TraceKind.COMMIT: "✓",
+    TraceKind.FAULT: "!",
+    TraceKind.INVOKE: "┌",
+    TraceKind.RETURN: "└",
+    TraceKind.VIOLATION: "‼",
+}
+
+
+def text_lines(events: Sequence[TraceEvent]) -> list[str]:
+    """One line per event: time, a column per lane with a sign in the event's, and what it was.
+
+    In a message's line the sender's column shows ○ where it left (● if it never arrives).
+    """
+    columns = lanes(events)
+    width = max((len(name) for name in columns), default=1) + 1
+    head = " " * 12 + "".join(name.ljust(width) for name in columns)
+    return [head.rstrip(), *(_line(event, columns, width) for event in events)]
+
+
+def _line(event: TraceEvent, columns: Sequence[str], width: int) -> str:
+    signs = {event.node: _SIGNS[event.kind]}
+    text = event.text
+    if event.kind is TraceKind.MESSAGE:
+        assert event.peer is not None, "a message has a sender"
+        signs = {event.peer: "○", **signs}
+        text = f"{event.peer} → {event.node}: {text}"
+        if event.since_ms is not None:
+            text += f" ({event.time_ms - event.since_ms} ms)"
+    elif event.kind is TraceKind.LOST:
+        signs = {event.node: "●"}
+        text = f"{event.node} → {event.peer}: {text}, lost"
+    elif event.node:
+        text = f"{event.node}: {text or event.kind.value}"
+    if event.kind is TraceKind.VIOLATION:
+        text = f"VIOLATION {text}"
+    if not event.node:
+        signs = dict.fromkeys(columns, _SIGNS[event.kind])
+    cells = "".join(signs.get(name, "│").ljust(width) for name in columns)
+    return f"{event.time_ms:>8} ms {cells}{text}"

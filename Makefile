@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-GROUPS := lint programs unit simulation processes chart kube spark cluster
+GROUPS := lint programs unit simulation processes chart kube spark foreign cluster
 
 .PHONY: demo test setup bench images lock clean help $(GROUPS)
 

@@ -60,6 +60,7 @@ GROUPS = (
     Group(name="chart", folder="tests/chart"),
     Group(name="kube", folder="tests/kube"),
     Group(name="spark", folder="tests/spark"),
+    Group(name="foreign", folder="tests/foreign"),
     Group(name="cluster", folder="tests/cluster", limit_s=2700),
 )
 

@@ -1,0 +1,48 @@
+"""Compiles a foreign program once per content of its sources, below the checkout's `.zonequake`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from zonequake_chaos.cluster.locks import lock_folder
+
+_CACHE = Path(__file__).resolve().parents[2] / ".zonequake" / "foreign"
+_LOCK_WAIT_S = 1200.0
+"""Another process may be at the same build, which takes minutes at worst."""
+
+
+def built_once(sources: Path, *, suffixes: tuple[str, ...], build: Callable[[Path], None]) -> Path:
+    """The folder of what `build` makes of `sources`; it is called if their content has changed.
+
+    `build` gets an empty folder to fill. `suffixes` are those of the files that count as sources.
+    Raises TimeoutError if another process holds the build for too long.
+    """
+    target = _CACHE / f"{sources.name}-{_digest(sources, suffixes)}"
+    if target.is_dir():
+        return target
+    with lock_folder(_CACHE / "locks" / sources.name, wait_s=_LOCK_WAIT_S) as held:
+        if not held:
+            raise TimeoutError(
+                f"another build of {sources} runs since {_LOCK_WAIT_S:.0f} s: end it"
+            )
+        if not target.is_dir():
+            for old in _CACHE.glob(f"{sources.name}-*"):
+                shutil.rmtree(old)
+            with tempfile.TemporaryDirectory(dir=_CACHE, prefix="building-") as unfinished:
+                build(Path(unfinished))
+                shutil.copytree(unfinished, f"{unfinished}-done")
+                Path(f"{unfinished}-done").replace(target)
+    return target
+
+
+def _digest(sources: Path, suffixes: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(sources.rglob("*")):
+        if path.suffix in suffixes:
+            digest.update(f"{path.relative_to(sources)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

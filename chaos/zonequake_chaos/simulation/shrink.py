@@ -6,6 +6,7 @@ The result is 1-minimal: without any single one of its elements there is no fail
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -79,4 +80,4 @@ def _reduce(
 def _split(places: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
     """Into `parts` ≤ len(places) chunks whose sizes differ by one at most."""
     ends = [len(places) * part // parts for part in range(parts + 1)]
-    return [places[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [places[start:end] for start, end in itertools.pairwise(ends)]

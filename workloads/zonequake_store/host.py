@@ -36,7 +36,7 @@ from zonequake_store.raft.api import (
     Settings,
     StageChanged,
 )
-from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
+from zonequake_store.raft.messages import Kind, Message, Peer, SnapshotMeta
 from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.replica_log import DurableLog
 from zonequake_store.reports import stage_event
@@ -46,6 +46,8 @@ from zonequake_store.transport import Transport
 from zonequake_store.turn import Edge, finish, serve, writes_of
 
 TICK_S = Settings().tick_s
+# 300 ms: at least two heartbeats, nearly always three, in the shortest election time-out.
+HEARTBEAT_TICKS = 3
 FLUSH_S = 1.0
 # A replica that changes more than this between two flushes is flushed at once.
 _FLUSH_BYTES = 8 << 20
@@ -99,10 +101,9 @@ class Host(Edge):
         self._batch = LogBatch()
         self._storing: list[tuple[Replica, Ready]] = []
         self._next_tick_s = self._loop.time() + TICK_S
-        self._timers = [
-            self._loop.call_at(self._next_tick_s, self._tick),
-            self._loop.call_later(FLUSH_S, self._flush_due),
-        ]
+        self._next_flush_s = self._next_tick_s + FLUSH_S
+        self._ticks_since_beat = 0
+        self._timer = self._loop.call_at(self._next_tick_s, self._tick)
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 
@@ -127,6 +128,21 @@ class Host(Edge):
                 self.break_down(replica, str(error))
                 continue
             self.wake(replica)
+        if self._ticks_since_beat >= HEARTBEAT_TICKS - 1 and _is_beat(frame):
+            self._beat()
+            # The rest of this tick doesn't count: the node that beats first goes on to do so.
+            self._ticks_since_beat = -1
+
+    def _beat(self) -> None:
+        """Let all groups that are led here send heartbeats.
+
+        All at once, and soon when a peer does: an idle node's costs are its wake-ups, and so it
+        wakes up once for its own heartbeats, its peers' and all answers.
+        """
+        for replica in self.replicas.values():
+            if replica.leads:
+                replica.raft.beat()
+                self.wake(replica)
 
     def _tick(self) -> None:
         now_s = self._loop.time()
@@ -136,11 +152,18 @@ class Host(Edge):
         # Ticks that were missed are not made up for: a node that was stopped for a while must not
         # find that its election time-out passed before it could read what its peers sent.
         self._next_tick_s = max(self._next_tick_s + TICK_S, now_s + TICK_S / 2)
-        self._timers[0] = self._loop.call_at(self._next_tick_s, self._tick)
+        self._timer = self._loop.call_at(self._next_tick_s, self._tick)
+        self._ticks_since_beat += 1
+        if self._ticks_since_beat >= HEARTBEAT_TICKS:
+            self._ticks_since_beat = 0
+            self._beat()
         for replica in self.replicas.values():
             replica.raft.tick()
             if replica.raft.has_ready():
                 self.wake(replica)
+        if now_s >= self._next_flush_s:
+            self._next_flush_s = now_s + FLUSH_S
+            self._flush_due()
 
     def _turn(self) -> None:
         self._turn_due = False
@@ -268,7 +291,6 @@ class Host(Edge):
     # ── flushing and compaction ──────────────────────────────────────────────────────────────
 
     def _flush_due(self) -> None:
-        self._timers[1] = self._loop.call_later(FLUSH_S, self._flush_due)
         self.journal.flush()
         if not self._flushes:
             return
@@ -383,11 +405,15 @@ class Host(Edge):
 
     async def close(self) -> None:
         """Store what is applied and stop everything."""
-        for timer in self._timers:
-            timer.cancel()
+        self._timer.cancel()
         await self.snapshots.close()
         for replica in list(self.replicas.values()):
             if self._flushes:
                 with contextlib.suppress(StorageError):  # the log has it, and the writer told why
                     await self.flushed(replica)
             self.remove(replica)
+
+
+def _is_beat(frame: Messages) -> bool:
+    """Whether a peer sends heartbeats."""
+    return any(messages[0].kind is Kind.HEARTBEAT for _, messages in frame.groups)

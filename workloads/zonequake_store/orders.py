@@ -23,7 +23,7 @@ from zonequake_store.admin_protocol import (
 )
 from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import LogCorrupt
-from zonequake_store.host import Host
+from zonequake_store.host import HEARTBEAT_TICKS, Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
 from zonequake_store.partition import AppliedState, ClientTable, Partition
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
@@ -38,9 +38,6 @@ from zonequake_store.storage import LogBatch
 
 # What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
 DROPPED_ENTRIES = 50
-
-# 200 ms: five heartbeats in the shortest election time-out, and half the cost of an idle group.
-HEARTBEAT_TICKS = 2
 
 
 class Orders:

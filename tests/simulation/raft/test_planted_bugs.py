@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 from raft_invariants import Violation
 from simulated_group import SMALL, SimulatedGroup
@@ -76,7 +77,7 @@ def acknowledge_before_storing(patch: pytest.MonkeyPatch) -> None:
 
     def all_at_once(raft: Raft):
         found = ready(raft)
-        changed = dataclasses.replace(
+        changed = msgspec.structs.replace(
             found, messages=found.messages + found.messages_after_store, messages_after_store=()
         )
         raft._outstanding = changed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from small_cluster import SmallCluster, append, peer
 
@@ -268,6 +270,22 @@ def test_an_idle_leader_sends_one_heartbeat_per_peer_and_tick() -> None:
     assert len(kinds) == 20
     assert all(not raft.has_ready() for raft in cluster.rafts.values())
     assert cluster.status("a").role is Role.LEADER
+
+
+def test_heartbeats_sent_before_they_are_due_put_off_the_next_ones() -> None:
+    cluster = SmallCluster(settings=Settings(heartbeat_ticks=3))
+    cluster.elect("a")
+    cluster.run()
+
+    def beats_of(act: Callable[[], None]) -> int:
+        cluster.sent.clear()
+        act()
+        cluster.run()
+        return sum(message.kind is Kind.HEARTBEAT for message in cluster.sent)
+
+    assert beats_of(cluster.rafts["a"].beat) == 2
+    assert [beats_of(cluster.rafts["a"].tick) for _ in range(5)] == [0, 0, 0, 2, 0]
+    assert beats_of(cluster.rafts["b"].beat) == 0
 
 
 def test_the_commit_index_is_stored_with_the_next_entries_and_never_alone() -> None:

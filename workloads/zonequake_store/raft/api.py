@@ -19,6 +19,8 @@ import enum
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from zonequake_store.admin_protocol import Stage
 from zonequake_store.raft.messages import (
     Configuration,
@@ -203,8 +205,7 @@ class SendSnapshot:
     term: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """All that the host must do next; see the module's head for the order.
 
     `entries`: the first may lie at or below the stored last index: truncate from there first.

@@ -74,6 +74,12 @@ class Raft:
         else:
             election.tick(self._replica)
 
+    def beat(self) -> None:
+        """Send a leader's heartbeats before they are due: a host that lets all its groups beat at
+        once, and when its peers do, wakes up and sends less often."""
+        if self._replica.leadership is not None:
+            self._replica.leadership.beat()
+
     def step(self, message: Message) -> None:
         """Take one message. One for another incarnation is ignored.
 

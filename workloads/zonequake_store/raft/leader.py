@@ -131,6 +131,11 @@ class Leader:
             self._check_ticks = 0
             self._check_quorum()
 
+    def beat(self) -> None:
+        """Send heartbeats now. The tick that is under way doesn't count for the next ones."""
+        self._heartbeat_ticks = -1
+        self._send_heartbeats(self.progress.values())
+
     def _check_quorum(self) -> None:
         """A leader that hears no quorum steps down: clients should look elsewhere (§6.2)."""
         self._myself.active = True

@@ -1,0 +1,101 @@
+"""What a trace shows as text and as a picture."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from zonequake_chaos.simulation.diagram import svg
+from zonequake_chaos.simulation.trace import TraceEvent, TraceKind, lanes, shown, text_lines
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def event(time_ms: int, node: str, kind: TraceKind, text: str = "", **more) -> TraceEvent:
+    return TraceEvent(time_ms=time_ms, node=node, kind=kind, text=text, **more)
+
+
+STORY = [
+    event(0, "n1", TraceKind.START),
+    event(0, "n2", TraceKind.START),
+    event(5, "n1", TraceKind.ROLE, "leader of term 2", term=2, role="leader"),
+    event(7, "c1", TraceKind.INVOKE, "write k1 = 7", key="k1"),
+    event(8, "c2", TraceKind.INVOKE, "write k2 = 9", key="k2"),
+    event(9, "n2", TraceKind.MESSAGE, "APPEND 4..5", peer="n1", since_ms=7),
+    event(10, "n1", TraceKind.LOST, "APPEND 6 <&>", peer="n2"),
+    event(11, "n2", TraceKind.MESSAGE, "HEARTBEAT 5", peer="n1", since_ms=10),
+    event(500, "", TraceKind.CUT, "n1 | n2"),
+    event(700, "n1", TraceKind.CRASH),
+    event(900, "c1", TraceKind.RETURN, "write k1 = 7: ok", key="k1", since_ms=7),
+    event(950, "", TraceKind.VIOLATION, "commits agree: index=5"),
+]
+
+
+def test_nodes_come_before_clients() -> None:
+    assert lanes(STORY) == ["n1", "n2", "c1", "c2"]
+
+
+def test_only_the_operations_of_the_violating_key_are_shown_and_no_heartbeats() -> None:
+    told = [each.text for each in shown(STORY, key="k1")]
+    assert "write k2 = 9" not in told
+    assert "HEARTBEAT 5" not in told
+    assert "write k1 = 7: ok" in told
+    assert "HEARTBEAT 5" in [each.text for each in shown(STORY, key="k1", quiet_too=True)]
+
+
+def test_the_last_events_are_shown() -> None:
+    assert [each.time_ms for each in shown(STORY, last=2)] == [900, 950]
+
+
+def test_a_line_of_text_has_a_sign_in_the_lane_of_its_event() -> None:
+    head, *lines = text_lines(STORY)
+    assert head.split() == ["n1", "n2", "c1", "c2"]
+    message = next(line for line in lines if "APPEND 4..5" in line)
+    assert message.split() == [
+        "9",
+        "ms",
+        "○",
+        "◀",
+        "│",
+        "│",
+        "n1",
+        "→",
+        "n2:",
+        "APPEND",
+        "4..5",
+        "(2",
+        "ms)",
+    ]
+    assert lines[-1].endswith("VIOLATION commits agree: index=5")
+    assert len(lines) == len(STORY)
+
+
+def test_the_picture_is_valid_xml_with_a_lane_an_arrow_and_a_bar_for_each() -> None:
+    root = ElementTree.fromstring(svg(STORY, title="seed 7 <raft>", key="k1"))
+    assert root.find(f"{SVG}title").text == "seed 7 <raft>"
+    texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
+    for wanted in ("n1", "n2", "c1", "500 ms"):
+        assert wanted in texts, wanted
+    for wanted in ("n1 | n2", "commits agree"):
+        assert any(text.startswith(wanted) for text in texts), wanted
+    arrows = [line for line in root.iter(f"{SVG}line") if line.get("marker-end")]
+    assert [line.find(f"{SVG}title").text for line in arrows] == [
+        "n1 → n2: APPEND 4..5",
+        "n1 → n2: HEARTBEAT 5",
+    ]
+    (sent, arrived) = (float(arrows[0].get(name)) for name in ("y1", "y2"))
+    assert arrived > sent
+    bars = [each for each in root.iter(f"{SVG}rect") if each.get("rx")]
+    assert [bar.get("stroke-dasharray") is None for bar in bars] == [True, False]
+
+
+def test_long_quiet_time_is_squeezed_and_time_still_goes_down() -> None:
+    far = [event(0, "n1", TraceKind.START), event(3_600_000, "n1", TraceKind.CRASH)]
+    root = ElementTree.fromstring(svg(far, title="far"))
+    assert float(root.get("height")) < 500
+
+
+def test_nothing_to_draw_is_refused() -> None:
+    with pytest.raises(ValueError, match="no events"):
+        svg([], title="empty")

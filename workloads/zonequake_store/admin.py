@@ -141,6 +141,9 @@ class AdminApi:
                 lineage=view.state.lineage,
                 digest=content,
                 keys=keys,
+                lwm=view.state.lwm,
+                hwm=view.state.hwm,
+                ranges=list(view.state.ranges),
             )
             response = web.StreamResponse()
             response.content_type = "application/x-ndjson"

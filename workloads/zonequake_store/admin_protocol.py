@@ -111,6 +111,9 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     reconfiguration_error: str | None = None  # why the last change went back to NONE
     commit: int = 0
     applied: int = 0
+    lwm: int = 0  # of the update counter, as applied; also the next two
+    hwm: int = 0
+    ranges: list[tuple[int, int]] = []  # (start, delta), applied above lwm
     first_index: int = 0
     last_index: int = 0
     broken_reason: str | None = None
@@ -229,6 +232,9 @@ class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
     lineage: int
     digest: str
     keys: int
+    lwm: int = 0
+    hwm: int = 0
+    ranges: list[tuple[int, int]] = []  # (start, delta)
 
 
 class DumpEntry(msgspec.Struct, frozen=True, kw_only=True):

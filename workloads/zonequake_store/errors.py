@@ -6,6 +6,7 @@ StoreError
 │   ├── DirectoryLocked  another process has the data directory open
 │   ├── StoreCorrupt     an environment is damaged as a whole
 │   └── LogCorrupt       a replica's log is damaged: the replica is broken
+├── CounterError         a partition's update counter contradicts itself: the replica is broken
 ├── SnapshotRefused      a streamed snapshot does not fit what was announced
 └── ProtocolError        a peer or client sent something that is not of the protocol
 """
@@ -35,6 +36,10 @@ class StoreCorrupt(StorageError):
 
 class LogCorrupt(StorageError):
     """A replica's log cannot be used as it is stored: the replica is broken."""
+
+
+class CounterError(StoreError):
+    """A partition's update counter contradicts itself: the replica is broken."""
 
 
 class SnapshotRefused(StoreError):

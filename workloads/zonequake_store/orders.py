@@ -22,7 +22,7 @@ from zonequake_store.admin_protocol import (
     TransferLeadership,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
-from zonequake_store.errors import LogCorrupt
+from zonequake_store.errors import CounterError, LogCorrupt
 from zonequake_store.host import HEARTBEAT_TICKS, Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
 from zonequake_store.partition import AppliedState, ClientTable, Partition
@@ -170,7 +170,7 @@ class Orders:
             await stored
             try:
                 replica = self._durable(order, record)
-            except LogCorrupt as error:
+            except (LogCorrupt, CounterError) as error:
                 host.waiting.pop(order.group, None)
                 host.broken[order.group] = (record, str(error))
                 host.note_replica("replica.broken", record, str(error))

@@ -37,6 +37,7 @@ import msgspec
 import xxhash
 
 from zonequake_store.client_protocol import RequestId
+from zonequake_store.counters import PartitionUpdateCounter, Range
 
 # 4,096 clients times a few results keep a group's table in the low megabytes.
 MAX_CLIENTS = 4096
@@ -134,7 +135,8 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far a replica has applied its log; stored in one transaction with the cells.
 
-    `last_user_index` and `last_configuration_index` are the last applied entries of their kinds.
+    `last_user_index` and `last_configuration_index` are the last applied entries of their kinds;
+    `lwm`, `hwm` and `ranges` are the update counter.
     """
 
     index: int = 0
@@ -142,6 +144,9 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lineage: int = 0
     last_user_index: int = 0
     last_configuration_index: int = 0
+    lwm: int = 0
+    hwm: int = 0
+    ranges: tuple[Range, ...] = ()
 
 
 class Session(msgspec.Struct, array_like=True):
@@ -227,6 +232,7 @@ class Partition:
         self.lineage = state.lineage
         self.last_user_index = state.last_user_index
         self.last_configuration_index = state.last_configuration_index
+        self.counter = PartitionUpdateCounter(state.lwm, state.hwm, state.ranges)
         self.deduplicate = deduplicate
 
     @property
@@ -238,6 +244,9 @@ class Partition:
             self.lineage,
             self.last_user_index,
             self.last_configuration_index,
+            self.counter.lwm,
+            self.counter.hwm,
+            self.counter.ranges,
         )
 
     def read(self, key: str) -> Cell | None:
@@ -282,6 +291,7 @@ class Partition:
         outcome, cell = _decide(self._cells.get(command.key), term, index, command)
         if cell is not None:
             self._cells.put(command.key, cell)
+            self.counter.count()
         return outcome
 
 

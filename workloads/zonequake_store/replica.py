@@ -29,7 +29,7 @@ from zonequake_store.client_protocol import (
     partition_of,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
-from zonequake_store.errors import LogCorrupt
+from zonequake_store.errors import CounterError, LogCorrupt
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import (
     MAX_KEY_BYTES,
@@ -52,8 +52,8 @@ from zonequake_store.replica_log import DurableLog, MemoryLog
 # partition commits, and an honest refusal beats an answer after the client's deadline.
 MAX_WAITING_PER_REPLICA = 4096
 
-LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted)
-"""What a log raises when its replica cannot go on: that one is broken, the node is not."""
+LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError)
+"""What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
 
 Answer = Callable[[Reply], None]
 Operation = Read | Write | Cas | Append

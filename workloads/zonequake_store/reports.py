@@ -58,6 +58,9 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         reconfiguration_error=status.reconfiguration_error,
         commit=status.commit,
         applied=replica.partition.index,
+        lwm=replica.partition.counter.lwm,
+        hwm=replica.partition.counter.hwm,
+        ranges=list(replica.partition.counter.ranges),
         first_index=status.first_index,
         last_index=status.last_index,
     )

@@ -228,3 +228,22 @@ def test_the_digest_tells_contents_apart() -> None:
     assert digest(one) == digest(list(one))
     assert digest(one) != digest(one[:1])
     assert digest(one) != digest(other)
+
+
+def test_each_applied_write_counts_one_and_what_changes_nothing_counts_none() -> None:
+    partition, _ = fresh()
+    partition.skip(1, 1, configuration=True)
+    partition.apply(1, 2, SetCommand("k", 1, request_id=RequestId("c", 1)))
+    partition.apply(1, 3, SetCommand("k", 1, request_id=RequestId("c", 1)))
+    partition.apply(1, 4, CasCommand("k", 7, 8))
+    partition.apply(1, 5, AppendCommand("k", 8))
+    partition.apply(1, 6, AppendCommand("list", 8))
+    assert (partition.state.lwm, partition.state.hwm, partition.state.ranges) == (2, 2, ())
+
+
+def test_the_counter_of_a_stored_state_goes_on_where_it_was() -> None:
+    state = AppliedState(index=9, lwm=3, hwm=8, ranges=((5, 1),))
+    partition = Partition(MemoryCells(), clients=ClientTable(), state=state)
+    partition.apply(1, 10, SetCommand("k", 1))
+    assert (partition.state.lwm, partition.state.hwm) == (3, 9)
+    assert partition.state.ranges == ((5, 1), (8, 1))

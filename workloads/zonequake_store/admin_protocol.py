@@ -19,6 +19,20 @@ class Stage(StrEnum):
     STABLE = "STABLE"
 
 
+class ReconfigurationStatus(StrEnum):
+    """What ended a change of peers before it was done (onReconfigurationError).
+
+    `CATCH_UP_TIMEOUT`: a new peer said nothing for the time-out, which each of its answers renews.
+    `LEADER_STEPPED_DOWN`: the leadership ended; what was JOINT already, the next leader finishes.
+    `CANCELLED`: by `CancelChangePeers`. A change that a higher token replaces didn't end: it goes
+    on in CATCHING_UP with other peers.
+    """
+
+    CATCH_UP_TIMEOUT = "CATCH_UP_TIMEOUT"
+    LEADER_STEPPED_DOWN = "LEADER_STEPPED_DOWN"
+    CANCELLED = "CANCELLED"
+
+
 class Role(StrEnum):
     """Raft role of a replica; `waiting` until its start order came, `broken` if unusable."""
 
@@ -109,6 +123,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     caught_up: bool = False  # waits for a grant
     progress: list[CatchUpProgress] = []
     reconfiguration_error: str | None = None  # why the last change went back to NONE
+    reconfiguration_status: ReconfigurationStatus | None = None  # the same, for programs
     commit: int = 0
     applied: int = 0
     lwm: int = 0  # of the update counter, as applied; also the next two
@@ -167,6 +182,17 @@ class ChangePeers(msgspec.Struct, frozen=True, kw_only=True, tag="change_peers")
     addresses: dict[str, str] = {}
 
 
+class CancelChangePeers(msgspec.Struct, frozen=True, kw_only=True, tag="cancel_change_peers"):
+    """cancelChangePeers() of the document `rebalance`: `received` is its true, `busy` its false.
+
+    `token`: that of the change, or a higher one, which shuts out late copies of the change's order.
+    """
+
+    group: str
+    term: int
+    token: int
+
+
 class Grant(msgspec.Struct, frozen=True, kw_only=True, tag="grant"):
     """The operator's answer to "caught up (token, peers)": go on to JOINT."""
 
@@ -184,7 +210,15 @@ class TransferLeadership(msgspec.Struct, frozen=True, kw_only=True, tag="transfe
     to: str | None = None
 
 
-Order = StartReplica | Bootstrap | StopReplica | ChangePeers | Grant | TransferLeadership
+Order = (
+    StartReplica
+    | Bootstrap
+    | StopReplica
+    | ChangePeers
+    | CancelChangePeers
+    | Grant
+    | TransferLeadership
+)
 
 
 class OrderBatch(msgspec.Struct, frozen=True, kw_only=True):

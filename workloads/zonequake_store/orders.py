@@ -12,6 +12,7 @@ import msgspec
 
 from zonequake_store.admin_protocol import (
     Bootstrap,
+    CancelChangePeers,
     ChangePeers,
     Grant,
     Order,
@@ -94,7 +95,9 @@ class Orders:
         return reply
 
     def _at_replica(
-        self, replica: Replica, order: Bootstrap | ChangePeers | Grant | TransferLeadership
+        self,
+        replica: Replica,
+        order: Bootstrap | ChangePeers | CancelChangePeers | Grant | TransferLeadership,
     ) -> OrderReply:
         raft = replica.raft
         match order:
@@ -107,6 +110,9 @@ class Orders:
                     term=order.term, token=order.token, peers=peers_of(order.peers)
                 )
                 return OrderReply(status=OrderStatus(answer.value))
+            case CancelChangePeers():
+                cancelled = raft.cancel_change_peers(term=order.term, token=order.token)
+                return OrderReply(status=OrderStatus(cancelled.value))
             case Grant():
                 granted = raft.grant(
                     term=order.term, token=order.token, peers=peers_of(order.peers)
@@ -248,7 +254,6 @@ class Orders:
                 me=me,
                 settings=Settings(
                     heartbeat_ticks=HEARTBEAT_TICKS,
-                    adjustable=True,  # whether a change is replaced is the operator's decision
                     catch_up_bytes_per_second=order.catch_up_bytes_per_second,
                     planted=planted,
                 ),

@@ -36,7 +36,7 @@ def peers_of(names: list[PeerName]) -> tuple[Peer, ...]:
 def replica_status(replica: Replica) -> ReplicaStatus:
     """A running replica."""
     status = replica.raft.status()
-    configuration = status.configuration
+    configuration, error = status.configuration, status.reconfiguration_error
     if configuration is not None:
         replica.raise_token(configuration.token)
     return ReplicaStatus(
@@ -55,7 +55,8 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         stage_peers=peer_names(status.stage_peers),
         caught_up=status.caught_up,
         progress=[_progress(progress) for progress in status.progress],
-        reconfiguration_error=status.reconfiguration_error,
+        reconfiguration_error=error.reason if error else None,
+        reconfiguration_status=error.status if error else None,
         commit=status.commit,
         applied=replica.partition.index,
         lwm=replica.partition.counter.lwm,
@@ -92,6 +93,7 @@ def stage_event(event: StageChanged, term: int) -> dict[str, object]:
         "adding": [peer.node for peer in event.adding],
         "term": term,
         "reason": event.reason,
+        "status": event.status.value if event.status else None,
         "progress": min((each.fraction for each in event.progress), default=None),
     }
 

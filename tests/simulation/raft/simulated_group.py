@@ -18,6 +18,7 @@ from raft_invariants import Invariants, require
 
 from zonequake_store.admin_protocol import Stage
 from zonequake_store.raft.api import (
+    CancelAnswer,
     ChangePeersAnswer,
     GrantAnswer,
     Ready,
@@ -319,15 +320,18 @@ class SimulatedGroup:
             require(answer is ChangePeersAnswer.RECEIVED, "NONE receives", answer=answer)
         elif status.caught_up:
             self._grant(node, status)
-        elif (
-            status.stage is not Stage.NONE
-            and not self.settings.adjustable
-            and self.random.random() < 0.1
-        ):
+        elif status.stage is Stage.CATCHING_UP and self.random.random() < 0.02:
+            answer = node.raft.cancel_change_peers(term=status.term, token=status.stage_token)
+            require(answer is CancelAnswer.RECEIVED, "catch-up can be cancelled", answer=answer)
+            require(node.raft.status().last_index == status.last_index, "a cancel leaves no entry")
+            self.reached["cancels"] += 1
+        elif status.stage in (Stage.JOINT, Stage.STABLE) and self.random.random() < 0.1:
             answer = node.raft.change_peers(
                 term=status.term, token=status.stage_token + 1, peers=self.wanted
             )
-            require(answer is ChangePeersAnswer.BUSY, "a running change is busy", answer=answer)
+            require(answer is ChangePeersAnswer.BUSY, "a joint change is busy", answer=answer)
+            cancel = node.raft.cancel_change_peers(term=status.term, token=status.stage_token)
+            require(cancel is CancelAnswer.BUSY, "a joint change goes on", answer=cancel)
         if self.random.random() < 0.1:
             before = node.raft.status()
             stale = node.raft.change_peers(

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,
@@ -58,8 +58,6 @@ class Settings:
     """A catching-up peer that says nothing for so long ends the change with an error."""
     catch_up_bytes_per_second: int = 0
     """Rate limit of one leader's APPENDs to all its catching-up peers; 0: unlimited."""
-    adjustable: bool = False
-    """A higher token replaces a change that is still moving data (else: busy)."""
     planted: frozenset[str] = frozenset()
     """Planted faults, for tests that must fail: `JOINT_BEFORE_CAUGHT_UP`."""
 
@@ -113,6 +111,19 @@ class ChangePeersAnswer(enum.StrEnum):
     NOT_LEADER = "not_leader"
 
 
+class CancelAnswer(enum.StrEnum):
+    """Answer to cancel_change_peers; the values are those of `admin_protocol.OrderStatus`.
+
+    The document's true is `received` (nothing runs, or catch-up was cancelled), its false `busy`
+    (the change is past CATCHING_UP and goes on).
+    """
+
+    RECEIVED = "received"
+    BUSY = "busy"
+    STALE = "stale"
+    NOT_LEADER = "not_leader"
+
+
 class GrantAnswer(enum.StrEnum):
     """Answer to grant; the values are those of `admin_protocol.OrderStatus`.
 
@@ -155,7 +166,8 @@ class LeaderElected:
 class StageChanged:
     """A configuration change entered `stage`, or (`caught_up`) waits for its grant in it.
 
-    `adding`: peers that were not members before. `reason`: why it is NONE without being done.
+    `adding`: peers that were not members before. `reason`, `status`: why it is NONE without being
+    done.
     """
 
     stage: Stage
@@ -164,6 +176,7 @@ class StageChanged:
     adding: tuple[Peer, ...]
     caught_up: bool = False
     reason: str | None = None
+    status: ReconfigurationStatus | None = None
     progress: tuple[PeerProgress, ...] = ()
 
 
@@ -179,8 +192,10 @@ class ConfigurationApplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconfigurationError:
-    """A change went back to NONE (onReconfigurationError)."""
+    """A change went back to NONE (onReconfigurationError): `status` for programs, `reason` for
+    people."""
 
+    status: ReconfigurationStatus
     reason: str
     token: int
 
@@ -243,7 +258,7 @@ class Status:
     stage_peers: tuple[Peer, ...]
     caught_up: bool
     progress: tuple[PeerProgress, ...]
-    reconfiguration_error: str | None
+    reconfiguration_error: ReconfigurationError | None
     commit: int
     applied: int
     first_index: int

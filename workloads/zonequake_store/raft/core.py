@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from zonequake_store.admin_protocol import Stage
 from zonequake_store.raft import election, follower
 from zonequake_store.raft.api import (
+    CancelAnswer,
     ChangePeersAnswer,
     GrantAnswer,
     LogReader,
@@ -202,6 +203,19 @@ class Raft:
         if leadership is None or term > self._replica.term:
             return GrantAnswer.NOT_LEADER
         return leadership.reconfiguration.grant(token, peers)
+
+    def cancel_change_peers(self, *, term: int, token: int) -> CancelAnswer:
+        """cancelChangePeers of the document `rebalance`: `received` (its true) if nothing runs or
+        the change was still catching up, `busy` (its false) later. It leaves no entry in the log.
+
+        `stale` for an older term, or a token below that of the change.
+        """
+        leadership = self._replica.leadership
+        if term < self._replica.term:
+            return CancelAnswer.STALE
+        if leadership is None or term > self._replica.term:
+            return CancelAnswer.NOT_LEADER
+        return leadership.reconfiguration.cancel(token)
 
     def transfer_leadership(self, to: Peer | None = None) -> bool:
         """Hand leadership to `to`, or the most advanced follower. False: not leader, or nobody

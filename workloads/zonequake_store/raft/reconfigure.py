@@ -3,7 +3,8 @@
            change_peers            grant           joint committed      final committed
     NONE ───────────────▶ CATCHING_UP ─────▶ JOINT ───────────────▶ STABLE ──────────────▶ NONE
       ▲                      │  ▲ └─ caught up: waits for the grant            ConfigurationApplied
-      └── a peer is silent ──┘  └─ a higher token, see change_peers
+      └── a peer is silent, ─┘  └─ a higher token replaces it, see change_peers
+          or cancelled
 
 Catch-up happens outside the configuration: no entry is written, the new peers count in no quorum,
 and going back leaves no trace. From JOINT on there is only forward, under this leader or the next:
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
 from zonequake_store.raft.api import (
     JOINT_BEFORE_CAUGHT_UP,
+    CancelAnswer,
     ChangePeersAnswer,
     ConfigurationApplied,
     GrantAnswer,
@@ -39,6 +41,7 @@ class Reconfiguration:
     __slots__ = (
         "_catching_up",
         "_granted",
+        "_highest_token",
         "_leader",
         "_replica",
         "_told",
@@ -56,10 +59,12 @@ class Reconfiguration:
         self._replica = leader.replica
         self._catching_up: dict[Peer, CatchUp] = {}
         self._granted = False
+        self._highest_token = 0
+        """Of the orders that this leadership took."""
         self._told = False
         self._unannounced = True
         """The newest final configuration, perhaps an earlier leader's."""
-        self.error: str | None = None
+        self.error: ReconfigurationError | None = None
         """Why the last change went back to NONE."""
         self.stage = Stage.NONE
         self.token = 0
@@ -104,21 +109,21 @@ class Reconfiguration:
     def change_peers(self, token: int, peers: tuple[Peer, ...]) -> ChangePeersAnswer:
         """Begin, repeat or replace a change; the term is checked already.
 
-        While peers are being caught up a higher token is `busy`, unless `Settings.adjustable`. One
-        that only waits for its grant gives way: who raised the token will never grant the old one.
+        `received` in NONE and in CATCHING_UP, where a higher token takes the place of the change:
+        peers that both name go on where they are, and replicators no longer needed stop. `busy`
+        from JOINT on. Identical peers and token: ConfigurationApplied comes again.
         Raises InvalidPeers for an empty set, or one that names a node twice.
         """
         peers = tuple(sorted(peers))
         if not peers or len({peer.node for peer in peers}) != len(peers):
             raise InvalidPeers(f"peers must name at least one node, and each once: {peers}")
-        if token < max(self.token, self._configuration.token):
+        if token < max(self._highest_token, self.token, self._configuration.token):
             return ChangePeersAnswer.STALE
         if self.stage is not Stage.NONE:
             if token == self.token:
                 same = peers == self.peers
                 return ChangePeersAnswer.RECEIVED if same else ChangePeersAnswer.STALE
-            replaceable = self._replica.settings.adjustable or self.caught_up
-            if self.stage is not Stage.CATCHING_UP or not replaceable:
+            if self.stage is not Stage.CATCHING_UP:
                 return ChangePeersAnswer.BUSY
         elif token == self._configuration.token:
             if peers != self._configuration.peers:
@@ -127,6 +132,17 @@ class Reconfiguration:
             return ChangePeersAnswer.RECEIVED
         self._begin(token, peers)
         return ChangePeersAnswer.RECEIVED
+
+    def cancel(self, token: int) -> CancelAnswer:
+        """End a change that is still catching up; the term is checked already."""
+        if token < max(self._highest_token, self.token, self._configuration.token):
+            return CancelAnswer.STALE
+        if self.stage in (Stage.JOINT, Stage.STABLE):
+            return CancelAnswer.BUSY
+        self._highest_token = token
+        if self.stage is Stage.CATCHING_UP:
+            self._fail(ReconfigurationStatus.CANCELLED, "the change was cancelled")
+        return CancelAnswer.RECEIVED
 
     def grant(self, token: int, peers: tuple[Peer, ...]) -> GrantAnswer:
         """Go on to JOINT; the term is checked already."""
@@ -147,7 +163,8 @@ class Reconfiguration:
     def _begin(self, token: int, peers: tuple[Peer, ...]) -> None:
         """Enter CATCHING_UP; peers that were already being caught up go on where they are."""
         leader, target = self._leader, self._replica.log.last_index
-        self.token, self.peers = token, peers
+        self._highest_token = self.token = token
+        self.peers = peers
         self._granted = self._told = False
         self.error = None
         members = self._configuration.members
@@ -240,9 +257,10 @@ class Reconfiguration:
             if catch_up.silent_ticks >= settings.catch_up_silence_ticks:
                 silence_s = settings.catch_up_silence_ticks * settings.tick_s
                 self._fail(
+                    ReconfigurationStatus.CATCH_UP_TIMEOUT,
                     f"{peer.node} (incarnation {peer.incarnation}) has not answered for "
                     f"{silence_s:g} s while it was being caught up: check that it runs and can be "
-                    "reached"
+                    "reached",
                 )
                 return
 
@@ -260,23 +278,24 @@ class Reconfiguration:
 
     # ending
 
-    def _fail(self, reason: str) -> None:
-        self.error = reason
-        token = self.token
-        self._enter(Stage.NONE, reason=reason)
-        self._replica.out.events.append(ReconfigurationError(reason=reason, token=token))
+    def _fail(self, status: ReconfigurationStatus, reason: str) -> None:
+        self.error = ReconfigurationError(status=status, reason=reason, token=self.token)
+        self._enter(Stage.NONE, error=self.error)
+        self._replica.out.events.append(self.error)
 
     def resign(self, reason: str) -> None:
         """The leadership ends; what is joint already, the next leader finishes."""
         if self.stage is not Stage.NONE:
-            self._enter(Stage.NONE, reason=reason)
+            self._fail(ReconfigurationStatus.LEADER_STEPPED_DOWN, reason)
 
     def _drop_catching_up(self, peers: set[Peer]) -> None:
         for peer in peers:
             del self._catching_up[peer]
             del self._leader.progress[peer]
 
-    def _enter(self, stage: Stage, *, caught_up: bool = False, reason: str | None = None) -> None:
+    def _enter(
+        self, stage: Stage, *, caught_up: bool = False, error: ReconfigurationError | None = None
+    ) -> None:
         self.stage = stage
         self._replica.out.events.append(
             StageChanged(
@@ -285,7 +304,8 @@ class Reconfiguration:
                 peers=self.peers,
                 adding=self.adding,
                 caught_up=caught_up,
-                reason=reason,
+                reason=error.reason if error else None,
+                status=error.status if error else None,
                 progress=self.progress(),
             )
         )

@@ -8,6 +8,7 @@ import sys
 
 import uvloop
 
+from zonequake_store import last_breath
 from zonequake_store.app import Node
 from zonequake_store.errors import SettingsError, StoreError
 from zonequake_store.settings import settings_from
@@ -29,7 +30,9 @@ def main() -> int:
 
 
 async def _run() -> int:
-    return await Node(settings_from(os.environ)).run()
+    settings = settings_from(os.environ)
+    last_breath.arm(settings.data_dir)
+    return await Node(settings).run()
 
 
 if __name__ == "__main__":

@@ -19,10 +19,12 @@ from zonequake_store.admin_protocol import (
 )
 from zonequake_store.client_protocol import Value
 from zonequake_store.data_store import View, cells_of
+from zonequake_store.errors import StateCorrupt
 from zonequake_store.host import Host
 from zonequake_store.orders import Orders
 from zonequake_store.partition import decode_cell, digest
 from zonequake_store.reading import read_in_thread
+from zonequake_store.replica import Replica
 from zonequake_store.reports import replica_status, resting_status
 
 DRAIN_TIMEOUT_S = 10.0
@@ -129,11 +131,20 @@ class AdminApi:
         replica = self._host.replicas.get(group)
         if replica is None:
             raise web.HTTPNotFound(text=f"no replica of {group!r} runs here\n")
+        try:
+            return await self._dumped(request, replica)
+        except StateCorrupt as error:
+            self._host.break_down(replica, str(error))
+            raise web.HTTPServiceUnavailable(
+                text=f"the replica of {group!r} is broken: {error}\n"
+            ) from error
+
+    async def _dumped(self, request: web.Request, replica: Replica) -> web.StreamResponse:
         view = await self._host.snapshots.view(replica)
         try:
             keys, content = await read_in_thread(lambda: _judge(view))
             header = DumpHeader(
-                group=group,
+                group=replica.group,
                 node=self._host.name,
                 incarnation=replica.me.incarnation,
                 applied=view.state.index,

@@ -100,9 +100,11 @@ class Node:
         runner = web.AppRunner(admin.application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         await web.TCPSite(runner, settings.bind, settings.admin_port).start()
-        put_aside = self._storage.put_aside
+        put_aside = "; ".join(self._storage.put_aside) or None
+        if self._storage.crash is not None:
+            _log.error("the process before this one was ended by:\n%s", self._storage.crash)
         if put_aside is not None:
-            _log.error("%s; it is begun anew, the replicas without fsync are lost here", put_aside)
+            _log.error("%s", put_aside)
         self._journal.add("node.started", data={**self._incarnations(), "reason": put_aside})
         admin.is_ready = True
         gc.collect()

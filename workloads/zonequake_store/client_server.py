@@ -9,6 +9,7 @@ import msgspec
 from zonequake_store.client_protocol import Reply, Request, Route, Status
 from zonequake_store.framing import FrameConnection, checked
 from zonequake_store.host import Host
+from zonequake_store.replica import LOG_ERRORS
 
 _decode = checked(msgspec.msgpack.Decoder(Request).decode)
 _encode = msgspec.msgpack.Encoder().encode
@@ -45,8 +46,13 @@ class ClientConnection(FrameConnection):
         replica = host.replicas.get(body.group)
         if replica is None:
             self.answer(Reply(request.id, Status.NOT_HERE))
-        elif replica.offer(request.id, body, self.answer):
-            host.wake(replica)
+            return
+        try:
+            if replica.offer(request.id, body, self.answer):
+                host.wake(replica)
+        except LOG_ERRORS as error:
+            host.break_down(replica, str(error))
+            self.answer(Reply(request.id, Status.NOT_HERE, error=f"the replica is broken: {error}"))
 
     def answer(self, reply: Reply) -> None:
         """Send a reply."""

@@ -10,6 +10,9 @@ crash the state is therefore exactly that after some entry, and the log, which i
 beyond that entry, brings the rest. Commits are synced: a power loss costs a second of replay, not
 the environment. (An unsynced environment would save nothing at one commit a second.)
 
+Every value is sealed with a CRC-32 (`checksums`); what is read is checked first, and a reader
+who finds damage breaks the replica (StateCorrupt).
+
 A snapshot is a read transaction: it sees the state of one applied index while writes go on.
 """
 
@@ -23,7 +26,9 @@ from pathlib import Path
 import lmdb
 import msgspec
 
-from zonequake_store.errors import StorageError
+from zonequake_store.checksums import content, seal, seal_damage
+from zonequake_store.errors import StateCorrupt, StorageError
+from zonequake_store.lmdb_files import UNREADABLE, open_environment, used_bytes
 from zonequake_store.partition import (
     AppliedState,
     Cell,
@@ -63,17 +68,7 @@ class DataStore:
     """The environment. Writes are for one thread alone; reads may come from others."""
 
     def __init__(self, path: Path, *, map_bytes: int) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        try:
-            # One slot per reading thread, and one per snapshot that is being sent.
-            self._environment = lmdb.open(
-                str(path), map_size=map_bytes, max_readers=1024, readahead=False
-            )
-        except lmdb.Error as error:
-            raise StorageError(
-                f"the data environment {path} does not open ({error}); if the disk is sound, erase "
-                "the data directory, and the replicas come back from their peers"
-            ) from error
+        self._environment = open_environment(path, map_bytes=map_bytes, sync=True, databases=0)
 
     def close(self) -> None:
         """Close the environment; no other call may follow."""
@@ -82,25 +77,28 @@ class DataStore:
     @property
     def used_bytes(self) -> int:
         """Bytes of the map that have ever been used."""
-        info = self._environment.info()
-        page_bytes: int = self._environment.stat()["psize"]
-        used: int = (info["last_pgno"] + 1) * page_bytes
-        return used
+        return used_bytes(self._environment)
 
     def cell(self, number: int, key: str) -> Cell | None:
-        """A replica's stored cell."""
-        with self._environment.begin() as txn:
-            value = txn.get(_NUMBER.pack(number) + _CELL + key.encode())
+        """A replica's stored cell. Raises StateCorrupt."""
+        try:
+            with self._environment.begin() as txn:
+                value = _get(txn, _NUMBER.pack(number) + _CELL + key.encode())
+        except UNREADABLE as error:
+            raise _unreadable(error) from error
         return None if value is None else decode_cell(value)
 
     def state(self, number: int) -> AppliedState:
-        """How far the stored cells are."""
-        with self._environment.begin() as txn:
-            value = txn.get(_NUMBER.pack(number) + _APPLIED)
+        """How far the stored cells are. Raises StateCorrupt."""
+        try:
+            with self._environment.begin() as txn:
+                value = _get(txn, _NUMBER.pack(number) + _APPLIED)
+        except UNREADABLE as error:
+            raise _unreadable(error) from error
         return AppliedState() if value is None else _state_decoder.decode(value)
 
     def clients(self, number: int) -> ClientTable:
-        """The stored client table."""
+        """The stored client table. Raises StateCorrupt."""
         prefix = _NUMBER.pack(number) + _CLIENT
         sessions: list[tuple[str, Session]] = []
         with self._environment.begin() as txn:
@@ -130,7 +128,7 @@ class DataStore:
         try:
             with self._environment.begin(write=True) as txn:
                 with txn.cursor() as cursor:
-                    cursor.putmulti(pairs)
+                    cursor.putmulti([(key, seal(key, value)) for key, value in pairs])
                 for key in gone:
                     txn.delete(key)
         except (lmdb.MapFullError, lmdb.DiskError) as error:
@@ -161,6 +159,22 @@ class DataStore:
                 positioned = cursor.set_range(_NUMBER.pack(number + 1))
         return found
 
+    def check(self, number: int, after: bytes, limit: int) -> bytes | None:
+        """Check the next `limit` values of a replica behind a key (b"": from its first on).
+
+        Returns the last key checked, or None at the end. Raises StateCorrupt.
+        """
+        prefix = _NUMBER.pack(number)
+        checked = 0
+        with self._environment.begin() as txn:
+            for key, _ in _range(txn, prefix, prefix + after):
+                if key[8:] == after:
+                    continue
+                checked += 1
+                if checked >= limit:
+                    return key[8:]
+        return None
+
     def view(self, number: int) -> DataView:
         """The state at one applied index; hold it no longer than needed, it keeps old pages."""
         return DataView(self._environment, number)
@@ -172,11 +186,15 @@ class DataView:
     def __init__(self, environment: lmdb.Environment, number: int) -> None:
         self._txn = environment.begin()
         self._prefix = _NUMBER.pack(number)
-        value = self._txn.get(self._prefix + _APPLIED)
+        try:
+            value = _get(self._txn, self._prefix + _APPLIED)
+        except StateCorrupt:
+            self._txn.abort()
+            raise
         self.state = AppliedState() if value is None else _state_decoder.decode(value)
 
     def pairs(self) -> Iterator[Pair]:
-        """All of it, in key order."""
+        """All of it, in key order. Raises StateCorrupt."""
         for key, value in _range(self._txn, self._prefix):
             yield key[8:], value
 
@@ -217,14 +235,33 @@ def cells_of(pairs: Iterable[Pair]) -> Iterator[tuple[str, bytes]]:
             yield key[1:].decode(), value
 
 
-def _range(txn: lmdb.Transaction, prefix: bytes) -> Iterator[Pair]:
-    with txn.cursor() as cursor:
-        if cursor.set_range(prefix):
-            for key, value in cursor:
-                name = bytes(key)
-                if not name.startswith(prefix):
-                    return
-                yield name, bytes(value)
+def _range(txn: lmdb.Transaction, prefix: bytes, first: bytes = b"") -> Iterator[Pair]:
+    try:
+        with txn.cursor() as cursor:
+            if cursor.set_range(first or prefix):
+                for key, sealed in cursor:
+                    name = bytes(key)
+                    if not name.startswith(prefix):
+                        return
+                    yield name, _unsealed(name, bytes(sealed))
+    except UNREADABLE as error:
+        raise _unreadable(error) from error
+
+
+def _get(txn: lmdb.Transaction, key: bytes) -> bytes | None:
+    sealed = txn.get(key)
+    return None if sealed is None else _unsealed(key, bytes(sealed))
+
+
+def _unsealed(key: bytes, sealed: bytes) -> bytes:
+    reason = seal_damage(key, sealed)
+    if reason:
+        raise StateCorrupt(f"the stored state is damaged under {key[8:]!r}: {reason}")
+    return content(sealed)
+
+
+def _unreadable(error: Exception) -> StateCorrupt:
+    return StateCorrupt(f"the stored state cannot be read: {error}")
 
 
 class Overlay:

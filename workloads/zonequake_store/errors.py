@@ -5,7 +5,9 @@ StoreError
 ├── StorageError
 │   ├── DirectoryLocked  another process has the data directory open
 │   ├── StoreCorrupt     an environment is damaged as a whole
-│   └── LogCorrupt       a replica's log is damaged: the replica is broken
+│   ├── LogCorrupt       a replica's log is damaged: the replica is broken
+│   ├── StateCorrupt     a replica's cells are damaged: the replica is broken
+│   └── StorageFull      a map or the disk takes no more for now
 ├── CounterError         a partition's update counter contradicts itself: the replica is broken
 ├── SnapshotRefused      a streamed snapshot does not fit what was announced
 └── ProtocolError        a peer or client sent something that is not of the protocol
@@ -36,6 +38,14 @@ class StoreCorrupt(StorageError):
 
 class LogCorrupt(StorageError):
     """A replica's log cannot be used as it is stored: the replica is broken."""
+
+
+class StateCorrupt(StorageError):
+    """A replica's applied state cannot be used as it is stored: the replica is broken."""
+
+
+class StorageFull(StorageError):
+    """A map or the disk takes no more; nothing of what was asked is stored."""
 
 
 class CounterError(StoreError):

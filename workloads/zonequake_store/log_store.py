@@ -9,33 +9,25 @@ Three databases:
             number b"s"                        SnapshotMeta: where the log begins
     log     number first-index                 record
 
-**Damage.** Commits are atomic: after a crash a synced environment holds a record whole or not at
-all. One that cannot be read is therefore rot, also the last one, which may have been acknowledged:
-the replica is broken. Without syncs a power loss may keep a later page and lose an earlier one; a
-last record that cannot be read is cut off there, with the reason kept for the replica's events,
-because such a zone has agreed to lose its last writes. A record before a good one is rot there too.
+Every value is under a CRC-32: that of a record is its own (`log_records`), the others are sealed
+(`checksums`). What damage costs is decided by `log_recovery`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lmdb
 import msgspec
 
+from zonequake_store.checksums import content, seal, seal_damage
 from zonequake_store.errors import LogCorrupt, StorageError, StoreCorrupt
-from zonequake_store.log_records import (
-    count_in,
-    damage,
-    decode_record,
-    encode_record,
-    holds_configuration,
-    pieces,
-)
+from zonequake_store.lmdb_files import UNREADABLE, open_environment, used_bytes
+from zonequake_store.log_records import count_in, decode_record, encode_record, pieces
+from zonequake_store.log_recovery import RecoveredLog, recovered_log
 from zonequake_store.log_writes import (
     Append,
     Compact,
@@ -46,26 +38,13 @@ from zonequake_store.log_writes import (
     PutHardState,
     PutRecord,
 )
-from zonequake_store.raft.messages import (
-    Configuration,
-    Entry,
-    EntryKind,
-    HardState,
-    SnapshotMeta,
-    decode_configuration,
-)
+from zonequake_store.raft.messages import Entry, HardState, SnapshotMeta
 
 # What reading a damaged environment raises.
-_CORRUPT = (
-    lmdb.CorruptedError,
-    lmdb.InvalidError,
-    lmdb.PageNotFoundError,
-    lmdb.PanicError,
-    lmdb.VersionMismatchError,
-    msgspec.DecodeError,
-    UnicodeDecodeError,
-    struct.error,
-)
+_CORRUPT = (*UNREADABLE, LogCorrupt, msgspec.DecodeError, UnicodeDecodeError, struct.error)
+
+_Database = Any
+"""What `open_db` returns; the package has no name for it."""
 
 _NUMBER = struct.Struct(">Q")
 _KEY = struct.Struct(">QQ")
@@ -73,19 +52,6 @@ _encoder = msgspec.msgpack.Encoder()
 _hard_state_decoder: msgspec.msgpack.Decoder[HardState] = msgspec.msgpack.Decoder(HardState)
 _record_decoder: msgspec.msgpack.Decoder[GroupRecord] = msgspec.msgpack.Decoder(GroupRecord)
 _snapshot_decoder: msgspec.msgpack.Decoder[SnapshotMeta] = msgspec.msgpack.Decoder(SnapshotMeta)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveredLog:
-    """A replica's log as found at start. `records`: last index and stored bytes of each."""
-
-    hard_state: HardState
-    snapshot: SnapshotMeta | None
-    configurations: tuple[tuple[int, Configuration], ...]
-    last_index: int
-    last_term: int
-    records: tuple[tuple[int, int], ...]
-    cut: str | None
 
 
 class LogStore:
@@ -98,37 +64,17 @@ class LogStore:
     """
 
     def __init__(self, path: Path, *, map_bytes: int, sync: bool) -> None:
-        path.mkdir(parents=True, exist_ok=True)
         self._sync = sync
+        self._environment = open_environment(path, map_bytes=map_bytes, sync=sync, databases=3)
         try:
-            self._environment = lmdb.open(
-                str(path),
-                map_size=map_bytes,
-                max_dbs=3,
-                sync=sync,
-                metasync=sync,
-                writemap=False,
-                max_readers=64,
-                readahead=False,
-            )
-        except lmdb.Error as error:
-            kind = StoreCorrupt if isinstance(error, _CORRUPT) else StorageError
-            raise kind(
-                f"the log environment {path} does not open ({error}); if the disk is sound, erase "
-                "the data directory, and the replicas come back from their peers"
-            ) from error
-        try:
-            self._meta: Any = self._environment.open_db(b"meta")
-            self._state: Any = self._environment.open_db(b"state")
-            self._log: Any = self._environment.open_db(b"log")
+            self._meta: _Database = self._environment.open_db(b"meta")
+            self._state: _Database = self._environment.open_db(b"state")
+            self._log: _Database = self._environment.open_db(b"log")
             self.records()
             self.next_number()
         except _CORRUPT as error:
             self._environment.close()
-            raise StoreCorrupt(
-                f"the log environment {path} is damaged ({error}); erase the data directory, and "
-                "the replicas come back from their peers"
-            ) from error
+            raise StoreCorrupt(f"the environment {path} is damaged ({error})") from error
 
     def close(self) -> None:
         """Close the environment; no other call may follow."""
@@ -137,19 +83,16 @@ class LogStore:
     @property
     def used_bytes(self) -> int:
         """Bytes of the map that have ever been used."""
-        info = self._environment.info()
-        page_bytes: int = self._environment.stat()["psize"]
-        used: int = (info["last_pgno"] + 1) * page_bytes
-        return used
+        return used_bytes(self._environment)
 
     def identity(self, fresh: str) -> str:
         """The storage incarnation; `fresh` becomes it if there is none."""
         with self._environment.begin(db=self._meta, write=True) as txn:
-            stored = txn.get(b"incarnation")
+            stored = _get(txn, b"incarnation", self._meta)
             if stored is None:
-                txn.put(b"incarnation", fresh.encode())
+                _put(txn, b"incarnation", fresh.encode(), self._meta)
                 return fresh
-            return bytes(stored).decode()
+            return stored.decode()
 
     def records(self) -> dict[str, GroupRecord]:
         """All replicas on disk."""
@@ -159,13 +102,13 @@ class LogStore:
                 for key, value in cursor:
                     if not key.startswith(b"group/"):
                         break
-                    found[key[6:].decode()] = _record_decoder.decode(value)
+                    found[key[6:].decode()] = _record_decoder.decode(_unsealed(key, value))
         return found
 
     def next_number(self) -> int:
         """The lowest number above every one that a replica ever had here."""
         with self._environment.begin(db=self._meta) as txn:
-            stored = txn.get(b"next")
+            stored = _get(txn, b"next", self._meta)
             return 1 if stored is None else int(_NUMBER.unpack(stored)[0])
 
     def write(self, writes: Iterable[LogWrite]) -> None:
@@ -191,16 +134,16 @@ class LogStore:
                 for piece in pieces(entries):
                     txn.put(_KEY.pack(number, piece[0].index), encode_record(piece), db=self._log)
             case PutHardState(number, hard_state):
-                txn.put(_NUMBER.pack(number), _encoder.encode(hard_state), db=self._state)
+                _put(txn, _NUMBER.pack(number), _encoder.encode(hard_state), self._state)
             case Compact(number, meta):
-                txn.put(_NUMBER.pack(number) + b"s", _encoder.encode(meta), db=self._state)
+                _put(txn, _NUMBER.pack(number) + b"s", _encoder.encode(meta), self._state)
                 self._forget_until(txn, number, meta.index)
             case PutRecord(group, record):
                 self._put_record(txn, group, record)
             case Install(group, record, meta):
                 self._put_record(txn, group, record)
                 self._erase_log(txn, record.number)
-                txn.put(_NUMBER.pack(record.number) + b"s", _encoder.encode(meta), db=self._state)
+                _put(txn, _NUMBER.pack(record.number) + b"s", _encoder.encode(meta), self._state)
             case Erase(group, number):
                 txn.delete(b"group/" + group.encode(), db=self._meta)
                 txn.delete(_NUMBER.pack(number), db=self._state)
@@ -208,12 +151,12 @@ class LogStore:
                 self._erase_log(txn, number)
 
     def _put_record(self, txn: lmdb.Transaction, group: str, record: GroupRecord) -> None:
-        txn.put(b"group/" + group.encode(), _encoder.encode(record), db=self._meta)
-        stored = txn.get(b"next", db=self._meta)
+        _put(txn, b"group/" + group.encode(), _encoder.encode(record), self._meta)
+        stored = _get(txn, b"next", self._meta)
         next_number = 1 if stored is None else _NUMBER.unpack(stored)[0]
         highest = max(record.number, record.data_number)
         if highest >= next_number:
-            txn.put(b"next", _NUMBER.pack(highest + 1), db=self._meta)
+            _put(txn, b"next", _NUMBER.pack(highest + 1), self._meta)
 
     def _truncate(self, txn: lmdb.Transaction, number: int, index: int) -> None:
         """Delete entries from `index` on; the record that holds the one before it is cut down."""
@@ -248,14 +191,22 @@ class LogStore:
                 positioned = cursor.delete()
 
     def entries(self, number: int, low: int, high: int, max_bytes: int) -> tuple[Entry, ...]:
-        """Entries `low` ≤ index < `high`, at least one, then as many as `max_bytes` allows."""
+        """Entries `low` ≤ index < `high`, at least one, then as many as `max_bytes` allows.
+
+        Raises LogCorrupt.
+        """
         found: list[Entry] = []
         size_bytes = 0
-        for entry in self._scan(number, low):
-            if entry.index >= high or (found and size_bytes + len(entry.data) > max_bytes):
-                break
-            size_bytes += len(entry.data)
-            found.append(entry)
+        try:
+            for entry in self._scan(number, low):
+                if entry.index >= high or (found and size_bytes + len(entry.data) > max_bytes):
+                    break
+                size_bytes += len(entry.data)
+                found.append(entry)
+        except UNREADABLE as error:
+            raise LogCorrupt(f"the log went bad while the node ran: {error}") from error
+        if not found or found[0].index != low:
+            raise LogCorrupt(f"entry {low} is gone from the log while the node ran")
         return tuple(found)
 
     def _scan(self, number: int, low: int) -> Iterator[Entry]:
@@ -286,60 +237,28 @@ class LogStore:
 
     def _recover(self, number: int) -> RecoveredLog:
         prefix = _NUMBER.pack(number)
-        damaged: tuple[bytes, str] | None = None
         with self._environment.begin() as txn:
-            stored = txn.get(prefix, db=self._state)
+            stored = _get(txn, prefix, self._state)
             hard_state = HardState() if stored is None else _hard_state_decoder.decode(stored)
-            stored = txn.get(prefix + b"s", db=self._state)
+            stored = _get(txn, prefix + b"s", self._state)
             snapshot = None if stored is None else _snapshot_decoder.decode(stored)
-            start = snapshot.index if snapshot else 0
-            last = start
-            last_term = snapshot.term if snapshot else 0
-            configurations: list[tuple[int, Configuration]] = []
-            pieces_found: list[tuple[int, int]] = []
-            for key, value in self._records(txn, number):
-                if damaged:
-                    raise LogCorrupt(f"{damaged[1]}, and records follow it")
-                first = _KEY.unpack(key)[1]
-                reason = damage(value)
-                if reason:
-                    damaged = (key, f"record of index {first}: {reason}")
-                    continue
-                if first > last + 1:
-                    raise LogCorrupt(f"entries {last + 1} to {first - 1} are missing from the log")
-                last = first + count_in(value) - 1
-                pieces_found.append((last, len(value)))
-                if holds_configuration(value):
-                    configurations += [
-                        (entry.index, decode_configuration(entry))
-                        for entry in decode_record(value)
-                        if entry.kind is EntryKind.CONFIGURATION and entry.index > start
-                    ]
-            if last > start:
-                last_term = next(self._scan(number, last)).term
-        if damaged:
-            if self._sync:
-                raise LogCorrupt(
-                    f"{damaged[1]}; it is the last one, and may hold what was acknowledged"
-                )
+            found = recovered_log(
+                self._records(txn, number),
+                hard_state=hard_state,
+                snapshot=snapshot,
+                synced=self._sync,
+            )
+        if found.cut_index is not None:
             with self._environment.begin(write=True, db=self._log) as txn:
-                txn.delete(damaged[0])
-        return RecoveredLog(
-            hard_state=hard_state,
-            snapshot=snapshot,
-            configurations=tuple(configurations),
-            last_index=last,
-            last_term=last_term,
-            records=tuple(pieces_found),
-            cut=f"cut off {damaged[1]}" if damaged else None,
-        )
+                txn.delete(_KEY.pack(number, found.cut_index))
+        return found
 
-    def _records(self, txn: lmdb.Transaction, number: int) -> Iterator[tuple[bytes, bytes]]:
+    def _records(self, txn: lmdb.Transaction, number: int) -> Iterator[tuple[int, bytes]]:
         prefix = _NUMBER.pack(number)
         with txn.cursor(db=self._log) as cursor:
             positioned = cursor.set_range(prefix)
             while positioned and cursor.key()[:8] == prefix:
-                yield bytes(cursor.key()), bytes(cursor.value())
+                yield _KEY.unpack(cursor.key())[1], bytes(cursor.value())
                 positioned = cursor.next()
 
     def drop_tail(self, number: int, count: int, *, keep_until: int) -> None:
@@ -355,4 +274,20 @@ class LogStore:
             self._truncate(txn, number, last + 1)
             state = recovered.hard_state
             kept = HardState(state.term, state.vote, min(state.commit, last))
-            txn.put(_NUMBER.pack(number), _encoder.encode(kept), db=self._state)
+            _put(txn, _NUMBER.pack(number), _encoder.encode(kept), self._state)
+
+
+def _put(txn: lmdb.Transaction, key: bytes, value: bytes, database: _Database) -> None:
+    txn.put(key, seal(key, value), db=database)
+
+
+def _get(txn: lmdb.Transaction, key: bytes, database: _Database) -> bytes | None:
+    stored = txn.get(key, db=database)
+    return None if stored is None else _unsealed(key, bytes(stored))
+
+
+def _unsealed(key: bytes, stored: bytes) -> bytes:
+    reason = seal_damage(key, stored)
+    if reason:
+        raise LogCorrupt(f"what is stored under {key!r}: {reason}")
+    return content(stored)

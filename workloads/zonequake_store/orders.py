@@ -23,7 +23,7 @@ from zonequake_store.admin_protocol import (
     TransferLeadership,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
-from zonequake_store.errors import CounterError, LogCorrupt
+from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
 from zonequake_store.host import HEARTBEAT_TICKS, Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
 from zonequake_store.partition import AppliedState, ClientTable, Partition
@@ -176,7 +176,7 @@ class Orders:
             await stored
             try:
                 replica = self._durable(order, record)
-            except (LogCorrupt, CounterError) as error:
+            except (LogCorrupt, StateCorrupt, CounterError) as error:
                 host.waiting.pop(order.group, None)
                 host.broken[order.group] = (record, str(error))
                 host.note_replica("replica.broken", record, str(error))

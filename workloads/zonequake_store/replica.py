@@ -29,7 +29,7 @@ from zonequake_store.client_protocol import (
     partition_of,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
-from zonequake_store.errors import CounterError, LogCorrupt
+from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import (
     MAX_KEY_BYTES,
@@ -52,7 +52,7 @@ from zonequake_store.replica_log import DurableLog, MemoryLog
 # partition commits, and an honest refusal beats an answer after the client's deadline.
 MAX_WAITING_PER_REPLICA = 4096
 
-LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError)
+LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt)
 """What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
 
 Answer = Callable[[Reply], None]

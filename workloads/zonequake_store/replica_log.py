@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from zonequake_store.log_store import LogStore, RecoveredLog
+from zonequake_store.log_recovery import RecoveredLog
+from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import Append
 from zonequake_store.raft.errors import LogCompacted
 from zonequake_store.raft.messages import (

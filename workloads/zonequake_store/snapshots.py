@@ -122,6 +122,8 @@ class Snapshots:
                 view.close()
         except (SnapshotRefused, RaftError):
             ok = False  # the core hears of it below, and asks again when it wants
+        except LOG_ERRORS as error:
+            self._host.break_down(replica, str(error))
         finally:
             if self._sending.get((replica.group, request.to)) is sending:
                 del self._sending[replica.group, request.to]

@@ -5,28 +5,37 @@
     <data>/log-unsynced/   LMDB: the same for zones with fsync: false
     <data>/data/           LMDB: applied state of all replicas
     <data>/events.jsonl    the journal
+    <data>/CRASHED         what the last process said when a signal ended it (`last_breath`)
 
 The logs of zones without fsync live in an environment of their own, because an LMDB environment
 with unsynced commits may be lost as a whole in a power loss; a SIGKILL hurts neither. If it was, it
 is put aside as `log-unsynced.damaged` and begun anew: its replicas are gone from this node and come
-back under new incarnations, those with fsync go on.
+back under new incarnations, those with fsync go on. The applied state is put aside likewise: a
+replica whose log reaches back to its beginning applies it again, the others are broken. Damaged
+synced logs end the start: with them would go what was voted and acknowledged.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
+from zonequake_store import last_breath
 from zonequake_store.data_store import DataStore
 from zonequake_store.errors import DirectoryLocked, StorageError, StoreCorrupt
+from zonequake_store.lmdb_files import check_pages
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import GroupRecord, LogWrite
 from zonequake_store.settings import NodeSettings
 from zonequake_store.writer import Writer
+
+Opened = TypeVar("Opened", LogStore, DataStore)
 
 
 @dataclass(slots=True)
@@ -57,6 +66,24 @@ class Storage:
                 f"the data directory {directory} cannot be written ({error}); check the volume and "
                 "its owner"
             ) from error
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._lock.close)
+            self._take_lock(directory)
+            self.crash = last_breath.said(directory)
+            """What the process before this one said, if a signal ended it."""
+            self.put_aside: list[str] = []
+            """Why environments were begun anew, if they were."""
+            self._open_all(settings, undo)
+            last_breath.forget(directory)
+            self.incarnation = self._synced.identity(fresh_incarnation)
+            self.records = self._synced.records() | self._unsynced.records()
+            self._next_number = self._free_numbers()
+            undo.pop_all()
+        self._failure: Exception | None = None
+        self._log_writer: Writer[LogBatch] | None = None
+        self._data_writer: Writer[Callable[[], None]] | None = None
+
+    def _take_lock(self, directory: Path) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -64,29 +91,46 @@ class Storage:
                 f"the data directory {directory} is in use by another process; two data nodes "
                 "must not share one: stop the other, or set ZQ_DATA_DIR"
             ) from error
-        self._lock.write(f"{os.getpid()}\n")
-        self._lock.flush()
-        self._synced = LogStore(directory / "log", map_bytes=settings.log_map_bytes, sync=True)
-        self.put_aside: str | None = None
-        """Why the environment without syncs was begun anew, if it was."""
-        self._unsynced = self._open_unsynced(directory / "log-unsynced", settings.log_map_bytes)
-        self.data = DataStore(directory / "data", map_bytes=settings.data_map_bytes)
-        self.incarnation = self._synced.identity(fresh_incarnation)
-        self.records = self._synced.records() | self._unsynced.records()
-        self._next_number = self._free_numbers()
-        self._failure: Exception | None = None
-        self._log_writer: Writer[LogBatch] | None = None
-        self._data_writer: Writer[Callable[[], None]] | None = None
+        with contextlib.suppress(OSError):  # a full disk: the number is for people
+            self._lock.write(f"{os.getpid()}\n")
+            self._lock.flush()
 
-    def _open_unsynced(self, path: Path, map_bytes: int) -> LogStore:
+    def _open_all(self, settings: NodeSettings, undo: contextlib.ExitStack) -> None:
+        directory = settings.data_dir
+        log_bytes, data_bytes = settings.log_map_bytes, settings.data_map_bytes
         try:
-            return LogStore(path, map_bytes=map_bytes, sync=False)
+            self._synced = self._open(
+                directory / "log", lambda path: LogStore(path, map_bytes=log_bytes, sync=True)
+            )
         except StoreCorrupt as error:
-            self.put_aside = str(error)
+            raise StoreCorrupt(
+                f"{error}; look at the disk, then erase the data directory {directory}, and the "
+                "replicas come back from their peers"
+            ) from error
+        undo.callback(self._synced.close)
+        self._unsynced = self._open_or_begin_anew(
+            directory / "log-unsynced", lambda path: LogStore(path, map_bytes=log_bytes, sync=False)
+        )
+        undo.callback(self._unsynced.close)
+        self.data = self._open_or_begin_anew(
+            directory / "data", lambda path: DataStore(path, map_bytes=data_bytes)
+        )
+        undo.callback(self.data.close)
+
+    def _open(self, path: Path, opens: Callable[[Path], Opened]) -> Opened:
+        if self.crash is not None:
+            check_pages(path)
+        return opens(path)
+
+    def _open_or_begin_anew(self, path: Path, opens: Callable[[Path], Opened]) -> Opened:
+        try:
+            return self._open(path, opens)
+        except StoreCorrupt as error:
             aside = path.with_name(f"{path.name}.damaged")
+            self.put_aside.append(f"{error}; it is put aside as {aside.name} and begun anew")
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
-            return LogStore(path, map_bytes=map_bytes, sync=False)
+            return opens(path)
 
     def _free_numbers(self) -> int:
         """Erase what no replica owns (a snapshot that was never installed) and return the lowest

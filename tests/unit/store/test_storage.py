@@ -53,6 +53,43 @@ def entry(index: int) -> Entry:
     return Entry(1, index, EntryKind.COMMAND, f"entry-{index:05}".encode() + bytes(500))
 
 
+def test_a_damaged_environment_of_cells_is_put_aside_with_the_reason(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    (tmp_path / "data" / "data.mdb").write_bytes(b"rotten" * 1000)
+    storage = opened(tmp_path)
+    assert len(storage.put_aside) == 1
+    assert "no LMDB meta page" in storage.put_aside[0]
+    assert (tmp_path / "data.damaged" / "data.mdb").exists()
+    storage.close()
+
+
+def test_pages_are_looked_at_before_they_are_mapped_if_a_signal_ended_the_last_process(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path / "log", fsync=True)
+    store = LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
+    store.write([Append(150, (entry(2),), False)])
+    store.close()
+    zero_pages(tmp_path / "log", b"entry-00002")
+    opened(tmp_path).close()
+    crash = tmp_path / "CRASHED"
+    crash.write_text("Fatal Python error: Bus error\n")
+    with pytest.raises(StoreCorrupt, match="says that it is page 0"):
+        opened(tmp_path)
+    assert "Bus error" in crash.read_text(), "the next start must look again"
+
+
+def test_what_a_signal_ended_is_told_once_if_the_pages_are_sound(tmp_path: Path) -> None:
+    fill(tmp_path / "log", fsync=True)
+    (tmp_path / "CRASHED").write_text("Fatal Python error: Bus error\n")
+    storage = opened(tmp_path)
+    assert storage.crash == "Fatal Python error: Bus error"
+    storage.close()
+    again = opened(tmp_path)
+    assert again.crash is None
+    again.close()
+
+
 def zero_pages(path: Path, holding: bytes) -> None:
     """Rot: every page that holds these bytes, old copies included."""
     file = path / "data.mdb"
@@ -76,11 +113,11 @@ def test_a_damaged_environment_without_syncs_costs_its_replicas_and_not_the_othe
     zero_pages(tmp_path / "log-unsynced", damaged)
     storage = opened(tmp_path)
     assert set(storage.records) == {f"synced-{number}" for number in range(1, 200)}
-    assert "log-unsynced" in (storage.put_aside or "")
+    assert "log-unsynced" in storage.put_aside[0]
     assert storage.log_of(record(1, fsync=False)).recover(1).last_index == 0
     storage.close()
     again = opened(tmp_path)
-    assert again.put_aside is None
+    assert again.put_aside == []
     again.close()
     assert (tmp_path / "log-unsynced.damaged" / "data.mdb").exists()
 
@@ -90,4 +127,4 @@ def test_a_damaged_environment_with_syncs_is_not_begun_anew(tmp_path: Path, dama
     fill(tmp_path / "log", fsync=True)
     zero_pages(tmp_path / "log", damaged)
     with pytest.raises(StoreCorrupt, match="erase the data directory"):
-        LogStore(tmp_path / "log", map_bytes=MAP_BYTES, sync=True)
+        opened(tmp_path)

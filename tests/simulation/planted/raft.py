@@ -1,0 +1,284 @@
+"""Faults in elections, replication, commitment and reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from planted.registry import Planted
+from zonequake_store.raft import core, election, follower
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.leader import Leader
+from zonequake_store.raft.log import RaftLog
+from zonequake_store.raft.messages import Entry, Message, SnapshotMeta
+from zonequake_store.raft.progress import Flow, Progress
+from zonequake_store.raft.reads import ReadRounds
+from zonequake_store.raft.replica import Replica
+
+
+def commit_older_terms(patch: pytest.MonkeyPatch) -> None:
+    commit = Leader.commit
+
+    def commit_anything(leader: Leader) -> None:
+        start, leader.term_start = leader.term_start, 0
+        commit(leader)
+        leader.term_start = start
+
+    patch.setattr(Leader, "commit", commit_anything)
+
+
+def vote_twice(patch: pytest.MonkeyPatch) -> None:
+    on_request = election.on_request
+
+    def forget_vote_first(replica: Replica, message: Message) -> None:
+        replica.vote = replica.leader = None
+        on_request(replica, message)
+
+    patch.setattr(election, "on_request", forget_vote_first)
+
+
+def start_without(patch: pytest.MonkeyPatch, **forgotten: object) -> None:
+    """A core that starts with other values in place of what its disk says."""
+    start = Raft.__init__
+
+    def forgetful(raft: Raft, **given: object) -> None:
+        changed = {name: make(given["hard_state"]) for name, make in forgotten.items()}
+        given["hard_state"] = given["hard_state"].__class__(
+            **{
+                name: changed.get(name, getattr(given["hard_state"], name))
+                for name in ("term", "vote", "commit")
+            }
+        )
+        start(raft, **given)
+
+    patch.setattr(Raft, "__init__", forgetful)
+
+
+def vote_forgotten_at_restart(patch: pytest.MonkeyPatch) -> None:
+    start_without(patch, vote=lambda stored: None)
+
+
+def term_not_stored(patch: pytest.MonkeyPatch) -> None:
+    start_without(patch, term=lambda stored: max(stored.term - 1, 0), vote=lambda stored: None)
+
+
+def vote_for_any_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaftLog, "is_up_to_date", lambda log, index, term: True)
+
+
+def vote_by_length_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RaftLog, "is_up_to_date", lambda log, index, term: index >= log.last_index)
+
+
+def truncate_on_every_append(patch: pytest.MonkeyPatch) -> None:
+    def merge(log: RaftLog, entries: Sequence[Entry]) -> None:
+        if entries:
+            if entries[0].index <= log.last_index:
+                log._truncate(entries[0].index)
+            log.append(entries)
+
+    patch.setattr(RaftLog, "merge", merge)
+
+
+def accept_any_predecessor(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        RaftLog,
+        "matches",
+        lambda log, index, term: log.first_index - 1 <= index <= log.last_index,
+    )
+
+
+def commit_beyond_what_matched(patch: pytest.MonkeyPatch) -> None:
+    on_heartbeat = follower.on_heartbeat
+
+    def commit_what_is_there(replica: Replica, message: Message) -> None:
+        replica.log.commit_to(min(message.commit, replica.log.last_index))
+        on_heartbeat(replica, message)
+
+    heartbeats = Leader._send_heartbeats
+
+    def with_the_whole_commit(leader: Leader, peers: Sequence[Progress]) -> None:
+        peers = list(peers)
+        matches = [progress.match for progress in peers]
+        for progress in peers:
+            progress.match = leader.replica.log.commit
+        heartbeats(leader, peers)
+        for progress, match in zip(peers, matches, strict=True):
+            progress.match = match
+
+    patch.setattr(follower, "on_heartbeat", commit_what_is_there)
+    patch.setattr(Leader, "_send_heartbeats", with_the_whole_commit)
+
+
+def count_a_probe_as_stored(patch: pytest.MonkeyPatch) -> None:
+    sent = Progress.sent
+
+    def and_count(progress: Progress, last: int) -> None:
+        sent(progress, last)
+        if progress.flow is Flow.REPLICATE:
+            progress.match = max(progress.match, last)
+
+    patch.setattr(Progress, "sent", and_count)
+
+
+def answer_reads_without_a_round(patch: pytest.MonkeyPatch) -> None:
+    begin = ReadRounds.begin
+
+    def begin_and_answer(rounds: ReadRounds) -> int:
+        number = begin(rounds)
+        rounds.confirmed(number)
+        return number
+
+    patch.setattr(ReadRounds, "begin", begin_and_answer)
+
+
+def read_before_an_own_entry(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leader, "elected", property(lambda leader: True, lambda leader, value: None))
+
+
+def old_read_rounds_count(patch: pytest.MonkeyPatch) -> None:
+    confirmed = ReadRounds.confirmed
+
+    def any_round(rounds: ReadRounds, round_number: int) -> None:
+        if round_number:
+            confirmed(rounds, rounds._replica.read_round)
+
+    patch.setattr(ReadRounds, "confirmed", any_round)
+
+
+def snapshot_over_a_longer_log(patch: pytest.MonkeyPatch) -> None:
+    def install(replica: Replica, message: Message) -> None:
+        meta = message.snapshot
+        assert isinstance(meta, SnapshotMeta)
+        replica.log.install(meta)
+        follower._acknowledge(replica, message, meta.index)
+
+    patch.setattr(follower, "on_snapshot", install)
+
+
+def old_terms_are_obeyed(patch: pytest.MonkeyPatch) -> None:
+    accept = Raft._accept_term
+
+    def accept_old_leaders(raft: Raft, message: Message) -> bool:
+        if message.kind in core.FROM_LEADERS and message.term < raft._replica.term:
+            return True
+        return accept(raft, message)
+
+    become = Replica.become_follower
+
+    def in_the_present_term(replica: Replica, term: int, leader: object, reason: str) -> None:
+        become(replica, max(term, replica.term), leader, reason)
+
+    patch.setattr(Raft, "_accept_term", accept_old_leaders)
+    patch.setattr(Replica, "become_follower", in_the_present_term)
+
+
+def acknowledge_before_storing(patch: pytest.MonkeyPatch) -> None:
+    ready = Raft.ready
+
+    def all_at_once(raft: Raft) -> object:
+        found = ready(raft)
+        changed = msgspec.structs.replace(
+            found, messages=found.messages + found.messages_after_store, messages_after_store=()
+        )
+        raft._outstanding = changed
+        return changed
+
+    patch.setattr(Raft, "ready", all_at_once)
+
+
+def count_own_entries_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
+    prepare = Leader.prepare
+
+    def count_all_first(leader: Leader) -> None:
+        leader._myself.match = leader.replica.log.last_index
+        prepare(leader)
+
+    patch.setattr(Leader, "prepare", count_all_first)
+
+
+def _planted(name: str, what: str, apply: object) -> Planted:
+    return Planted(name=name, area="raft", scenario="raft", what=what, apply=apply)
+
+
+PLANTED = [
+    _planted(
+        "old-term-committed-by-counting",
+        "a leader commits an entry of an older term because a majority stores it (figure 8)",
+        commit_older_terms,
+    ),
+    _planted("two-votes-in-a-term", "a replica forgets its vote at each request", vote_twice),
+    _planted(
+        "vote-forgotten-at-restart",
+        "a replica starts without the vote that its disk holds",
+        vote_forgotten_at_restart,
+    ),
+    _planted(
+        "term-not-stored",
+        "a replica starts in the term before the one it was in",
+        term_not_stored,
+    ),
+    _planted("vote-for-any-log", "a vote is given to a shorter log, too", vote_for_any_log),
+    _planted(
+        "vote-by-length-alone",
+        "a vote is given to a log that is as long, whatever its last term",
+        vote_by_length_alone,
+    ),
+    _planted(
+        "matching-suffix-truncated",
+        "an APPEND truncates what follows it even if nothing conflicts",
+        truncate_on_every_append,
+    ),
+    _planted(
+        "any-predecessor-accepted",
+        "a follower appends behind an entry of another term",
+        accept_any_predecessor,
+    ),
+    _planted(
+        "commit-beyond-the-match",
+        "a heartbeat commits what the follower holds there, matched or not",
+        commit_beyond_what_matched,
+    ),
+    _planted(
+        "sent-counts-as-stored",
+        "the leader counts an entry as soon as it has sent it",
+        count_a_probe_as_stored,
+    ),
+    _planted(
+        "own-entry-counted-early",
+        "the leader counts its own entries before they are stored",
+        count_own_entries_before_they_are_stored,
+    ),
+    _planted(
+        "acknowledged-before-stored",
+        "votes and acknowledgements leave before what they promise is stored",
+        acknowledge_before_storing,
+    ),
+    _planted(
+        "old-leaders-obeyed",
+        "a follower takes entries from a leader of an older term",
+        old_terms_are_obeyed,
+    ),
+    _planted(
+        "read-without-a-round",
+        "a leader answers reads without asking whether it still leads",
+        answer_reads_without_a_round,
+    ),
+    _planted(
+        "read-by-an-older-round",
+        "an answer to an earlier round confirms a read",
+        old_read_rounds_count,
+    ),
+    _planted(
+        "read-before-an-own-entry",
+        "a new leader reads at a commit index that may be old",
+        read_before_an_own_entry,
+    ),
+    _planted(
+        "snapshot-over-a-longer-log",
+        "a late snapshot replaces a log that is already further",
+        snapshot_over_a_longer_log,
+    ),
+]

@@ -1,0 +1,1 @@
+"""Schedules written by hand, for what random ones hardly ever reach."""

@@ -1,0 +1,10 @@
+"""All scripts by name."""
+
+from __future__ import annotations
+
+from scripts import membership, replication
+
+SCRIPTS = {
+    script.__name__.replace("_", "-"): script
+    for script in (*replication.SCRIPTS, *membership.SCRIPTS)
+}

@@ -1,0 +1,46 @@
+"""All rules of one group, and the ledger that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zonequake_chaos.simulation.checks.ledger import Ledger, Stored
+from zonequake_chaos.simulation.checks.raft import RaftRules
+from zonequake_chaos.simulation.checks.reconfiguration import ReconfigurationRules
+from zonequake_chaos.simulation.checks.replies import ReplyRules
+from zonequake_chaos.simulation.checks.state import StateRules
+from zonequake_chaos.simulation.checks.storage import StorageRules
+from zonequake_store.raft.api import Ready, Settings
+from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
+
+
+class GroupRules:
+    """One group's rules."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.ledger = Ledger()
+        self.raft = RaftRules(self.ledger)
+        self.reconfiguration = ReconfigurationRules(self.ledger, settings)
+        self.storage = StorageRules(self.ledger)
+        self.state = StateRules(self.ledger)
+        self.replies = ReplyRules(self.ledger)
+
+    def created(self, peer: Peer) -> None:
+        """A replica is there for the first time."""
+        self.ledger.stored.setdefault(peer, Stored())
+
+    def stored(self, peer: Peer, ready: Ready) -> None:
+        """A Ready is on a replica's disk."""
+        self.ledger.stored[peer].store(ready)
+        if ready.hard_state is not None:
+            self.raft.vote_stored(peer, ready.hard_state)
+
+    def compacted(self, peer: Peer, meta: SnapshotMeta) -> None:
+        """A replica's stored log begins behind `meta` now."""
+        self.ledger.stored[peer].compact(meta)
+
+    def sent(self, messages: Sequence[Message]) -> None:
+        """Messages leave a replica."""
+        for message in messages:
+            self.storage.sent(message)
+            self.raft.sent(message)

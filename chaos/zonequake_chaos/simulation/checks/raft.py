@@ -1,0 +1,146 @@
+"""Elections, logs and commitment (research §7, invariants 1 to 8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonequake_chaos.simulation.checks.ledger import Ledger, has_quorum
+from zonequake_chaos.simulation.violation import Violation, require
+from zonequake_store.raft.api import Ready, Role
+from zonequake_store.raft.messages import HardState, Kind, Message, Peer
+
+if TYPE_CHECKING:
+    from zonequake_chaos.simulation.checks.life import Life
+
+
+class RaftRules:
+    """What figure 3 of the Raft paper promises, and what it rests on."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.leaders: dict[int, Peer] = {}
+        self._votes: dict[tuple[Peer, int], Peer] = {}
+        self._entries: dict[tuple[int, int], tuple[int, bytes]] = {}
+        """(index, term) → (term of the entry before, data): log matching by induction."""
+
+    def went_on(self, life: Life) -> None:
+        """Terms and commits never go back in one life."""
+        core = life.core
+        if core.term < life.term:
+            raise Violation("terms never fall", peer=life.peer, before=life.term, term=core.term)
+        if core.log.commit < life.commit:
+            raise Violation(
+                "commit never falls", peer=life.peer, before=life.commit, commit=core.log.commit
+            )
+
+    def leads(self, life: Life) -> None:
+        """One leader to a term, elected by a stored majority, with every committed entry."""
+        term = life.core.term
+        known = self.leaders.get(term)
+        if known is None:
+            self.leaders[term] = life.peer
+            self._elected(life)
+        elif known != life.peer:
+            raise Violation("one leader per term", term=term, a=known, b=life.peer)
+
+    def _elected(self, life: Life) -> None:
+        core = life.core
+        log, term, leadership = core.log, core.term, core.leadership
+        assert leadership is not None, "a leader leads"
+        before = log.configuration
+        if leadership.term_start == log.configuration_index:
+            before = log.configuration_at(log.configuration_index - 1)[1]
+        assert before is not None, "only members are elected"
+        voters = {
+            peer for (peer, at), vote in self._votes.items() if at == term and vote == life.peer
+        }
+        require(
+            has_quorum(before, voters),
+            "a leader has a stored majority",
+            leader=life.peer,
+            term=term,
+            voters=sorted(voters),
+            configuration=before,
+        )
+        chosen = self._ledger.chosen
+        for index in range(max(log.first_index - 1, 1), self._ledger.chosen_to + 1):
+            if not log.matches(index, chosen[index]):
+                raise Violation(
+                    "a leader has every committed entry", leader=life.peer, term=term, index=index
+                )
+
+    def committed(self, life: Life, index: int, term: int) -> None:
+        """A replica counts an entry as committed: rightly, and the same as all others."""
+        ledger = self._ledger
+        known = ledger.chosen.get(index)
+        if known is not None:
+            if known != term:
+                raise Violation(
+                    "commits agree", peer=life.peer, index=index, chosen=known, here=term
+                )
+            return
+        ledger.chosen[index] = term
+        ledger.chosen_to = max(ledger.chosen_to, index)
+        core = life.core
+        require(
+            core.role is Role.LEADER or life.was_leader,
+            "leaders commit",
+            peer=life.peer,
+            index=index,
+        )
+        if index != core.log.commit:
+            return  # it was committed together with the entry that was counted
+        require(
+            term == core.term,
+            "entries of its own term are counted",
+            peer=life.peer,
+            index=index,
+            entry_term=term,
+            term=core.term,
+        )
+        holders = {peer for peer, stored in ledger.stored.items() if stored.holds(index, term)}
+        # The newest configuration decides, from when it was appended; it is the one that the step
+        # found, for a commit may append the next.
+        by = life.configuration
+        assert by is not None, "a leader has a configuration"
+        require(
+            has_quorum(by, holders),
+            "a majority of each half stores what is committed",
+            peer=life.peer,
+            index=index,
+            holders=sorted(holders),
+            configuration=by,
+        )
+
+    def appended(self, life: Life, ready: Ready) -> None:
+        """Two logs with an entry of one index and term are equal up to it."""
+        entries = ready.entries
+        previous = life.core.log.term(entries[0].index - 1)
+        for entry in entries:
+            value = (previous, entry.data)
+            known = self._entries.setdefault((entry.index, entry.term), value)
+            if known != value:
+                raise Violation(
+                    "logs match",
+                    peer=life.peer,
+                    index=entry.index,
+                    term=entry.term,
+                    known=known,
+                    found=value,
+                )
+            previous = entry.term
+
+    def vote_stored(self, peer: Peer, hard_state: HardState) -> None:
+        """A vote is on disk."""
+        if hard_state.vote is not None:
+            self._vote(peer, hard_state.term, hard_state.vote)
+
+    def sent(self, message: Message) -> None:
+        """A vote is given away."""
+        if message.kind is Kind.VOTE_REPLY and not message.reject:
+            self._vote(message.sender, message.term, message.to)
+
+    def _vote(self, voter: Peer, term: int, candidate: Peer) -> None:
+        known = self._votes.setdefault((voter, term), candidate)
+        if known != candidate:
+            raise Violation("one vote per term", voter=voter, term=term, a=known, b=candidate)

@@ -1,0 +1,82 @@
+"""The network between nodes and clients: delay, loss, doubling, reordering, one-way cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from zonequake_chaos.simulation.trace import TraceKind
+from zonequake_chaos.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """How messages travel. Shares in 0..1; delays are drawn evenly."""
+
+    lost: float = 0.0
+    doubled: float = 0.0
+    fastest_us: int = 200
+    slowest_us: int = 5_000
+
+
+CALM = Weather()
+
+
+class Network:
+    """Carries calls from one place to another, or not. Names are those of nodes and clients."""
+
+    def __init__(self, world: World, weather: Weather) -> None:
+        self._world = world
+        self._random = world.stream("network")
+        self.weather = weather
+        self._cut: dict[tuple[str, str], int] = {}
+
+    def cut(self, links: Iterable[tuple[str, str]]) -> None:
+        """Nothing goes over these links (from, to) until as many `mend`s."""
+        for link in links:
+            self._cut[link] = self._cut.get(link, 0) + 1
+
+    def mend(self, links: Iterable[tuple[str, str]]) -> None:
+        """Undo one `cut` of these links."""
+        for link in links:
+            left = self._cut.get(link, 0) - 1
+            if left > 0:
+                self._cut[link] = left
+            else:
+                self._cut.pop(link, None)
+
+    def reaches(self, sender: str, to: str) -> bool:
+        """Whether the link is not cut now."""
+        return (sender, to) not in self._cut
+
+    def send(
+        self,
+        sender: str,
+        to: str,
+        text: Callable[[], str],
+        deliver: Callable[[], None],
+        *,
+        key: str | None = None,
+    ) -> None:
+        """Have `deliver` called later, once, more often or never. `text` is for the trace."""
+        random, weather, world = self._random, self.weather, self._world
+        sent_us = world.now_us
+        copies = 2 if weather.doubled and random.random() < weather.doubled else 1
+        for _ in range(copies):
+            if weather.lost and random.random() < weather.lost:
+                if world.tracing:
+                    world.note(TraceKind.LOST, sender, text(), peer=to, key=key)
+                continue
+
+            def arrive() -> None:
+                if (sender, to) in self._cut:
+                    if world.tracing:
+                        world.note(TraceKind.LOST, sender, text(), peer=to, key=key)
+                    return
+                if world.tracing:
+                    world.note(
+                        TraceKind.MESSAGE, to, text(), peer=sender, since_us=sent_us, key=key
+                    )
+                deliver()
+
+            world.later(random.randrange(weather.fastest_us, weather.slowest_us), arrive)

@@ -1,0 +1,72 @@
+"""What a kind of run is made of: nodes, groups, clients, faults and how often they come."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zonequake_store.raft.api import Settings
+
+
+class FaultKind(enum.StrEnum):
+    """What can go wrong, or be asked for at a bad moment."""
+
+    CRASH = "crash"
+    ISOLATE = "isolate"  # nothing to it and from it
+    DEAF = "deaf"  # nothing reaches it, what it says is heard
+    MUTE = "mute"  # it hears, nothing leaves it
+    SPLIT = "split"  # the nodes in two parts
+    LEAK = "leak"  # in two parts, one of which still hears the other
+    STORM = "storm"  # much is lost, doubled and late
+    STALL = "stall"  # the process stands still, as under SIGSTOP
+    SLOW_DISK = "slow-disk"
+    FAILED_SYNC = "failed-sync"
+    FULL_DISK = "full-disk"
+    ROT = "rot"  # a bit of the log flips while its node is down
+    WIPE = "wipe"  # the node's storage is gone, and comes back empty
+    TRANSFER = "transfer"  # leadership is handed over
+    REFUSE = "refuse"  # a node drains: it leads nothing
+    COMPACT = "compact"
+    UNREACHABLE = "unreachable"  # a transport says that it dropped something
+    WISH = "wish"  # the operator wants another set of peers
+    STRIKE = "strike"  # the leader is hit right after the next grant
+
+
+SMALL = Settings(
+    election_ticks=5,
+    max_append_bytes=64,
+    max_in_flight_appends=4,
+    max_apply_bytes=160,
+    cached_bytes=120,
+    catch_up_margin_entries=6,
+    catch_up_silence_ticks=40,
+)
+"""Limits so small that every one of them is met all the time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A kind of run; times in virtual ms. `faults`: kinds with their weights.
+
+    Of `nodes`, the first `members` (drawn, if there are several) are each group's first peers; the
+    operator's wishes go over all of them. `lost` and `slowest_us` are drawn from for each seed.
+    """
+
+    name: str
+    nodes: int = 3
+    members: tuple[int, ...] = (3,)
+    groups: int = 1
+    processes: int = 4
+    pause_ms: int = 250
+    settings: Settings = SMALL
+    is_volatile: bool = False
+    drift: float = 0.02
+    lost: tuple[float, ...] = (0.0, 0.02, 0.15)
+    doubled: tuple[float, ...] = (0.0, 0.05)
+    slowest_us: tuple[int, ...] = (2_000, 20_000, 150_000)
+    faults: Mapping[FaultKind, int] = field(default_factory=dict)
+    least_gap_ms: int = 50
+    most_gap_ms: int = 1_000
+    horizon_ms: int = 60_000
+    settle_ms: int = 60_000

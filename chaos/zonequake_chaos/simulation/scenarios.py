@@ -1,0 +1,44 @@
+"""The scenarios by name (`zonequake simulate --scenario NAME`)."""
+
+from __future__ import annotations
+
+from zonequake_chaos.simulation.scenario import FaultKind, Scenario
+
+_NETWORK = {
+    FaultKind.ISOLATE: 3,
+    FaultKind.DEAF: 2,
+    FaultKind.MUTE: 2,
+    FaultKind.SPLIT: 3,
+    FaultKind.LEAK: 2,
+    FaultKind.STORM: 2,
+    FaultKind.UNREACHABLE: 1,
+}
+_PROCESSES = {
+    FaultKind.CRASH: 6,
+    FaultKind.STALL: 2,
+    FaultKind.SLOW_DISK: 2,
+    FaultKind.TRANSFER: 2,
+    FaultKind.REFUSE: 1,
+    FaultKind.COMPACT: 3,
+}
+_DISKS = {
+    FaultKind.FAILED_SYNC: 3,
+    FaultKind.FULL_DISK: 3,
+    FaultKind.ROT: 4,
+    FaultKind.WIPE: 2,
+}
+_CHANGES = {FaultKind.WISH: 8, FaultKind.STRIKE: 4, FaultKind.WIPE: 1}
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(name="raft", faults=_NETWORK | _PROCESSES),
+        Scenario(
+            name="reconfiguration",
+            nodes=6,
+            members=(1, 3, 3, 3),
+            faults=_NETWORK | _PROCESSES | _CHANGES,
+        ),
+        Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _DISKS),
+    )
+}

@@ -1,0 +1,265 @@
+"""One seed of one scenario: a cluster in virtual time, its faults, and what must hold of it.
+
+run(steps)   faults as planned; every rule after every step
+settle()     no faults any more: everything must come to rest, all replicas equal
+judge()      the clients' histories before the real checkers
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from zonequake_chaos.simulation.checks.group import GroupRules
+from zonequake_chaos.simulation.clients import Client
+from zonequake_chaos.simulation.control import GroupOperator
+from zonequake_chaos.simulation.judge import judged
+from zonequake_chaos.simulation.member import GroupPlace, Node
+from zonequake_chaos.simulation.network import Network, Weather
+from zonequake_chaos.simulation.plan import FaultPlan
+from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.trace import TraceEvent
+from zonequake_chaos.simulation.trouble import Trouble
+from zonequake_chaos.simulation.violation import Violation, require
+from zonequake_chaos.simulation.world import World
+from zonequake_load.operation import Operation, Outcome, Type
+from zonequake_store.data_store import MemoryCells, Overlay, cells_of
+from zonequake_store.partition import digest
+from zonequake_store.replica import Replica
+
+STEPS = 1_500
+_MEMORY = Path("/dev/shm")  # noqa: S108
+
+
+class Simulation:
+    """A run; use it as a context manager, or `close` it: its disks are real folders in memory."""
+
+    def __init__(
+        self,
+        seed: int,
+        scenario: Scenario,
+        plan: FaultPlan | None = None,
+        trace: bool = False,
+    ) -> None:
+        self.seed = seed
+        self.scenario = scenario
+        self.plan = FaultPlan.random(seed, scenario) if plan is None else plan
+        self._world = world = World(seed, trace=trace)
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="zonequake-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        )
+        draw = world.stream("setting")
+        self._network = Network(
+            world,
+            Weather(
+                lost=draw.choice(scenario.lost),
+                doubled=draw.choice(scenario.doubled),
+                slowest_us=draw.choice(scenario.slowest_us),
+            ),
+        )
+        places = [
+            GroupPlace(name=f"{number}_part", partition=number, partitions=scenario.groups)
+            for number in range(scenario.groups)
+        ]
+        self.rules = {place.name: GroupRules(scenario.settings) for place in places}
+        self.nodes: dict[str, Node] = {}
+        for number in range(scenario.nodes):
+            name = f"n{number}"
+            self.nodes[name] = Node(
+                name,
+                world=world,
+                network=self._network,
+                scenario=scenario,
+                rules=self.rules,
+                folder=self._folder / name,
+                rate=1 + scenario.drift * draw.uniform(-1, 1),
+                find=self.nodes.__getitem__,
+                died=self._died,
+            )
+        self.operators = {
+            place.name: GroupOperator(
+                place,
+                world=world,
+                scenario=scenario,
+                rules=self.rules[place.name],
+                nodes=self.nodes,
+            )
+            for place in places
+        }
+        for node in self.nodes.values():
+            node.start()
+        for operator in self.operators.values():
+            count = draw.choice(scenario.members)
+            operator.bootstrap(sorted(draw.sample(sorted(self.nodes), count)))
+        self.client = Client(
+            world=world, network=self._network, nodes=self.nodes, scenario=scenario
+        )
+        self._trouble = Trouble(
+            self.plan,
+            world=world,
+            network=self._network,
+            scenario=scenario,
+            nodes=self.nodes,
+            operators=self.operators,
+            client=self.client.name,
+        )
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the disks' memory back."""
+        for node in self.nodes.values():
+            node.disk.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def tally(self) -> Counter[str]:
+        """How often what happened."""
+        return self._world.tally
+
+    @property
+    def now_ms(self) -> float:
+        """Virtual time."""
+        return self._world.now_ms
+
+    @property
+    def steps(self) -> int:
+        """Events so far."""
+        return self._world.steps
+
+    @property
+    def events(self) -> list[TraceEvent]:
+        """What happened, if it is traced."""
+        return self._world.events
+
+    def run(self, steps: int = STEPS) -> None:
+        """Let `steps` events happen. Raises Violation."""
+        for _ in range(steps):
+            self._step()
+
+    def settle(self) -> None:
+        """End all faults and wish for nothing more; all must come to rest. Raises Violation."""
+        world = self._world
+        self._trouble.end()
+        self.client.quiet = True
+        for operator in self.operators.values():
+            operator.quiet = True
+        self._until(self._is_settled, "everything comes to rest without faults")
+        left: list[tuple[Operation, Outcome]] = []
+        wanted = self.client.final(lambda operation, outcome: left.append((operation, outcome)))
+        self._until(lambda: len(left) == wanted, "final operations end")
+        for operation, outcome in left:
+            require(
+                outcome.type is Type.OK,
+                "a group makes progress after its last fault",
+                operation=operation,
+                outcome=outcome,
+            )
+        self._until(self._is_settled, "everything comes to rest without faults")
+        self._compare()
+        for group, rules in self.rules.items():
+            world.tally["commits"] += rules.ledger.chosen_to
+            world.tally["reconfigurations"] += len(rules.reconfiguration.tokens - {1})
+            require(
+                self.operators[group].token in rules.reconfiguration.tokens,
+                "each change is announced",
+                group=group,
+                token=self.operators[group].token,
+            )
+
+    def judge(self) -> None:
+        """Have the clients' history judged. Raises Violation."""
+        found = judged({f"seed-{self.seed}": self.client.history}, self._folder)
+        for violation in found.values():
+            raise violation
+
+    def _step(self) -> None:
+        try:
+            self._world.step()
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(
+                "the code under test does not fail", error=f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _died(self, node: Node) -> None:
+        self._trouble.node_died(node)
+
+    def _until(self, done: Callable[[], bool], rule: str) -> None:
+        end_us = self._world.now_us + self.scenario.settle_ms * 1000
+        while not done():
+            if self._world.now_us > end_us:
+                raise Violation(rule, **self._state())
+            for _ in range(10):
+                self._step()
+
+    def _state(self) -> dict[str, object]:
+        return {
+            group: (
+                operator.token,
+                operator.wanted,
+                [
+                    node.replicas[group].raft.status()
+                    for node in self.nodes.values()
+                    if group in node.replicas
+                ],
+            )
+            for group, operator in self.operators.items()
+        }
+
+    def _is_settled(self) -> bool:
+        if self.client.under_way and not self.client.quiet:
+            return False
+        for group, operator in self.operators.items():
+            found = operator.leader()
+            if found is None or not operator.is_settled(found[1]):
+                return False
+            status = found[1]
+            for peer in operator.wanted:
+                replica = self.nodes[peer.node].replicas.get(group)
+                if replica is None or not (
+                    replica.partition.index == status.commit == status.last_index
+                ):
+                    return False
+        return True
+
+    def _compare(self) -> None:
+        """Replicas of one group hold the same."""
+        for group, operator in self.operators.items():
+            found = {
+                peer.node: self._content(self.nodes[peer.node], group) for peer in operator.wanted
+            }
+            require(
+                len(set(found.values())) == 1, "all replicas are equal", group=group, digests=found
+            )
+
+    def _content(self, node: Node, group: str) -> str:
+        replica: Replica = node.replicas[group]
+        cells, state = replica.cells, replica.partition.state
+        clients = replica.partition.clients
+        if isinstance(cells, MemoryCells):
+            return digest(cells_of(cells.view(state, clients).pairs()))
+        assert isinstance(cells, Overlay), "cells are in memory or before a disk"
+        while replica.flushing:
+            self._step()
+        node.disk.data.flush([cells.begin_flush(state, clients)])
+        cells.end_flush()
+        view = node.disk.data.view(cells.number)
+        try:
+            return digest(cells_of(view.pairs()))
+        finally:
+            view.close()

@@ -1,0 +1,297 @@
+"""Carries a plan's faults out, and ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from zonequake_chaos.simulation.control import GroupOperator
+from zonequake_chaos.simulation.disk import DiskTrouble
+from zonequake_chaos.simulation.member import Node
+from zonequake_chaos.simulation.network import CALM, Network
+from zonequake_chaos.simulation.plan import Fault, FaultPlan, Target
+from zonequake_chaos.simulation.scenario import FaultKind, Scenario
+from zonequake_chaos.simulation.trace import TraceKind
+from zonequake_chaos.simulation.world import World
+from zonequake_store.raft.messages import Peer
+from zonequake_store.replica import Replica
+
+_RESTART_MS = 50
+
+
+class Trouble:
+    """Everything that goes wrong in a run."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        *,
+        world: World,
+        network: Network,
+        scenario: Scenario,
+        nodes: dict[str, Node],
+        operators: dict[str, GroupOperator],
+        client: str,
+    ) -> None:
+        self._world = world
+        self._network = network
+        self._scenario = scenario
+        self._nodes = nodes
+        self._operators = operators
+        self._client = client
+        self._fair = network.weather
+        self._over = False
+        self._undo: dict[int, Callable[[], None]] = {}
+        self._undone = 0
+        for fault in plan.faults:
+            world.later(fault.at_ms * 1000, partial(self._strike, fault))
+
+    def end(self) -> None:
+        """No fault any more; what they did is undone."""
+        self._over = True
+        for undo in list(self._undo.values()):
+            undo()
+        self._undo.clear()
+        self._network.weather = CALM
+        for operator in self._operators.values():
+            operator.after_grant = None
+        for node in self._nodes.values():
+            node.compact_to = None
+            self._start(node)
+
+    def node_died(self, node: Node) -> None:
+        """A process ended by itself; something starts it again."""
+        self._world.later(500_000, lambda: self._start(node))
+
+    # ── faults ───────────────────────────────────────────────────────────────────────────────
+
+    def _strike(self, fault: Fault) -> None:
+        if self._over:
+            return
+        world = self._world
+        node = self._target(fault)
+        if world.tracing:
+            world.note(TraceKind.FAULT, node.name, f"{fault.kind.value} for {fault.for_ms} ms")
+        world.tally[f"fault {fault.kind.value}"] += 1
+        match fault.kind:
+            case FaultKind.CRASH:
+                self._crash(node, fault)
+            case FaultKind.STALL:
+                node.stall(fault.for_ms * 1000)
+            case FaultKind.ISOLATE | FaultKind.DEAF | FaultKind.MUTE:
+                self._cut_off(node, fault)
+            case FaultKind.SPLIT | FaultKind.LEAK:
+                self._split(fault)
+            case FaultKind.STORM:
+                self._storm(fault)
+            case FaultKind.SLOW_DISK:
+                self._slow_disk(node, fault)
+            case FaultKind.FAILED_SYNC:
+                self._disk_trouble(node, DiskTrouble.FAILED_SYNC, fault)
+            case FaultKind.FULL_DISK:
+                self._disk_trouble(node, DiskTrouble.FULL, fault)
+            case FaultKind.ROT:
+                self._rot(node, fault)
+            case FaultKind.WIPE:
+                self._wipe(node, fault)
+            case FaultKind.COMPACT:
+                node.compact_to = fault.amount
+                if node.alive:
+                    node.flush()
+            case FaultKind.REFUSE:
+                self._refuse(node, fault)
+            case FaultKind.TRANSFER:
+                for group in self._operators:
+                    node.act(group, lambda replica: _ignored(replica.raft.transfer_leadership()))
+            case FaultKind.UNREACHABLE:
+                self._unreachable(node, fault)
+            case FaultKind.WISH:
+                operators = list(self._operators.values())
+                operators[fault.choice % len(operators)].wish(fault.choice)
+            case FaultKind.STRIKE:
+                self._arm(fault)
+
+    def _target(self, fault: Fault) -> Node:
+        if fault.target is Target.LEADER:
+            operators = list(self._operators.values())
+            found = operators[fault.choice % len(operators)].leader()
+            if found is not None:
+                return found[0]
+        names = list(self._nodes)
+        return self._nodes[names[fault.choice % len(names)]]
+
+    def _for_a_while(self, fault: Fault, undo: Callable[[], None]) -> None:
+        self._undone += 1
+        number = self._undone
+        self._undo[number] = undo
+
+        def over() -> None:
+            undo = self._undo.pop(number, None)
+            if undo is not None:
+                undo()
+
+        self._world.later(fault.for_ms * 1000, over)
+
+    def _crash(self, node: Node, fault: Fault) -> None:
+        if not node.alive or (self._scenario.is_volatile and not self._may_lose([node])):
+            return
+        node.crash()
+        self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
+
+    def _start(self, node: Node) -> None:
+        if not node.alive:
+            node.start()
+            for operator in self._operators.values():
+                operator.node_started(node)
+
+    def _cut(self, links: Iterable[tuple[str, str]], fault: Fault) -> None:
+        found = list(links)
+        self._network.cut(found)
+        if self._world.tracing:
+            text = ", ".join(f"{a}↛{b}" for a, b in found)
+            self._world.note(TraceKind.CUT, "", text)
+        self._for_a_while(fault, lambda: self._mend(found))
+
+    def _mend(self, links: list[tuple[str, str]]) -> None:
+        self._network.mend(links)
+        if self._world.tracing:
+            text = ", ".join(f"{a}→{b}" for a, b in links)
+            self._world.note(TraceKind.HEAL, "", text)
+
+    def _cut_off(self, node: Node, fault: Fault) -> None:
+        others = [name for name in self._nodes if name != node.name]
+        if fault.choice & 1024:
+            others.append(self._client)
+        to = [(other, node.name) for other in others]
+        away = [(node.name, other) for other in others]
+        match fault.kind:
+            case FaultKind.DEAF:
+                self._cut(to, fault)
+            case FaultKind.MUTE:
+                self._cut(away, fault)
+            case _:
+                self._cut(to + away, fault)
+
+    def _split(self, fault: Fault) -> None:
+        sides = {name: fault.choice >> place & 1 for place, name in enumerate(self._nodes)}
+        self._cut(
+            (
+                (a, b)
+                for a in self._nodes
+                for b in self._nodes
+                if sides[a] != sides[b] and (fault.kind is FaultKind.SPLIT or sides[a])
+            ),
+            fault,
+        )
+
+    def _storm(self, fault: Fault) -> None:
+        self._network.weather = replace(
+            self._fair,
+            lost=0.1 + 0.4 * fault.amount,
+            doubled=0.2,
+            slowest_us=50_000 + int(450_000 * fault.amount),
+        )
+
+        def clear() -> None:
+            self._network.weather = self._fair
+
+        self._for_a_while(fault, clear)
+
+    def _slow_disk(self, node: Node, fault: Fault) -> None:
+        slow_us = int(fault.amount * 800_000)
+        node.disk.slow_us += slow_us
+
+        def quick() -> None:
+            node.disk.slow_us -= slow_us
+
+        self._for_a_while(fault, quick)
+
+    def _disk_trouble(self, node: Node, trouble: DiskTrouble, fault: Fault) -> None:
+        node.disk.trouble = trouble
+
+        def sound() -> None:
+            node.disk.trouble = None
+
+        self._for_a_while(fault, sound)
+
+    def _rot(self, node: Node, fault: Fault) -> None:
+        if not node.alive or not self._may_lose([node]):
+            return
+        node.crash()
+        if node.disk.flip_bit():
+            node.rotten = True
+            node.forget()
+        self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
+
+    def _wipe(self, node: Node, fault: Fault) -> None:
+        if not self._may_lose([node]):
+            return
+        if node.alive:
+            node.crash()
+        node.disk.wipe()
+        node.forget()
+        self._world.note(TraceKind.WIPE, node.name)
+        self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
+
+    def _may_lose(self, nodes: list[Node]) -> bool:
+        """Whether every majority survives if these nodes' storage is gone for good.
+
+        Storage that was lost before counts as gone; of every configuration that any replica might
+        still go by, each half must keep a majority.
+        """
+        gone = {node.name for node in nodes}
+        for group in self._operators:
+            present = {
+                node.present(group) for node in self._nodes.values() if node.name not in gone
+            }
+            for node in self._nodes.values():
+                for configuration in node.configurations(group):
+                    for half in (configuration.peers, configuration.old_peers):
+                        if half and 2 * len(present.intersection(half)) <= len(half):
+                            return False
+        return True
+
+    def _refuse(self, node: Node, fault: Fault) -> None:
+        self._set_refusing(node, True)
+        self._for_a_while(fault, lambda: self._set_refusing(node, False))
+
+    def _set_refusing(self, node: Node, refuses: bool) -> None:
+        node.refuses = refuses
+        for group in self._operators:
+            node.act(group, lambda replica: replica.raft.refuse_leadership(refuses))
+
+    def _unreachable(self, node: Node, fault: Fault) -> None:
+        names = list(self._nodes)
+        other = self._nodes[names[(fault.choice >> 8) % len(names)]]
+        for group in self._operators:
+            replica = other.replicas.get(group)
+            if replica is not None:
+                node.act(group, partial(_report_unreachable, replica.me))
+
+    def _arm(self, fault: Fault) -> None:
+        """The leader dies, or hears nobody any more, shortly after the next grant."""
+        operators = list(self._operators.values())
+        operator = operators[fault.choice % len(operators)]
+        delay_us = (0, 0, 20_000, 60_000)[fault.choice >> 4 & 3]
+
+        def strike(node: Node) -> None:
+            def now() -> None:
+                if self._over:
+                    return
+                if fault.choice & 1:
+                    self._cut_off(node, replace(fault, kind=FaultKind.ISOLATE))
+                else:
+                    self._crash(node, fault)
+
+            self._world.later(delay_us, now)
+
+        operator.after_grant = strike
+
+
+def _report_unreachable(peer: Peer, replica: Replica) -> None:
+    replica.raft.report_unreachable(peer)
+
+
+def _ignored(_: object) -> None:
+    """An answer that a fault has no use for."""

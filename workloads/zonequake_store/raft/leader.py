@@ -83,7 +83,8 @@ class Leader:
         data = encode_configuration(configuration)
         log.append([Entry(self.replica.term, log.last_index + 1, EntryKind.CONFIGURATION, data)])
         self._append_due = True
-        for peer in configuration.members - self.progress.keys() - {self.replica.me}:
+        # Sorted, because the order decides in which messages leave: a run must repeat by its seed.
+        for peer in sorted(configuration.members - self.progress.keys() - {self.replica.me}):
             self.add_peer(peer, catching_up=False)
         for peer, progress in list(self.progress.items()):
             if peer in configuration.members:

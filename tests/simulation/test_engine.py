@@ -1,0 +1,88 @@
+"""The simulation itself: what it reaches, that it repeats, and that its rules can fail."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from zonequake_chaos.simulation import SCENARIOS, FaultPlan, Simulation, simulate
+from zonequake_store.raft.core import Raft
+
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
+
+REPEAT = """
+import hashlib
+from zonequake_chaos.simulation import SCENARIOS, Simulation
+digest = hashlib.sha256()
+for name in sorted(SCENARIOS):
+    with Simulation(3, SCENARIOS[name], trace=True) as run:
+        run.run(600)
+        digest.update(repr((run.events, sorted(run.tally.items()), run.client.history)).encode())
+print(digest.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_every_rule_holds_in_every_scenario(name: str) -> None:
+    reached: Counter[str] = Counter()
+    for seed in range(20):
+        report = simulate(seed, SCENARIOS[name])
+        assert report.rule is None, (seed, report.violation)
+        reached.update(report.tally)
+    assert reached["commits"] > 20 * 20
+    assert reached["elections"] > 20 * 2
+    assert reached["operations ok"] > 20 * 20
+
+
+def test_the_same_seed_gives_the_same_run_in_every_process() -> None:
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", REPEAT],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(found) == 1
+    assert len(found.pop().strip()) == hashlib.sha256().digest_size * 2
+
+
+def test_a_plan_is_that_of_its_seed_and_a_run_without_faults_meets_none() -> None:
+    scenario = SCENARIOS["raft"]
+    assert FaultPlan.random(5, scenario) == FaultPlan.random(5, scenario)
+    assert FaultPlan.random(5, scenario) != FaultPlan.random(6, scenario)
+    with Simulation(5, scenario, FaultPlan()) as run:
+        run.run(500)
+        run.settle()
+        run.judge()
+        assert not [name for name in run.tally if name.startswith("fault")]
+
+
+def test_what_is_answered_before_it_is_stored_breaks_a_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ready = Raft.ready
+
+    def all_at_once(raft: Raft):
+        found = ready(raft)
+        changed = type(found)(
+            **{
+                **{name: getattr(found, name) for name in found.__slots__},
+                "messages": found.messages + found.messages_after_store,
+                "messages_after_store": (),
+            }
+        )
+        raft._outstanding = changed
+        return changed
+
+    monkeypatch.setattr(Raft, "ready", all_at_once)
+    report = simulate(0, SCENARIOS["raft"])
+    assert report.rule is not None
+    assert "stored before" in report.rule

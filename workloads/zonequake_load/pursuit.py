@@ -218,15 +218,16 @@ class Pursuit:
             self._news.way_changed()
 
     def _ok(self, address: str, reply: Reply) -> Outcome:
+        lineage, term, index = reply.position
         return Outcome(
             type=Type.OK,
             attempts=self._attempts.sent,
             value=reply.value,
             applied=reply.applied,
             node=self._table.name_of(address),
-            lineage=reply.lineage,
-            term=reply.term,
-            index=reply.index,
+            lineage=lineage,
+            term=term,
+            index=index,
         )
 
     def _learn(self, group: str, address: str, reply: Reply, now_ns: int) -> str | None:

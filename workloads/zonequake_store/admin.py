@@ -21,6 +21,7 @@ from zonequake_store.client_protocol import Value
 from zonequake_store.data_store import View, cells_of
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.host import Host
+from zonequake_store.lineage import number_of
 from zonequake_store.orders import Orders
 from zonequake_store.partition import decode_cell, digest
 from zonequake_store.reading import read_in_thread
@@ -148,7 +149,7 @@ class AdminApi:
                 node=self._host.name,
                 incarnation=replica.me.incarnation,
                 applied=view.state.index,
-                term=view.state.term,
+                term=number_of(view.state.term),
                 lineage=view.state.lineage,
                 digest=content,
                 keys=keys,

@@ -46,9 +46,9 @@ class Role(StrEnum):
 class OrderStatus(StrEnum):
     """Answer to one order.
 
-    `received`: accepted, or already true. `busy`: a change is past CATCHING_UP. `stale`: an older
-    token, term or incarnation. `not_leader`, `not_here`: another node must be asked. `failed`: see
-    the reply's error.
+    `received`: accepted, or already true. `busy`: a change is past CATCHING_UP, or a replica that
+    is to be reset hears a leader. `stale`: an older token, term or incarnation. `not_leader`,
+    `not_here`: another node must be asked. `failed`: see the reply's error.
     """
 
     RECEIVED = "received"
@@ -80,12 +80,14 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A Raft configuration; `old_peers` is not empty while it is joint."""
+    """A Raft configuration; `old_peers` is not empty while it is joint. `lineage`: the token of the
+    last forced reset up to it."""
 
     peers: list[PeerName]
     old_peers: list[PeerName] = []
     token: int
     index: int
+    lineage: int = 0
 
 
 class CatchUpProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +107,13 @@ class CatchUpProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica as its node sees it."""
+    """One replica as its node sees it.
+
+    `term` is a whole term, lineage × 10⁹ + number, as orders name it. `lineage` is that of the
+    applied state, `enforced_lineage` the newest that the replica was told of (by its start order, a
+    message, a reset); it `abstains` while its configuration is of an older one: it neither leads
+    nor votes, and acknowledges nothing to the old lineage.
+    """
 
     group: str
     zone: str
@@ -117,6 +125,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     configuration: ConfigurationReport | None = None
     token: int = 0  # the highest token seen in an order or a configuration
     lineage: int = 0
+    enforced_lineage: int = 0
+    abstains: bool = False
     stage: Stage = Stage.NONE
     stage_token: int = 0
     stage_peers: list[PeerName] = []
@@ -142,7 +152,11 @@ class ReplicasReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica"):
-    """Let the replica take part from now on; create it, passive, if there is none."""
+    """Let the replica take part from now on; create it, passive, if there is none.
+
+    `enforced_token`: of the partition's last forced set (the newest link of its chain, or a forced
+    pending). A replica whose configuration is older abstains; the survivor waits for ResetPeers.
+    """
 
     group: str
     zone: str
@@ -151,16 +165,22 @@ class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica
     token: int
     volatile: bool = False
     fsync: bool = True
+    enforced_token: int = 0
     catch_up_bytes_per_second: int = 0  # 0: unlimited
     addresses: dict[str, str] = {}  # node -> peer address
 
 
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, tag="bootstrap"):
-    """Give a replica without log or configuration its group's first configuration."""
+    """Give a replica without log or configuration its group's first configuration.
+
+    `lineage`: not 0 for a group that begins anew because its data was lost with all replicas: the
+    token of this order, so that its entries stand behind all that were lost.
+    """
 
     group: str
     token: int
     peers: list[PeerName]
+    lineage: int = 0
 
 
 class StopReplica(msgspec.Struct, frozen=True, kw_only=True, tag="stop_replica"):
@@ -180,6 +200,19 @@ class ChangePeers(msgspec.Struct, frozen=True, kw_only=True, tag="change_peers")
     token: int
     peers: list[PeerName]
     addresses: dict[str, str] = {}
+
+
+class ResetPeers(msgspec.Struct, frozen=True, kw_only=True, tag="reset_peers"):
+    """resetPeers: the survivor goes on alone, without a majority, in a new lineage.
+
+    `peers`: exactly the survivor. `term`: that of its last report. `busy`: it hears a leader or
+    leads. Repeat it until a leader reports a configuration of lineage `token`.
+    """
+
+    group: str
+    term: int
+    token: int
+    peers: list[PeerName]
 
 
 class CancelChangePeers(msgspec.Struct, frozen=True, kw_only=True, tag="cancel_change_peers"):
@@ -216,6 +249,7 @@ Order = (
     | StopReplica
     | ChangePeers
     | CancelChangePeers
+    | ResetPeers
     | Grant
     | TransferLeadership
 )

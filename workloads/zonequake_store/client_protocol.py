@@ -1,7 +1,7 @@
 """The client protocol: framed MessagePack between clients and a data node.
 
 A frame is a 4-byte big-endian length and one MessagePack array. See docs/interfaces.md. Pure
-message types: this module imports msgspec and zlib alone.
+message types: this module imports msgspec and zlib alone, and what a term is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import zlib
 from enum import StrEnum
 
 import msgspec
+
+from zonequake_store.lineage import number_of
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """A longer frame closes the connection: nothing legal comes near, a filler is at most 1 MiB."""
@@ -129,9 +131,9 @@ class RouteReply(msgspec.Struct, frozen=True, array_like=True):
 class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Answer to a request.
 
-    `(lineage, term, index)` place the operation in the partition's order: a write at its entry, a
-    read behind the entry whose state it saw. `value` of a cas that found another value is that
-    value, and `applied` is False.
+    `position` places the operation in the partition's order: a write at its entry, a read behind
+    the entry whose state it saw. `term` is a whole term (`zonequake_store.lineage`). `value` of a
+    cas that found another value is that value, and `applied` is False.
     """
 
     id: int
@@ -145,6 +147,11 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     leader_address: str | None = None
     error: str | None = None
     route: RouteReply | None = None
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """(lineage, number of the term in it, index), as histories have them."""
+        return self.lineage, number_of(self.term), self.index
 
 
 def partition_of(key: str, partitions: int) -> int:

@@ -25,6 +25,7 @@ from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, Overlay
 from zonequake_store.errors import StorageError
 from zonequake_store.events import Journal
+from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import Compact, GroupRecord
 from zonequake_store.outbox import Outbox
 from zonequake_store.peer_protocol import Messages
@@ -239,7 +240,8 @@ class Host(Edge):
                 partition=record.partition,
                 data={
                     "leader": event.leader.node if event.leader else None,
-                    "term": event.term,
+                    "lineage": lineage_of(event.term),
+                    "term": number_of(event.term),
                 },
             )
         elif isinstance(event, StageChanged):

@@ -18,6 +18,7 @@ from zonequake_store.admin_protocol import (
     Order,
     OrderReply,
     OrderStatus,
+    ResetPeers,
     StartReplica,
     StopReplica,
     TransferLeadership,
@@ -97,12 +98,21 @@ class Orders:
     def _at_replica(
         self,
         replica: Replica,
-        order: Bootstrap | ChangePeers | CancelChangePeers | Grant | TransferLeadership,
+        order: Bootstrap
+        | ChangePeers
+        | CancelChangePeers
+        | ResetPeers
+        | Grant
+        | TransferLeadership,
     ) -> OrderReply:
         raft = replica.raft
         match order:
             case Bootstrap():
-                raft.bootstrap(Configuration(peers=peers_of(order.peers), token=order.token))
+                raft.bootstrap(
+                    Configuration(
+                        peers=peers_of(order.peers), token=order.token, lineage=order.lineage
+                    )
+                )
                 return OrderReply(status=OrderStatus.RECEIVED)
             case ChangePeers():
                 self._host.transport.told(order.addresses)
@@ -113,6 +123,11 @@ class Orders:
             case CancelChangePeers():
                 cancelled = raft.cancel_change_peers(term=order.term, token=order.token)
                 return OrderReply(status=OrderStatus(cancelled.value))
+            case ResetPeers():
+                reset = raft.reset_peers(
+                    term=order.term, token=order.token, peers=peers_of(order.peers)
+                )
+                return OrderReply(status=OrderStatus(reset.value))
             case Grant():
                 granted = raft.grant(
                     term=order.term, token=order.token, peers=peers_of(order.peers)
@@ -153,6 +168,8 @@ class Orders:
         if replica is not None:
             replica.raise_token(order.token)
             replica.raft.set_catch_up_rate(order.catch_up_bytes_per_second)
+            replica.raft.enforce(order.enforced_token)
+            host.wake(replica)
             return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
         if not 0 <= order.partition < order.partitions:
             return _failed(
@@ -264,6 +281,7 @@ class Orders:
             )
         except LogCorrupted as error:
             raise LogCorrupt(str(error)) from error
+        raft.enforce(order.enforced_token)
         return Replica(
             group=order.group,
             record=record,

@@ -38,6 +38,7 @@ import xxhash
 
 from zonequake_store.client_protocol import RequestId
 from zonequake_store.counters import PartitionUpdateCounter, Range
+from zonequake_store.lineage import lineage_of
 
 # 4,096 clients times a few results keep a group's table in the low megabytes.
 MAX_CLIENTS = 4096
@@ -285,7 +286,9 @@ class Partition:
         if index != self.index + 1:
             raise ValueError(f"entry {index} cannot be applied after entry {self.index}")
         self.index = index
-        self.term = term
+        if term != self.term:
+            self.term = term
+            self.lineage = lineage_of(term)
 
     def _execute(self, term: int, index: int, command: Command) -> Outcome:
         outcome, cell = _decide(self._cells.get(command.key), term, index, command)

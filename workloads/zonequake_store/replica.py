@@ -30,6 +30,7 @@ from zonequake_store.client_protocol import (
 )
 from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
+from zonequake_store.lineage import lineage_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import (
     MAX_KEY_BYTES,
@@ -243,6 +244,11 @@ class Replica:
             proposal.answer(
                 Reply(proposal.id, Status.UNKNOWN, error="leadership was lost before the commit")
             )
+        if self.raft.abstains:
+            # A later lineage began: its state may pass these indexes without what they stand for.
+            confirmed, self._confirmed = self._confirmed, []
+            for reading in (reading for _, readings in confirmed for reading in readings):
+                self._end(reading, self._not_leader(reading.id, self.leader))
 
     def stop(self) -> None:
         """Answer everybody who waits; the replica does nothing from now on."""
@@ -322,7 +328,7 @@ class Replica:
         )
 
     def _reply(self, id_: int, outcome: Outcome) -> Reply:
-        lineage = self.partition.lineage
+        lineage = lineage_of(outcome.term)
         match outcome.verdict:
             case Verdict.DONE:
                 return Reply(

@@ -9,6 +9,7 @@ from zonequake_store.admin_protocol import (
     ReplicaStatus,
     Role,
 )
+from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.raft.api import PeerProgress, StageChanged
 from zonequake_store.raft.api import Role as RaftRole
@@ -50,6 +51,8 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         configuration=_configuration(configuration, status.configuration_index),
         token=replica.token,
         lineage=replica.partition.lineage,
+        enforced_lineage=status.lineage,
+        abstains=status.abstains,
         stage=status.stage,
         stage_token=status.stage_token,
         stage_peers=peer_names(status.stage_peers),
@@ -91,7 +94,8 @@ def stage_event(event: StageChanged, term: int) -> dict[str, object]:
         "token": event.token,
         "peers": [peer.node for peer in event.peers],
         "adding": [peer.node for peer in event.adding],
-        "term": term,
+        "lineage": lineage_of(term),
+        "term": number_of(term),
         "reason": event.reason,
         "status": event.status.value if event.status else None,
         "progress": min((each.fraction for each in event.progress), default=None),
@@ -106,6 +110,7 @@ def _configuration(configuration: Configuration | None, index: int) -> Configura
         old_peers=peer_names(configuration.old_peers),
         token=configuration.token,
         index=index,
+        lineage=configuration.lineage,
     )
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from one_node import GROUP, OneNode, until
 
 from zonequake_store.admin_protocol import (
+    Bootstrap,
     CancelChangePeers,
     ChangePeers,
     Order,
     OrderStatus,
     PeerName,
     ReconfigurationStatus,
+    ResetPeers,
+    Role,
     Stage,
+    StartReplica,
 )
+from zonequake_store.client_protocol import Status
+from zonequake_store.lineage import term_of
 from zonequake_store.replica import Replica
 from zonequake_store.reports import replica_status
 
@@ -60,3 +67,55 @@ async def test_a_cancelled_change_is_reported_with_its_status(tmp_path: Path) ->
         assert await cancel(node, replica, 3) is OrderStatus.RECEIVED, "nothing runs"
         why = b'"reason":"the change was cancelled","status":"CANCELLED"'
         await until(lambda: why in b"".join(node.journal.after(0)))
+
+
+async def test_a_lone_survivor_of_its_group_goes_on_in_a_new_lineage(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        me, gone = PeerName("n0", replica.me.incarnation), PeerName("n1", "b")
+        await answer(node, Bootstrap(group=GROUP, token=1, peers=[me, gone]))
+        reset = ResetPeers(group=GROUP, term=1, token=4, peers=[me])
+        assert await answer(node, msgspec.structs.replace(reset, token=1)) is OrderStatus.STALE
+        assert await answer(node, msgspec.structs.replace(reset, peers=[gone])) is (
+            OrderStatus.FAILED
+        )
+        assert await answer(node, reset) is OrderStatus.RECEIVED
+        await until(lambda: replica.partition.lineage == 4)
+        report = replica_status(replica)
+        assert (report.term, report.lineage, report.enforced_lineage) == (term_of(4, 2), 4, 4)
+        assert report.configuration is not None
+        assert (report.configuration.peers, report.configuration.lineage) == ([me], 4)
+        written = await node.offer(replica, "k", 7)
+        assert written.position == (4, 2, 3)
+        assert await answer(node, reset) is OrderStatus.RECEIVED
+        assert await answer(node, msgspec.structs.replace(reset, token=3)) is OrderStatus.STALE
+
+
+async def test_a_start_order_with_a_later_forced_token_ends_a_leadership_and_its_writes(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        offered = node.offer(replica, "k", 7)
+        start = StartReplica(
+            group=GROUP, zone="z", partition=0, partitions=1, token=5, enforced_token=5
+        )
+        assert await answer(node, start) is OrderStatus.RECEIVED
+        assert (await offered).status in (Status.UNKNOWN, Status.NOT_LEADER)
+        report = replica_status(replica)
+        assert (report.role, report.abstains, report.enforced_lineage) == (Role.FOLLOWER, True, 5)
+        assert (await node.offer(replica, "k", 8)).status is Status.NOT_LEADER
+        assert await answer(node, msgspec.structs.replace(start, token=4)) is OrderStatus.STALE
+
+
+async def test_a_replica_that_was_told_of_a_reset_still_abstains_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        replica.raft.enforce(5)
+        node.host.wake(replica)
+        await until(lambda: not replica.raft.has_ready() and not replica.leads)
+    async with OneNode(tmp_path) as node:
+        replica = await node.start(token=1)
+        assert replica.raft.abstains

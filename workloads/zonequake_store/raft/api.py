@@ -124,6 +124,18 @@ class CancelAnswer(enum.StrEnum):
     NOT_LEADER = "not_leader"
 
 
+class ResetAnswer(enum.StrEnum):
+    """Answer to reset_peers; the values are those of `admin_protocol.OrderStatus`.
+
+    `busy`: this replica hears a leader, leads, or installs a snapshot; repeat it later. A leader
+    without a quorum steps down within two election time-outs.
+    """
+
+    RECEIVED = "received"
+    BUSY = "busy"
+    STALE = "stale"
+
+
 class GrantAnswer(enum.StrEnum):
     """Answer to grant; the values are those of `admin_protocol.OrderStatus`.
 
@@ -188,6 +200,7 @@ class ConfigurationApplied:
     term: int
     index: int
     token: int
+    lineage: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,10 +259,18 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A replica as its core sees it. `stage…`, `progress`: only a leader has them."""
+    """A replica as its core sees it. `stage…`, `progress`: only a leader has them.
+
+    `lineage`: the newest that this replica has been told of, its term's; `abstains`: its
+    configuration is of an older one. `had_leader`: it has followed or been a leader since it
+    started ("alive" is design §3, hole 9).
+    """
 
     role: Role
     term: int
+    lineage: int
+    abstains: bool
+    had_leader: bool
     leader: Peer | None
     configuration: Configuration | None
     configuration_index: int

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zonequake_store.admin_protocol import Stage
-from zonequake_store.raft import election, follower
+from zonequake_store.lineage import lineage_of, term_of
+from zonequake_store.raft import election, follower, reset
 from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,
     GrantAnswer,
     LogReader,
     Ready,
+    ResetAnswer,
     Role,
     Settings,
     Status,
@@ -116,8 +118,12 @@ class Raft:
             election.on_reply(replica, message)
 
     def _accept_term(self, message: Message) -> bool:
-        """Deal with a message of another term; whether to go on with it (thesis §3.3, §4.2.3)."""
+        """Deal with a message of another term; whether to go on with it (thesis §3.3, §4.2.3).
+
+        A later lineage ends a leadership whoever tells of it: only an operator begins one.
+        """
         replica, kind = self._replica, message.kind
+        reset_began = lineage_of(message.term) > lineage_of(replica.term)
         if message.term < replica.term:
             if kind is Kind.PRE_VOTE or kind is Kind.APPEND or kind is Kind.HEARTBEAT:
                 # A leader or candidate of an old term learns of ours, or it would stay stuck.
@@ -134,13 +140,21 @@ class Raft:
                 )
             return False
         if kind in REQUESTS:
+            if kind is Kind.PRE_VOTE:
+                replica.enforce(lineage_of(message.term))
+            elif reset_began:
+                replica.become_follower(message.term, None, "a reset began a later lineage")
             if replica.hears_leader and message.context != election.TRANSFER:
                 return False
-            if kind is Kind.PRE_VOTE:
+            if kind is Kind.PRE_VOTE or reset_began:
                 return True
         elif kind is Kind.PRE_VOTE_REPLY and not message.reject:
             return True
-        elif replica.leadership is not None and message.sender not in replica.leadership.progress:
+        elif (
+            replica.leadership is not None
+            and message.sender not in replica.leadership.progress
+            and not reset_began
+        ):
             return False  # a removed replica must not end a leadership
         leader = message.sender if kind in FROM_LEADERS else None
         replica.become_follower(message.term, leader, "a later term began")
@@ -169,8 +183,10 @@ class Raft:
     def bootstrap(self, configuration: Configuration) -> bool:
         """Write a group's first configuration as entry 1 of term 1, the same at each member.
 
-        False, and no effect: this replica has a log already. Raises BootstrapRefused if it is no
-        member or the configuration is joint.
+        The term is of the configuration's lineage: not 0 for a group whose data was lost with all
+        its replicas, and that begins anew. False, and no effect: this replica has a log already.
+        Raises BootstrapRefused if it is no member, the configuration is joint, or its lineage is
+        older than this replica has been told.
         """
         replica = self._replica
         log = replica.log
@@ -181,8 +197,14 @@ class Raft:
             )
         if log.last_index or log.configuration is not None:
             return False
-        log.append([Entry(1, 1, EntryKind.CONFIGURATION, encode_configuration(configuration))])
-        replica.term = max(replica.term, 1)
+        if configuration.lineage < lineage_of(replica.term):
+            raise BootstrapRefused(
+                f"{replica.me} knows of lineage {lineage_of(replica.term)}; a first configuration "
+                f"must not begin an older one: {configuration}"
+            )
+        first = term_of(configuration.lineage, 1)
+        log.append([Entry(first, 1, EntryKind.CONFIGURATION, encode_configuration(configuration))])
+        replica.term = max(replica.term, first)
         return True
 
     def change_peers(self, *, term: int, token: int, peers: tuple[Peer, ...]) -> ChangePeersAnswer:
@@ -216,6 +238,27 @@ class Raft:
         if leadership is None or term > self._replica.term:
             return CancelAnswer.NOT_LEADER
         return leadership.reconfiguration.cancel(token)
+
+    def reset_peers(self, *, term: int, token: int, peers: tuple[Peer, ...]) -> ResetAnswer:
+        """resetPeers: go on alone, without a majority, in the lineage named by `token`.
+
+        `peers` is (me,). `received`: begun, or done before; it is done once this replica has
+        stored its vote, leads, and has stored its first entry. Until then it is only in memory:
+        repeat it until a leader reports a configuration of this lineage. `stale`: an older token
+        than this replica has seen, or an older `term` than its own. `busy`: it hears a leader, or
+        leads. Raises InvalidPeers, and ResetRefused if it holds nothing of its group.
+        """
+        return reset.reset_peers(self._replica, term=term, token=token, peers=peers)
+
+    def enforce(self, lineage: int) -> None:
+        """The reset with this token was decided, here or elsewhere: a replica without its
+        configuration abstains from now on (`raft.reset`). Lower ones have no effect."""
+        self._replica.enforce(lineage)
+
+    @property
+    def abstains(self) -> bool:
+        """Whether this replica waits for the log of a lineage that it was told of."""
+        return self._replica.abstains
 
     def transfer_leadership(self, to: Peer | None = None) -> bool:
         """Hand leadership to `to`, or the most advanced follower. False: not leader, or nobody
@@ -347,6 +390,9 @@ class Raft:
         return Status(
             role=replica.role,
             term=replica.term,
+            lineage=lineage_of(replica.term),
+            abstains=replica.abstains,
+            had_leader=replica.had_leader,
             leader=replica.leader,
             configuration=log.configuration,
             configuration_index=log.configuration_index,

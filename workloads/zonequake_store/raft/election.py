@@ -5,15 +5,16 @@
 
 Only a member of a configuration in its own log campaigns (Replica.may_campaign). Anybody may be
 asked: a peer of a joint configuration's new half can be needed for a majority before it has that
-entry.
+entry. Who abstains (`raft.reset`) neither campaigns nor votes.
 """
 
 from __future__ import annotations
 
+from zonequake_store.lineage import number_of, term_of
 from zonequake_store.raft import quorum
 from zonequake_store.raft.api import Role
 from zonequake_store.raft.leader import Leader
-from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.messages import Configuration, Kind, Message, Peer
 from zonequake_store.raft.replica import Replica
 
 TRANSFER = 1
@@ -22,6 +23,8 @@ TRANSFER = 1
 
 def tick(replica: Replica) -> None:
     """A tick of a replica that doesn't lead."""
+    if replica.forced is not None:
+        return  # it waits for its disk, for nobody else
     replica.elapsed_ticks += 1
     if replica.elapsed_ticks < replica.timeout_ticks:
         return
@@ -42,6 +45,7 @@ def on_request(replica: Replica, message: Message) -> None:
     pre_vote = message.kind is Kind.PRE_VOTE
     free = replica.leader is None and replica.vote in (None, message.sender)
     free = free or (pre_vote and message.term > replica.term)
+    free = free and not replica.abstains
     granted = free and replica.log.is_up_to_date(message.index, message.log_term)
     if granted and not pre_vote:
         replica.vote = message.sender
@@ -75,7 +79,7 @@ def own_vote_stored(replica: Replica, term: int, vote: Peer | None) -> None:
 
 
 def count(replica: Replica, voter: Peer, *, granted: bool) -> None:
-    configuration = replica.log.configuration
+    configuration = replica.forced or replica.log.configuration
     assert configuration is not None, "only members campaign"
     replica.votes.setdefault(voter, granted)
     match quorum.outcome(configuration, replica.votes):
@@ -108,6 +112,16 @@ def _start_vote(replica: Replica, *, transfer: bool) -> None:
     _ask(replica, Kind.VOTE, replica.term, context=TRANSFER if transfer else 0)
 
 
+def start_forced(replica: Replica, configuration: Configuration) -> None:
+    """Stand for the forced configuration {me}: its own vote, once stored, is the majority."""
+    replica.role = Role.CANDIDATE
+    replica.term = term_of(configuration.lineage, number_of(replica.term) + 1)
+    replica.vote = replica.me
+    replica.forced = configuration
+    replica.set_leader(None)
+    replica.votes = {}
+
+
 def _ask(replica: Replica, kind: Kind, term: int, *, context: int) -> None:
     log = replica.log
     assert log.configuration is not None, "only members campaign"
@@ -133,3 +147,4 @@ def _lead(replica: Replica) -> None:
     replica.elapsed_ticks = 0
     replica.set_leader(replica.me)
     replica.leadership = Leader(replica)
+    replica.forced = None

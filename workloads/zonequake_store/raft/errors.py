@@ -2,6 +2,7 @@
 
 RaftError
 ├── NotLeader           propose, read: ask `leader`, if it is known
+├── ResetRefused        this replica holds nothing that a reset could save
 ├── BootstrapRefused    this replica is no member of the first configuration
 ├── ReadyOutstanding    ready() before stored() of the Ready before
 ├── LogCompacted        the log was asked for an entry it no longer holds
@@ -28,6 +29,10 @@ class NotLeader(RaftError):
 
 class BootstrapRefused(RaftError):
     """A first configuration that does not name this replica was given to it."""
+
+
+class ResetRefused(RaftError):
+    """A replica without log and configuration was asked to go on alone."""
 
 
 class InvalidPeers(RaftError):

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import NEEDS_SNAPSHOT, Kind, Message
 from zonequake_store.raft.replica import Replica
 
 
 def on_append(replica: Replica, message: Message) -> None:
-    """Entries behind (index, log_term). Raises LogCorrupted if a committed one conflicts."""
+    """Entries behind (index, log_term). Raises LogCorrupted if a committed one conflicts.
+
+    To a replica that abstains its commits prove nothing: they are of an older lineage. It compares
+    from the start, and where what it has applied conflicts it asks for a snapshot.
+    """
     log = replica.log
     index, entries = message.index, message.entries
     if index == log.last_index and message.log_term == log.last_term:
         if entries:
             log.append(entries)
-    elif index < log.commit:
+    elif index < log.commit and not replica.abstains:
         _acknowledge(replica, message, log.commit)
         return
     elif log.matches(index, message.log_term):
+        if replica.abstains and log.overwrites_committed(entries):
+            _reject(replica, message, context=NEEDS_SNAPSHOT)
+            return
         log.merge(entries)
     else:
-        hint, hint_term = log.last_not_newer(index, message.log_term)
-        replica.out.after_store.append(
-            Message(
-                kind=Kind.APPEND_REPLY,
-                to=message.sender,
-                sender=replica.me,
-                term=replica.term,
-                index=index,
-                reject=True,
-                hint=hint,
-                hint_term=hint_term,
-                token=log.token,
-            )
-        )
+        contradicted = replica.abstains and index <= log.commit
+        _reject(replica, message, context=NEEDS_SNAPSHOT if contradicted else 0)
         return
     last = index + len(entries)
     log.commit_to(min(message.commit, last))
@@ -49,7 +44,7 @@ def on_heartbeat(replica: Replica, message: Message) -> None:
             to=message.sender,
             sender=replica.me,
             term=replica.term,
-            index=min(log.commit, log.stable),
+            index=0 if replica.abstains else min(log.commit, log.stable),
             hint=log.pending_snapshot.index if log.pending_snapshot else 0,
             context=message.context,
             token=log.token,
@@ -58,15 +53,33 @@ def on_heartbeat(replica: Replica, message: Message) -> None:
 
 
 def on_snapshot(replica: Replica, message: Message) -> None:
-    """The host has staged a snapshot. It is installed only if it brings something."""
+    """The host has staged a snapshot. It is installed only if it brings something; to a replica
+    that abstains it may bring an older state, which is the new lineage's."""
     meta, log = message.snapshot, replica.log
     assert meta is not None, "the host sends SNAPSHOT with its meta"
-    if meta.index > log.commit:
-        if log.matches(meta.index, meta.term):
-            log.commit_to(meta.index)
-        else:
-            log.install(meta)
+    if meta.index > log.commit and log.matches(meta.index, meta.term):
+        log.commit_to(meta.index)
+    elif meta.index > log.commit or replica.abstains:
+        log.install(meta)
     _acknowledge(replica, message, log.commit)
+
+
+def _reject(replica: Replica, message: Message, *, context: int) -> None:
+    hint, hint_term = replica.log.last_not_newer(message.index, message.log_term)
+    replica.out.after_store.append(
+        Message(
+            kind=Kind.APPEND_REPLY,
+            to=message.sender,
+            sender=replica.me,
+            term=replica.term,
+            index=message.index,
+            reject=True,
+            hint=hint,
+            hint_term=hint_term,
+            context=context,
+            token=replica.log.token,
+        )
+    )
 
 
 def _acknowledge(replica: Replica, message: Message, index: int) -> None:

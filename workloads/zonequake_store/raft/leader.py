@@ -8,6 +8,7 @@ from zonequake_store.raft.api import LeaderElected, SendSnapshot
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.messages import (
+    NEEDS_SNAPSHOT,
     Configuration,
     Entry,
     EntryKind,
@@ -47,7 +48,8 @@ class Leader:
         """Lead `replica.term`. The first entry is the current configuration: it commits what
         older terms left, and a forced configuration becomes known by it."""
         log = replica.log
-        assert log.configuration is not None, "only members are elected"
+        configuration = replica.forced or log.configuration
+        assert configuration is not None, "only members are elected"
         self.replica = replica
         self.term_start = log.last_index + 1
         self.elected = False
@@ -64,7 +66,7 @@ class Leader:
         self._transfer_to: Peer | None = None
         self._transfer_ticks = 0
         self._departing_ticks: int | None = None
-        self.append_configuration(log.configuration)
+        self.append_configuration(configuration)
         self.reconfiguration = Reconfiguration(self)
 
     # proposing
@@ -194,8 +196,7 @@ class Leader:
         previous = progress.next - 1
         if previous < log.first_index - 1:
             if progress.active:
-                progress.needs_snapshot()
-                replica.out.snapshots.append(SendSnapshot(to=progress.peer, term=replica.term))
+                self._send_snapshot(progress)
             return False
         entries: Sequence[Entry] = ()
         if not empty:
@@ -222,6 +223,10 @@ class Leader:
         progress.sent(previous + len(entries))
         return True
 
+    def _send_snapshot(self, progress: Progress) -> None:
+        progress.needs_snapshot()
+        self.replica.out.snapshots.append(SendSnapshot(to=progress.peer, term=self.replica.term))
+
     def _send_heartbeats(self, peers: Iterable[Progress]) -> None:
         replica = self.replica
         commit = replica.log.commit
@@ -244,6 +249,10 @@ class Leader:
             return
         log = self.replica.log
         self._append_due = True
+        if message.reject and message.context == NEEDS_SNAPSHOT:
+            if progress.flow is not Flow.SNAPSHOT and message.index >= progress.match:
+                self._send_snapshot(progress)
+            return
         if message.reject:
             hint = message.hint
             if message.hint_term and hint >= log.first_index - 1:

@@ -240,6 +240,20 @@ class RaftLog:
         self.commit = index
         return True
 
+    def overwrites_committed(self, entries: Sequence[Entry]) -> bool:
+        """Whether merge(entries) would have to remove a committed entry."""
+        for entry in entries:
+            if entry.index > min(self.commit, self.last_index):
+                return False
+            if self.term(entry.index) != entry.term:
+                return True
+        return False
+
+    def forget_commits(self) -> None:
+        """A new lineage began: what was committed before it, and isn't handed out to be applied,
+        is committed only if that lineage's leader says so."""
+        self.commit = self.handed_out
+
     def install(self, meta: SnapshotMeta) -> None:
         """Replace everything by the snapshot, once the host has stored it."""
         self.pending_snapshot = meta
@@ -292,7 +306,7 @@ class RaftLog:
         if snapshot is not None and snapshot is self.pending_snapshot:
             self.pending_snapshot = None
             self._snapshot_taken = False
-            self.applied = max(self.applied, snapshot.index)
+            self.applied = snapshot.index  # lower, if it is of a new lineage
         if self._tail_bytes > self._cached_bytes:
             self._trim_cache()
 

@@ -20,11 +20,15 @@ class Peer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Who votes. Both sorted by node; `token` orders configurations of one partition."""
+    """Who votes. Both sorted by node; `token` orders configurations of one partition.
+
+    `lineage`: the token of the last forced reset before it, its own if it is that reset's.
+    """
 
     peers: tuple[Peer, ...]
     old_peers: tuple[Peer, ...] = ()
     token: int = 0
+    lineage: int = 0
 
     @property
     def is_joint(self) -> bool:
@@ -93,12 +97,16 @@ class Kind(enum.IntEnum):
 class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_defaults=True):
     """One message. Fields not used by a kind keep their defaults.
 
+    `term` carries the sender's lineage too (`zonequake_store.lineage`).
+
     `index`, `log_term`: the entry before `entries` (APPEND), the last entry of the candidate
     (VOTE, PRE_VOTE), the last entry now stored (APPEND_REPLY; with `reject`: the APPEND's own
     `index`), the last entry stored and known to be committed (HEARTBEAT_REPLY). `reject` with
     `hint`, `hint_term`: where the leader should go on. `hint` of a HEARTBEAT_REPLY: the index of
     the snapshot being installed, 0 if none. `context` carries a read index round (HEARTBEAT and
-    reply) and marks a transfer (VOTE). `token` is the sender's configuration token.
+    reply), marks a transfer (VOTE) and a log that only a snapshot can bring into the leader's
+    lineage (`NEEDS_SNAPSHOT` in a rejecting APPEND_REPLY). `token` is the sender's configuration
+    token.
     """
 
     kind: Kind
@@ -116,6 +124,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_d
     token: int = 0
     snapshot: SnapshotMeta | None = None
 
+
+NEEDS_SNAPSHOT = 1
+"""`context` of a rejecting APPEND_REPLY: the sender has applied what the leader's log contradicts,
+or can't be compared any more. Only a replica that abstains says so."""
 
 _encoder = msgspec.msgpack.Encoder()
 _configuration_decoder = msgspec.msgpack.Decoder(Configuration)

@@ -194,9 +194,7 @@ class Reconfiguration:
         self._enter(Stage.JOINT)
         self._catching_up = {}
         self._unannounced = True
-        self._leader.append_configuration(
-            Configuration(peers=self.peers, old_peers=self._configuration.peers, token=self.token)
-        )
+        self._append(old_peers=self._configuration.peers)
 
     def committed(self) -> None:
         """The commit index rose."""
@@ -205,7 +203,7 @@ class Reconfiguration:
             return
         if self.stage is Stage.JOINT:
             self._enter(Stage.STABLE)
-            self._leader.append_configuration(Configuration(peers=self.peers, token=self.token))
+            self._append(old_peers=())
             return
         if self._unannounced:
             self._unannounced = False
@@ -217,6 +215,16 @@ class Reconfiguration:
         elif self.stage is Stage.CATCHING_UP:
             self.advance()
 
+    def _append(self, *, old_peers: tuple[Peer, ...]) -> None:
+        self._leader.append_configuration(
+            Configuration(
+                peers=self.peers,
+                old_peers=old_peers,
+                token=self.token,
+                lineage=self._configuration.lineage,
+            )
+        )
+
     def announce(self) -> None:
         """onNewPeersConfigurationApplied, if the newest configuration is final and committed."""
         log, configuration = self._replica.log, self._configuration
@@ -227,6 +235,7 @@ class Reconfiguration:
                     term=self._replica.term,
                     index=log.configuration_index,
                     token=configuration.token,
+                    lineage=configuration.lineage,
                 )
             )
 

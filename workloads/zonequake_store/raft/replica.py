@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from zonequake_store.lineage import lineage_of, term_of
 from zonequake_store.raft.api import Event, LeaderChanged, ReadState, Role, SendSnapshot, Settings
 from zonequake_store.raft.catchup import CatchUpLimit
 from zonequake_store.raft.log import RaftLog
-from zonequake_store.raft.messages import HardState, Message, Peer
+from zonequake_store.raft.messages import Configuration, HardState, Message, Peer
 
 if TYPE_CHECKING:
     from zonequake_store.raft.leader import Leader
@@ -46,6 +47,8 @@ class Replica:
     __slots__ = (
         "catch_up_limit",
         "elapsed_ticks",
+        "forced",
+        "had_leader",
         "leader",
         "leadership",
         "log",
@@ -83,6 +86,9 @@ class Replica:
         self.leadership: Leader | None = None
         self.votes: dict[Peer, bool] = {}
         """Of the running (pre-)election."""
+        self.forced: Configuration | None = None
+        """Of the reset that this candidate carries out as soon as its vote is stored."""
+        self.had_leader = False
         self.refusing = False
         self.out = Outbox()
         self.catch_up_limit = CatchUpLimit(
@@ -95,6 +101,8 @@ class Replica:
         """Since the leader was heard, or the election began."""
         self.timeout_ticks = 0
         self.restart_election_timer()
+        if self.abstains:
+            log.forget_commits()
 
     @property
     def hard_state(self) -> HardState:
@@ -107,6 +115,17 @@ class Replica:
         return configuration is not None and self.me in configuration.members
 
     @property
+    def abstains(self) -> bool:
+        """Whether this replica was told of a reset whose configuration its log doesn't have; see
+        `raft.reset`. A passive one, without any configuration, has nothing to abstain from.
+
+        By lineage, not by configuration index: an old majority that lived on apart can reach a
+        higher index than the reset (design §3, hole 12).
+        """
+        configuration = self.log.configuration
+        return configuration is not None and configuration.lineage < lineage_of(self.term)
+
+    @property
     def may_campaign(self) -> bool:
         """Members may, and who is only removed by an entry not known to be committed (thesis
         §4.2.2; its own vote doesn't count then).
@@ -114,7 +133,7 @@ class Replica:
         a, b, c change to c alone; leader b stores the final entry, c doesn't get it, a is gone.
         c needs b's vote for the joint configuration, but b's log is longer: only b can be elected.
         """
-        return self.log.may_contain(self.me)
+        return not self.abstains and self.log.may_contain(self.me)
 
     @property
     def hears_leader(self) -> bool:
@@ -133,7 +152,10 @@ class Replica:
         if self.leadership is not None:
             self.leadership.resign(reason)
             self.leadership = None
+        self.forced = None
         if term != self.term:
+            if lineage_of(term) > lineage_of(self.term):
+                self._leave_lineage()
             self.term = term
             self.vote = None
             self.leader = None if leader else self.leader  # the same leader anew is news
@@ -142,7 +164,20 @@ class Replica:
         self.set_leader(leader)
         self.restart_election_timer()
 
+    def enforce(self, lineage: int) -> None:
+        """A reset with this token was decided: take part in nothing older. The term becomes the
+        lowest of the lineage, so that who is told of it doesn't disturb its leader."""
+        if lineage > lineage_of(self.term):
+            self.become_follower(term_of(lineage, 0), None, f"a reset began lineage {lineage}")
+
+    def _leave_lineage(self) -> None:
+        """What this replica would still have told of the old lineage, it doesn't tell any more."""
+        self.log.forget_commits()
+        self.out.aborted_reads += [read.request for read in self.out.reads]
+        self.out.reads = []
+
     def set_leader(self, leader: Peer | None) -> None:
         if leader != self.leader:
             self.leader = leader
+            self.had_leader = self.had_leader or leader is not None
             self.out.events.append(LeaderChanged(leader=leader, term=self.term))

@@ -1,0 +1,59 @@
+"""resetPeers: a forced configuration of one node, without a majority (design §3, holes 4 to 12).
+
+    reset_peers ─► CANDIDATE, term (token, n + 1), own vote ─ stored ─► LEADER of {me}
+                   in memory: lost with the process,            appends the configuration with
+                   so the operator repeats it                   peers {me} and lineage = token
+
+The survivor's log as it is becomes the new lineage's; what it didn't have is sacrificed. Nothing
+leaves before term and vote are stored: else a survivor that crashed could lead one term twice, with
+other entries. No other replica can lead a term of the new lineage, because everybody else
+*abstains* (`Replica.abstains`) until it has this configuration in its log:
+
+- It neither campaigns nor votes, so that no leader of the old lineage is elected any more.
+- It acknowledges nothing to an old leader, whose term is lower, but tells it of the new one.
+- Of the old leader's commits it hands out no more: `Ready.committed` is what clients are told, and
+  two lineages must never both acknowledge.
+- What it has applied may not be in the new lineage. It follows a leader of that lineage only where
+  the logs match; where they don't, and it has applied further, it asks for a snapshot, by which its
+  applied index may fall. That is the one place where commit and applied go back.
+
+What an old majority acknowledges before it hears of a reset is not the core's matter: node Leases
+and the permission to start see to that (design §3, "Membership").
+"""
+
+from __future__ import annotations
+
+from zonequake_store.lineage import lineage_of
+from zonequake_store.raft import election
+from zonequake_store.raft.api import ResetAnswer
+from zonequake_store.raft.errors import InvalidPeers, ResetRefused
+from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.raft.replica import Replica
+
+
+def reset_peers(replica: Replica, *, term: int, token: int, peers: tuple[Peer, ...]) -> ResetAnswer:
+    """See `Raft.reset_peers`."""
+    if peers != (replica.me,):
+        raise InvalidPeers(
+            f"a reset leaves exactly the replica that is asked, {replica.me}, not {peers}"
+        )
+    configuration = replica.log.configuration
+    if configuration is None:
+        raise ResetRefused(
+            f"{replica.me} holds nothing of its group: reset the replica with the newest copy, or "
+            "bootstrap the group anew if there is none"
+        )
+    forced = replica.forced
+    if configuration.lineage == token or (forced is not None and forced.token == token):
+        if replica.leadership is not None:
+            replica.leadership.reconfiguration.announce()
+        return ResetAnswer.RECEIVED
+    newest = forced.token if forced else 0
+    if token <= max(configuration.token, newest) or token < lineage_of(replica.term):
+        return ResetAnswer.STALE
+    if term < replica.term:
+        return ResetAnswer.STALE
+    if replica.hears_leader or replica.log.pending_snapshot is not None:
+        return ResetAnswer.BUSY
+    election.start_forced(replica, Configuration(peers=(replica.me,), token=token, lineage=token))
+    return ResetAnswer.RECEIVED

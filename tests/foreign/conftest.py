@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 # Neither tests nor drivers are packages.
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+PROCESSES = HERE.parent / "processes"
+for folder in (HERE, PROCESSES / "load", PROCESSES / "store"):
+    sys.path.insert(0, str(folder))
 
-import porcupine_judge
+import porcupine_judge  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -63,12 +63,12 @@ class Judge:
         folder = built_once(_SOURCES, suffixes=(".go", ".mod", ".sum"), build=build)
         return cls(program=folder / "porcupine-judge")
 
-    def judged(self, history: Path, *, clock_offset_ns: int = 0) -> list[Judged]:
-        """The verdict on each key of a folder of history files."""
+    def judged(self, history: Path, *options: str) -> list[Judged]:
+        """The verdict on each key of a folder of history files; `options` are the program's."""
         done = subprocess.run(
             [
                 str(self.program),
-                f"--clock-offset-ns={clock_offset_ns}",
+                *options,
                 *sorted(str(file) for file in history.glob("*.jsonl")),
             ],
             stdout=subprocess.PIPE,
@@ -94,6 +94,43 @@ class Comparison:
             *(f"{key}: illegal by us, legal by Porcupine" for key in self.only_ours_illegal),
             *(f"{key}: illegal by Porcupine, legal by us" for key in self.only_theirs_illegal),
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunVerdict:
+    """Porcupine's word on a run that `zonequake analyze` has judged."""
+
+    keys: int
+    illegal: list[str]
+    undecided: list[str]
+    """Keys with which the search did not come to an end in its time."""
+    disagreement: str
+    """Empty if both say the same of what was decided."""
+
+
+def judged_run(judge: Judge, run: Path) -> RunVerdict:
+    """Both verdicts on a run folder: keys without an order beside what `verdict.json` says.
+
+    The store's claimed order may be wrong where an order exists: no key is illegal then.
+    """
+    keys = [one for one in judge.judged(run / "history") if not one.reason]
+    illegal = [one.key for one in keys if one.verdict is KeyVerdict.ILLEGAL]
+    undecided = [one.key for one in keys if one.verdict is KeyVerdict.UNKNOWN]
+    document = msgspec.json.decode((run / "verdict.json").read_bytes())
+    checks = {check["name"]: check for check in document["checks"]}
+    ours = checks["linearizability"]
+    without_order = ours["violations"] if "not linearizable" in ours["summary"] else 0
+    # A refusal of what was expected breaks the register for them; for us it is another check.
+    surplus = checks["refusals"]["violations"]
+    agree = len(illegal) - surplus <= without_order <= len(illegal) + len(undecided)
+    return RunVerdict(
+        keys=len(keys) - len(undecided),
+        illegal=illegal,
+        undecided=undecided,
+        disagreement=""
+        if agree
+        else f"Porcupine finds no order for {illegal}; zonequake says: {ours['summary']}",
+    )
 
 
 def compare(theirs: Iterable[Judged], legal: Mapping[str, bool]) -> Comparison:

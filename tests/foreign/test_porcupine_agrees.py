@@ -54,6 +54,15 @@ def test_porcupine_agrees_with_the_search_on_thousands_of_small_histories(
     assert compared.alike[KeyVerdict.ILLEGAL] > CASES / 10, "too few spoilt histories"
 
 
+@pytest.mark.parametrize("lists", [False, True], ids=["registers", "lists"])
+def test_what_our_model_lets_porcupine_skip_changes_no_verdict(
+    porcupine: Judge, tmp_path: Path, lists: bool
+) -> None:
+    cases = histories(Random(32), CASES, lists=lists, spoil=0.6)
+    write_operations(tmp_path / "load-0.jsonl", [o for case in cases for o in case])
+    assert porcupine.judged(tmp_path) == porcupine.judged(tmp_path, "--plain")
+
+
 def without_real_time(given: Sequence[Step]) -> bool:
     """A wrong checker: sequential consistency of each key, not linearizability."""
     return is_linearizable([replace(s, inv_ns=0, fin_ns=max(s.fin_ns, _AFTER_ALL)) for s in given])

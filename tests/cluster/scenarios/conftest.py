@@ -20,6 +20,11 @@ from zonequake_chaos.install import install
 from zonequake_chaos.objects import STORE_LABELS
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
 
+# Neither tests nor drivers are packages.
+sys.path.insert(0, str(Path(__file__).parents[2] / "foreign"))
+
+from porcupine_judge import Judge, judged_run
+
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
@@ -108,7 +113,10 @@ def release(embedded_cluster: EmbeddedCluster) -> Release:
 
 @pytest.fixture
 def run_scenario(release: Release, tmp_path: Path) -> Run:
-    """Runs `zonequake run` as a user does, on data nodes with `fault` planted (none by default)."""
+    """Runs `zonequake run` as a user does, on data nodes with `fault` planted (none by default).
+
+    Every history is judged by Porcupine too, whose verdict must be ours.
+    """
 
     def run(scenario: str, *overrides: str, seed: int = 1, fault: str = "") -> Judged:
         release.plant(fault)
@@ -127,6 +135,11 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
             env={**os.environ, "COLUMNS": "200"},
             check=False,
         )
-        return Judged(exit_code=done.returncode, folder=folder, output=done.stdout + done.stderr)
+        judged = Judged(exit_code=done.returncode, folder=folder, output=done.stdout + done.stderr)
+        if (folder / "verdict.json").exists() and any((folder / "history").glob("*.jsonl")):
+            outside = judged_run(Judge.build(), folder)
+            assert not outside.disagreement, outside
+            print(f"{scenario}, seed {seed}: Porcupine agrees on {outside.keys} keys")
+        return judged
 
     return run

@@ -40,6 +40,7 @@ func main() {
 	offset := flag.Int64("clock-offset-ns", 0, "widen each operation by this much at both ends")
 	limit := flag.Duration("time-per-key", time.Minute, "after this a key's verdict is unknown")
 	most := flag.Int("most-operations", 20_000, "keys with more operations are left out")
+	plain := flag.Bool("plain", false, "search without looking ahead; slow, to compare")
 	workers := flag.Int("workers", 2, "keys judged at a time")
 	flag.Parse()
 	keys, err := readFiles(flag.Args(), *offset)
@@ -55,7 +56,7 @@ func main() {
 		turn <- struct{}{}
 		go func() {
 			defer running.Done()
-			verdicts[i] = judge(key, *limit, *most)
+			verdicts[i] = judge(key, *limit, *most, *plain)
 			<-turn
 		}()
 	}
@@ -74,7 +75,7 @@ func main() {
 	}
 }
 
-func judge(key *Key, limit time.Duration, most int) Verdict {
+func judge(key *Key, limit time.Duration, most int, plain bool) Verdict {
 	operations := key.operations()
 	verdict := Verdict{
 		Zone: key.zone, Partition: key.partition, Key: key.name, Operations: len(operations),
@@ -87,7 +88,7 @@ func judge(key *Key, limit time.Duration, most int) Verdict {
 		verdict.Verdict, verdict.Reason = leftOut, "too many operations"
 		return verdict
 	}
-	switch porcupine.CheckOperationsTimeout(cell, operations, limit) {
+	switch porcupine.CheckOperationsTimeout(cell(operations, plain), operations, limit) {
 	case porcupine.Ok:
 		verdict.Verdict = legal
 	case porcupine.Illegal:

@@ -52,30 +52,115 @@ type output struct {
 	value   state // what was read
 }
 
-// cell is one key: a register with compare-and-set, or an append-list.
-var cell = porcupine.Model{
-	Init: func() any { return absent },
-	Step: func(before, asked, told any) (bool, any) {
-		now, in, out := before.(state), asked.(input), told.(output)
-		switch in.f {
-		case "read":
-			return out.value == now, now
-		case "write":
-			return true, in.value
-		case "append":
-			if now == absent {
-				now = "l"
+// contents is what the search steps through: what the key holds, and how many answers have shown
+// that so far.
+type contents struct {
+	held  state
+	shown int
+}
+
+// cell models one key, a register with compare-and-set or an append-list, for these operations.
+//
+// If every value is written only once, what a key holds never comes back once it is gone. So a step
+// is refused that leaves contents behind which an answer still has to show, and one that begins a
+// list which no longer can become the longest list shown. Such steps lead nowhere; without this the
+// search would find out only after it had tried all that can follow, and an outage, in which dozens
+// of operations overlap, would never be decided.
+func cell(operations []porcupine.Operation, plain bool) porcupine.Model {
+	ahead := &lookout{answers: map[state]int{}}
+	if !plain && writesAreUnique(operations) {
+		ahead.look(operations)
+	}
+	return porcupine.Model{
+		Init: func() any { return contents{} },
+		Step: func(before, asked, told any) (bool, any) {
+			now, out := before.(contents), told.(output)
+			legal, after := apply(now.held, asked.(input), out)
+			switch {
+			case !legal:
+				return false, now
+			case after == now.held:
+				if !out.open {
+					now.shown++
+				}
+				return true, now
+			case !out.open && asked.(input).f == "cas":
+				now.shown++
 			}
-			return now[0] == 'l', now + in.value[1:]
+			return ahead.allows(now, after), contents{held: after}
+		},
+	}
+}
+
+// apply says whether the operation may have been told this by a key that holds `now`, and what the
+// key holds afterwards.
+func apply(now state, in input, out output) (bool, state) {
+	switch in.f {
+	case "read":
+		return out.value == now, now
+	case "write":
+		return true, in.value
+	case "append":
+		if now == absent {
+			now = "l"
 		}
-		// A cas. An open one that finds another value than it expects changes nothing.
+		return now[0] == 'l', now + in.value[1:]
+	}
+	// A cas. An open one that finds another value than it expects changes nothing.
+	switch {
+	case out.open && now != in.expected:
+		return true, now
+	case out.refused:
+		return now == out.found && now != in.expected, now
+	default:
+		return now == in.expected, in.value
+	}
+}
+
+// lookout knows how many answers show each contents, and the longest list among them.
+type lookout struct {
+	answers map[state]int
+	longest state
+}
+
+func (l *lookout) look(operations []porcupine.Operation) {
+	for _, o := range operations {
+		in, out := o.Input.(input), o.Output.(output)
 		switch {
-		case out.open && now != in.expected:
-			return true, now
-		case out.refused:
-			return now == out.found && now != in.expected, now
-		default:
-			return now == in.expected, in.value
+		case out.open:
+		case in.f == "read":
+			l.answers[out.value]++
+			if len(out.value) > len(l.longest) {
+				l.longest = out.value
+			}
+		case in.f == "cas" && out.refused:
+			l.answers[out.found]++
+		case in.f == "cas":
+			l.answers[in.expected]++
 		}
-	},
+	}
+}
+
+func (l *lookout) allows(now contents, after state) bool {
+	if now.shown < l.answers[now.held] {
+		return false
+	}
+	if after[0] != 'l' {
+		return true
+	}
+	shorter := min(len(after), len(l.longest))
+	return after[:shorter] == l.longest[:shorter]
+}
+
+func writesAreUnique(operations []porcupine.Operation) bool {
+	written := map[state]bool{}
+	for _, o := range operations {
+		if in := o.Input.(input); in.f != "read" {
+			if written[in.value] {
+				return false
+			}
+			written[in.value] = true
+		}
+	}
+	return true
 }

@@ -56,6 +56,8 @@ class Life:
         rules = self.rules
         if ready.entries:
             rules.raft.appended(self, ready)
+            if ready.entries[0].index <= self.configuration_index:
+                rules.reconfiguration.took_effect(self)  # its entry may have been cut off
         for event in ready.events:
             if isinstance(event, StageChanged):
                 rules.reconfiguration.entered(self, event)

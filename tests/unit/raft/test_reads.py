@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from small_cluster import SmallCluster, peer
 
+from zonequake_store.admin_protocol import Stage
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.messages import Kind
 
@@ -90,3 +91,19 @@ def test_a_follower_refuses_reads() -> None:
     cluster.elect("a")
     with pytest.raises(NotLeader):
         cluster.rafts["b"].read()
+
+
+def test_a_read_that_waited_for_the_old_half_is_answered_when_that_half_is_gone() -> None:
+    cluster = SmallCluster()
+    raft = cluster.elect("a")
+    term = raft.status().term
+    alone = (peer("a"),)
+    cluster.lose = lambda message: message.kind is Kind.HEARTBEAT_REPLY
+    read = raft.read()
+    raft.change_peers(term=term, token=2, peers=alone)
+    cluster.run()
+    assert cluster.reads["a"] == {}
+    raft.grant(term=term, token=2, peers=alone)
+    cluster.run()
+    assert raft.status().stage is Stage.NONE
+    assert read in cluster.reads["a"]

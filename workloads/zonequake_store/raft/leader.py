@@ -98,6 +98,8 @@ class Leader:
             for half in (configuration.peers, configuration.old_peers)
             if half
         ]
+        if self.reads.running:
+            self._confirm_reads()  # the half that had yet to answer may be gone
 
     def add_peer(self, peer: Peer, *, catching_up: bool) -> Progress:
         next_index = self.replica.log.last_index + (1 if catching_up else 0)

@@ -233,7 +233,7 @@ class Pursuit:
     def _learn(self, group: str, address: str, reply: Reply, now_ns: int) -> str | None:
         """What a refusal says about the way; the node to go to at once, if it names one."""
         table, partition = self._table, self.partition
-        if reply.status is Status.OVERLOADED:
+        if reply.status in (Status.OVERLOADED, Status.LOCKED):
             return None
         if reply.status is Status.NOT_HERE:
             if table.leader(partition) == address:

@@ -139,6 +139,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     lwm: int = 0  # of the update counter, as applied; also the next two
     hwm: int = 0
     ranges: list[tuple[int, int]] = []  # (start, delta), applied above lwm
+    prepared: int = 0  # transactions that wait for their decision
     first_index: int = 0
     last_index: int = 0
     broken_reason: str | None = None

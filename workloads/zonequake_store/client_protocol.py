@@ -30,6 +30,7 @@ class Status(StrEnum):
     """Outcome of a request. All but `ok`, `unknown` and `forgotten`: certainly not applied.
 
     `forgotten`: this attempt was not applied; of earlier ones of the same id nothing is known.
+    `locked`: an unfinished transaction holds a key; the request may be sent again.
     """
 
     OK = "ok"
@@ -38,6 +39,7 @@ class Status(StrEnum):
     WRONG_PARTITION = "wrong_partition"
     INVALID = "invalid"
     OVERLOADED = "overloaded"
+    LOCKED = "locked"
     UNKNOWN = "unknown"
     FORGOTTEN = "forgotten"
 

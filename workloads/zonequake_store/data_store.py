@@ -3,9 +3,11 @@
     number b"a"            AppliedState
     number b"c" client     Session
     number b"k" key        Cell
+    number b"t" name       Prepared, Decision or Horizon
 
 Applied commands change a replica's cells in memory first (`Overlay`); about once a second, what
-changed goes to disk in **one** transaction with the applied index and the client table. After a
+changed goes to disk in **one** transaction with the applied index, the update counter, the client
+table and the transactions. After a
 crash the state is therefore exactly that after some entry, and the log, which is never compacted
 beyond that entry, brings the rest. Commits are synced: a power loss costs a second of replay, not
 the environment. (An unsynced environment would save nothing at one commit a second.)
@@ -19,7 +21,7 @@ A snapshot is a read transaction: it sees the state of one applied index while w
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +35,15 @@ from zonequake_store.partition import (
     AppliedState,
     Cell,
     ClientTable,
+    Partition,
     Session,
     decode_cell,
     encode_cell,
 )
+from zonequake_store.transactions import TransactionTable
 
 _NUMBER = struct.Struct(">Q")
-_APPLIED, _CLIENT, _CELL = b"a", b"c", b"k"
+_APPLIED, _CLIENT, _CELL, _TRANSACTION = b"a", b"c", b"k", b"t"
 _ERASE_KEYS_PER_COMMIT = 5_000
 
 # What a cell costs in the overlay beyond its value, for the flush limit.
@@ -62,6 +66,8 @@ class Flush:
     cells: dict[str, Cell]
     sessions: dict[str, bytes]
     evicted: frozenset[str]
+    transactions: Sequence[Pair] = ()
+    ended: Sequence[bytes] = ()
 
 
 class DataStore:
@@ -106,17 +112,25 @@ class DataStore:
                 sessions.append((key[9:].decode(), _session_decoder.decode(value)))
         return ClientTable(sessions)
 
+    def transactions(self, number: int) -> TransactionTable:
+        """The stored transactions. Raises StateCorrupt."""
+        prefix = _NUMBER.pack(number) + _TRANSACTION
+        with self._environment.begin() as txn:
+            return TransactionTable((key[9:], value) for key, value in _range(txn, prefix))
+
     def flush(self, flushes: Iterable[Flush]) -> None:
         """Store what replicas changed, all in one commit. Raises StorageError when full."""
         pairs: list[Pair] = []
         gone: list[bytes] = []
         for flush in flushes:
             prefix = _NUMBER.pack(flush.number)
-            cells, clients = prefix + _CELL, prefix + _CLIENT
+            cells, clients, parts = prefix + _CELL, prefix + _CLIENT, prefix + _TRANSACTION
             pairs += [(cells + key.encode(), encode_cell(c)) for key, c in flush.cells.items()]
             pairs += [(clients + name.encode(), raw) for name, raw in flush.sessions.items()]
+            pairs += [(parts + name, raw) for name, raw in flush.transactions]
             pairs.append((prefix + _APPLIED, _encoder.encode(flush.state)))
             gone += [clients + name.encode() for name in flush.evicted]
+            gone += [parts + name for name in flush.ended]
         self._put(sorted(pairs), gone)
 
     def stage(self, number: int, pairs: Iterable[Pair]) -> None:
@@ -204,15 +218,23 @@ class DataView:
 
 
 class MemoryView:
-    """A volatile replica's state as it was when the view was taken; `clients` are encoded already.
+    """A volatile replica's state as it was when the view was taken.
 
-    Cells are encoded when they are read, which may be in a thread: only their dict ever changes.
+    `clients` and `transactions` are encoded already. Cells are encoded when they are read, which
+    may be in a thread: only their dict ever changes.
     """
 
-    def __init__(self, cells: dict[str, Cell], clients: list[Pair], state: AppliedState) -> None:
+    def __init__(
+        self,
+        cells: dict[str, Cell],
+        clients: list[Pair],
+        transactions: list[Pair],
+        state: AppliedState,
+    ) -> None:
         self.state = state
         self._cells = cells
         self._clients = clients
+        self._transactions = transactions
 
     def pairs(self) -> Iterator[Pair]:
         """All of it, in key order."""
@@ -220,6 +242,8 @@ class MemoryView:
         yield from self._clients
         for raw, key in sorted((key.encode(), key) for key in self._cells):
             yield _CELL + raw, encode_cell(self._cells[key])
+        for name, raw in self._transactions:
+            yield _TRANSACTION + name, raw
 
     def close(self) -> None:
         """Nothing is held."""
@@ -292,16 +316,20 @@ class Overlay:
         self._fresh[key] = cell
         self.dirty_bytes += _CELL_OVERHEAD_BYTES + len(cell.filler)
 
-    def begin_flush(self, state: AppliedState, clients: ClientTable) -> Flush:
+    def begin_flush(self, partition: Partition) -> Flush:
         """Take what changed; `end_flush` must follow before the next one."""
         self._leaving, self._fresh = self._fresh, {}
         self.dirty_bytes = 0
+        clients = partition.clients
+        changed, ended = partition.transactions.take_changes()
         flush = Flush(
             number=self.number,
-            state=state,
+            state=partition.state,
             cells=self._leaving,
             sessions={name: _encoder.encode(clients.sessions[name]) for name in clients.changed},
             evicted=frozenset(clients.evicted),
+            transactions=changed,
+            ended=ended,
         )
         clients.changed.clear()
         clients.evicted.clear()
@@ -326,13 +354,14 @@ class MemoryCells:
         """Replace the cell of `key`."""
         self._cells[key] = cell
 
-    def view(self, state: AppliedState, clients: ClientTable) -> MemoryView:
+    def view(self, partition: Partition) -> MemoryView:
         """A snapshot, as of now."""
         sessions = [
             (_CLIENT + name.encode(), _encoder.encode(session))
-            for name, session in clients.sessions.items()
+            for name, session in partition.clients.sessions.items()
         ]
-        return MemoryView(dict(self._cells), sorted(sessions), state)
+        transactions = partition.transactions.records()
+        return MemoryView(dict(self._cells), sorted(sessions), transactions, partition.state)
 
 
 def state_in(pairs: Iterable[Pair]) -> AppliedState:
@@ -341,10 +370,13 @@ def state_in(pairs: Iterable[Pair]) -> AppliedState:
     return next(found, AppliedState())
 
 
-def from_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Cell], ClientTable, AppliedState]:
+def from_pairs(
+    pairs: Iterable[Pair],
+) -> tuple[dict[str, Cell], ClientTable, TransactionTable, AppliedState]:
     """A volatile replica's state out of a snapshot."""
     cells: dict[str, Cell] = {}
     sessions: list[tuple[str, Session]] = []
+    transactions: list[Pair] = []
     state = AppliedState()
     for key, value in pairs:
         kind, name = key[:1], key[1:]
@@ -352,6 +384,8 @@ def from_pairs(pairs: Iterable[Pair]) -> tuple[dict[str, Cell], ClientTable, App
             cells[name.decode()] = decode_cell(value)
         elif kind == _CLIENT:
             sessions.append((name.decode(), _session_decoder.decode(value)))
+        elif kind == _TRANSACTION:
+            transactions.append((name, value))
         else:
             state = _state_decoder.decode(value)
-    return cells, ClientTable(sessions), state
+    return cells, ClientTable(sessions), TransactionTable(transactions), state

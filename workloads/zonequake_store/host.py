@@ -312,9 +312,8 @@ class Host(Edge):
             cells = replica.cells
             if not replica.flushing and isinstance(cells, Overlay):
                 replica.flushing = True
-                state = replica.partition.state
-                flushing.append((replica, cells, state.index))
-                jobs.append(cells.begin_flush(state, replica.partition.clients))
+                flushing.append((replica, cells, replica.partition.index))
+                jobs.append(cells.begin_flush(replica.partition))
         if jobs:
             data: DataStore = self.storage.data
             self.storage.write_data(lambda: data.flush(jobs), lambda: self._flushed(flushing))

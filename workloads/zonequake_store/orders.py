@@ -37,6 +37,7 @@ from zonequake_store.replica_log import DurableLog, MemoryLog
 from zonequake_store.reports import peers_of
 from zonequake_store.settings import PlantedFault
 from zonequake_store.storage import LogBatch
+from zonequake_store.transactions import TransactionTable
 
 # What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
 DROPPED_ENTRIES = 50
@@ -236,6 +237,7 @@ class Orders:
             recovered.hard_state,
             Overlay(storage.data, record.data_number),
             storage.data.clients(record.data_number),
+            storage.data.transactions(record.data_number),
             state,
         )
 
@@ -247,6 +249,7 @@ class Orders:
             HardState(),
             MemoryCells(),
             ClientTable(),
+            TransactionTable(),
             AppliedState(),
         )
 
@@ -258,6 +261,7 @@ class Orders:
         hard_state: HardState,
         cells: Overlay | MemoryCells,
         clients: ClientTable,
+        transactions: TransactionTable,
         state: AppliedState,
     ) -> Replica:
         me = Peer(self._host.name, record.incarnation)
@@ -292,6 +296,7 @@ class Orders:
             partition=Partition(
                 cells,
                 clients=clients,
+                transactions=transactions,
                 state=state,
                 deduplicate=not self._faults.forget_request_ids,
             ),

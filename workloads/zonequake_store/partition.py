@@ -39,6 +39,23 @@ import xxhash
 from zonequake_store.client_protocol import RequestId
 from zonequake_store.counters import PartitionUpdateCounter, Range
 from zonequake_store.lineage import lineage_of
+from zonequake_store.transactions import (
+    MAX_PREPARED,
+    CommitCommand,
+    DecideCommand,
+    Decision,
+    ForgetCommand,
+    PrepareCommand,
+    Prepared,
+    ReadValue,
+    RollbackCommand,
+    Step,
+    StepKind,
+    TransactionCommand,
+    TransactionId,
+    TransactionTable,
+    keys_written,
+)
 
 # 4,096 clients times a few results keep a group's table in the low megabytes.
 MAX_CLIENTS = 4096
@@ -94,7 +111,8 @@ class AppendCommand(msgspec.Struct, frozen=True, array_like=True, tag="a", gc=Fa
     request_id: RequestId | None = None
 
 
-Command = SetCommand | CasCommand | AppendCommand
+PlainCommand = SetCommand | CasCommand | AppendCommand
+Command = PlainCommand | TransactionCommand
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
@@ -119,18 +137,24 @@ class Verdict(enum.IntEnum):
     UNEQUAL = 1  # a cas that found another value
     WRONG_TYPE = 2
     FORGOTTEN = 3
+    LOCKED = 4  # a transaction that is prepared holds a key
+    LATE = 5  # a part of a transaction that has ended here
+    FULL = 6  # more transactions are prepared than a partition may have
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a command came to, and where in the partition's order.
 
-    `value` is the value written; of an UNEQUAL cas it is the value found.
+    `value` is the value written; of an UNEQUAL cas it is the value found; of LOCKED, WRONG_TYPE and
+    LATE in a transaction it says more. `results`: of a transaction, one for each step, and None
+    for a step that reads nothing.
     """
 
     verdict: Verdict
     term: int
     index: int
     value: int | str | tuple[int, ...] | None = None
+    results: tuple[ReadValue, ...] | None = None
 
 
 class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -223,11 +247,13 @@ class Partition:
         cells: Cells,
         *,
         clients: ClientTable,
+        transactions: TransactionTable,
         state: AppliedState,
         deduplicate: bool = True,
     ) -> None:
         self._cells = cells
         self.clients = clients
+        self.transactions = transactions
         self.index = state.index
         self.term = state.term
         self.lineage = state.lineage
@@ -258,13 +284,16 @@ class Partition:
         """Apply the command of entry (term, index), which follows the last one applied."""
         self._advance(term, index)
         self.last_user_index = index
+        if not isinstance(command, (SetCommand, CasCommand, AppendCommand)):
+            return self._transact(term, index, command)
         request_id = command.request_id
         if request_id is not None and self.deduplicate:
             known = self.clients.lookup(request_id, term, index)
             if known is not None:
                 return known
             outcome = self._execute(term, index, command)
-            self.clients.remember(request_id, outcome)
+            if outcome.verdict is not Verdict.LOCKED:  # not an outcome: the client tries again
+                self.clients.remember(request_id, outcome)
             return outcome
         return self._execute(term, index, command)
 
@@ -274,7 +303,7 @@ class Partition:
         if configuration:
             self.last_configuration_index = index
 
-    def foresee(self, term: int, index: int, command: Command) -> Outcome:
+    def foresee(self, term: int, index: int, command: PlainCommand) -> Outcome:
         """What the command would come to if it were applied now, without applying it.
 
         Only for the planted fault `ack-before-commit`.
@@ -290,16 +319,130 @@ class Partition:
             self.term = term
             self.lineage = lineage_of(term)
 
-    def _execute(self, term: int, index: int, command: Command) -> Outcome:
+    def _execute(self, term: int, index: int, command: PlainCommand) -> Outcome:
+        locks = self.transactions.locks
+        if locks and command.key in locks:
+            holder = str(locks[command.key].holder)
+            return Outcome(Verdict.LOCKED, term, index, holder)
         outcome, cell = _decide(self._cells.get(command.key), term, index, command)
         if cell is not None:
             self._cells.put(command.key, cell)
             self.counter.count()
         return outcome
 
+    # ── transactions ─────────────────────────────────────────────────────────────────────────
+
+    def judge(self, term: int, index: int, steps: tuple[Step, ...]) -> Outcome:
+        """What the steps of a part come to here and now, without applying them."""
+        return self._judge(term, index, steps)[0]
+
+    def _transact(self, term: int, index: int, command: TransactionCommand) -> Outcome:
+        match command:
+            case PrepareCommand():
+                return self._prepare(term, index, command)
+            case DecideCommand():
+                return self._conclude(term, index, command)
+            case CommitCommand():
+                self._commit(term, index, command.transaction)
+            case RollbackCommand():
+                self._roll_back(command.transaction)
+            case ForgetCommand():
+                for transaction in command.transactions:
+                    self.transactions.forget(transaction)
+        return Outcome(Verdict.DONE, term, index)
+
+    def _prepare(self, term: int, index: int, command: PrepareCommand) -> Outcome:
+        transaction, table = command.transaction, self.transactions
+        table.raise_floor(transaction, command.floor)
+        known = table.prepared.get(transaction)
+        if known is not None:
+            return self.judge(term, index, known.steps)  # its keys are locked: the same as before
+        if table.is_late(transaction):
+            return Outcome(Verdict.LATE, term, index, str(transaction))
+        lock = table.holder((step.key for step in command.steps), transaction)
+        if lock is not None:
+            return Outcome(Verdict.LOCKED, term, index, str(lock.holder))
+        if len(table.prepared) >= MAX_PREPARED:
+            return Outcome(Verdict.FULL, term, index)
+        outcome = self.judge(term, index, command.steps)
+        if outcome.verdict is Verdict.DONE:
+            delta = len(keys_written(command.steps))
+            start = self.counter.reserve(delta) if delta else self.counter.hwm
+            table.prepare(Prepared(transaction, command.nodes, command.steps, start, delta, index))
+        return outcome
+
+    def _conclude(self, term: int, index: int, command: DecideCommand) -> Outcome:
+        """Commit, unless the request was answered before or this decision isn't the leader's own.
+
+        Committed is exactly what is DONE at `index`; else this transaction is aborted.
+        """
+        transaction, table = command.transaction, self.transactions
+        known = self.clients.lookup(command.request_id, term, index)
+        if known is not None and self.deduplicate:
+            self._roll_back(transaction)
+            return known
+        if transaction not in table.prepared or transaction.term != term:
+            self._roll_back(transaction)
+            return Outcome(Verdict.LATE, term, index, str(transaction))
+        self._commit(term, index, transaction)
+        outcome = Outcome(Verdict.DONE, term, index, results=command.results)
+        if known is None:
+            self.clients.remember(command.request_id, outcome)
+        if command.others:
+            table.decide(Decision(transaction, command.others))
+        return outcome
+
+    def _commit(self, term: int, index: int, transaction: TransactionId) -> None:
+        part = self.transactions.end(transaction)
+        if part is None:
+            return  # it was committed before
+        outcome, cells = self._judge(term, index, part.steps)
+        assert outcome.verdict is Verdict.DONE, "its keys were locked since it was judged"
+        for key, cell in cells.items():
+            self._cells.put(key, cell)
+        if part.delta:
+            self.counter.update(part.start, part.delta)
+
+    def _roll_back(self, transaction: TransactionId) -> None:
+        part = self.transactions.end(transaction)
+        if part is not None and part.delta:
+            self.counter.update(part.start, part.delta)
+
+    def _judge(
+        self, term: int, index: int, steps: tuple[Step, ...]
+    ) -> tuple[Outcome, dict[str, Cell]]:
+        """The steps' outcome, one after the other, and the cells to put: none if one of them does
+        not come to DONE."""
+        cells: dict[str, Cell] = {}
+        results: list[ReadValue] = []
+        for step in steps:
+            found = cells.get(step.key) or self._cells.get(step.key)
+            if step.kind is StepKind.READ:
+                results.append(None if found is None else found.value)
+                continue
+            outcome, cell = _decide(found, term, index, _command_of(step))
+            if cell is None:
+                return outcome, {}
+            cells[step.key] = cell
+            results.append(None)
+        return Outcome(Verdict.DONE, term, index, results=tuple(results)), cells
+
+
+def _command_of(step: Step) -> PlainCommand:
+    key, value = step.key, step.value
+    match step.kind:
+        case StepKind.WRITE if value is not None:
+            return SetCommand(key, value, step.filler)
+        case StepKind.CAS if value is not None:
+            return CasCommand(key, step.expected, value)
+        case StepKind.APPEND if isinstance(value, int):
+            return AppendCommand(key, value)
+        case _:
+            raise ValueError(f"{step} writes nothing")
+
 
 def _decide(
-    cell: Cell | None, term: int, index: int, command: Command
+    cell: Cell | None, term: int, index: int, command: PlainCommand
 ) -> tuple[Outcome, Cell | None]:
     """The outcome of a command on a key's cell, and the cell to put in its place."""
     found = None if cell is None else cell.value

@@ -24,23 +24,19 @@ from zonequake_store.client_protocol import (
     Read,
     Reply,
     Status,
-    Value,
     Write,
     partition_of,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
-from zonequake_store.lineage import lineage_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import (
     MAX_KEY_BYTES,
     AppendCommand,
     CasCommand,
-    Command,
-    Outcome,
     Partition,
+    PlainCommand,
     SetCommand,
-    Verdict,
     decode_command,
     encode_command,
 )
@@ -48,6 +44,7 @@ from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer, SnapshotMeta
 from zonequake_store.replica_log import DurableLog, MemoryLog
+from zonequake_store.replies import outcome_reply, value_reply
 
 # Closed-loop clients wait for their answers: more than this means they come faster than the
 # partition commits, and an honest refusal beats an answer after the client's deadline.
@@ -130,7 +127,7 @@ class Replica:
         self.staging: Staging | None = None
         self._faults = faults
         self._client_address = client_address
-        self._offered: list[tuple[Command, int, Answer]] = []
+        self._offered: list[tuple[PlainCommand, int, Answer]] = []
         self._asked: list[_Reading] = []
         self._pending: dict[int, _Proposal] = {}
         self._reading: dict[int, list[_Reading]] = {}
@@ -157,7 +154,7 @@ class Replica:
             return False
         if isinstance(operation, Read):
             if operation.bounded or self._faults.local_reads:
-                answer(self._value(id_, operation.key))
+                answer(value_reply(id_, self.partition, operation.key))
                 return False
             if not self.leads:
                 answer(self._not_leader(id_, self.leader))
@@ -208,7 +205,8 @@ class Replica:
             else:
                 for place, (command, id_, answer) in enumerate(offered, index):
                     if self._faults.acknowledge_before_commit:
-                        answer(self._reply(id_, self.partition.foresee(term, place, command)))
+                        foreseen = self.partition.foresee(term, place, command)
+                        answer(outcome_reply(id_, foreseen))
                     else:
                         self._pending[place] = _Proposal(id_, answer, term)
         if self._asked:
@@ -283,7 +281,7 @@ class Replica:
             if outcome is None or proposal.term != term:
                 proposal.answer(self._not_leader(proposal.id, self.leader))
             else:
-                proposal.answer(self._reply(proposal.id, outcome))
+                proposal.answer(outcome_reply(proposal.id, outcome))
         if entries:
             self.raft.applied(entries[-1].index)
 
@@ -298,7 +296,7 @@ class Replica:
                 later.append((index, readings))
                 continue
             for reading in readings:
-                self._end(reading, self._value(reading.id, reading.key))
+                self._end(reading, value_reply(reading.id, self.partition, reading.key))
         self._confirmed = later
 
     def replace_state(self, cells: Overlay | MemoryCells, partition: Partition) -> None:
@@ -311,61 +309,6 @@ class Replica:
     def _end(self, reading: _Reading, reply: Reply) -> None:
         self._reads -= 1
         reading.answer(reply)
-
-    def _value(self, id_: int, key: str) -> Reply:
-        partition = self.partition
-        cell = partition.read(key)
-        value: Value = None
-        if cell is not None:
-            value = list(cell.value) if isinstance(cell.value, tuple) else cell.value
-        return Reply(
-            id_,
-            Status.OK,
-            value=value,
-            lineage=partition.lineage,
-            term=partition.term,
-            index=partition.index,
-        )
-
-    def _reply(self, id_: int, outcome: Outcome) -> Reply:
-        lineage = lineage_of(outcome.term)
-        match outcome.verdict:
-            case Verdict.DONE:
-                return Reply(
-                    id_,
-                    Status.OK,
-                    applied=True,
-                    lineage=lineage,
-                    term=outcome.term,
-                    index=outcome.index,
-                )
-            case Verdict.UNEQUAL:
-                found = outcome.value
-                return Reply(
-                    id_,
-                    Status.OK,
-                    value=list(found) if isinstance(found, tuple) else found,
-                    applied=False,
-                    lineage=lineage,
-                    term=outcome.term,
-                    index=outcome.index,
-                )
-            case Verdict.WRONG_TYPE:
-                return Reply(
-                    id_,
-                    Status.INVALID,
-                    error="the key holds a list where a register is wanted, "
-                    "or a register where a list is wanted",
-                )
-            case Verdict.FORGOTTEN:
-                return Reply(
-                    id_,
-                    Status.FORGOTTEN,
-                    lineage=lineage,
-                    term=outcome.term,
-                    index=outcome.index,
-                    error="what this request_id came to before, if anything, is forgotten",
-                )
 
     def _not_leader(self, id_: int, leader: Peer | None) -> Reply:
         if leader is None or leader == self.me:
@@ -384,7 +327,7 @@ class Replica:
             self.record = msgspec.structs.replace(self.record, token=token)
 
 
-def _command_of(operation: Write | Cas | Append) -> Command:
+def _command_of(operation: Write | Cas | Append) -> PlainCommand:
     match operation:
         case Write():
             return SetCommand(

@@ -65,6 +65,7 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         lwm=replica.partition.counter.lwm,
         hwm=replica.partition.counter.hwm,
         ranges=list(replica.partition.counter.ranges),
+        prepared=len(replica.partition.transactions.prepared),
         first_index=status.first_index,
         last_index=status.last_index,
     )

@@ -135,7 +135,7 @@ class Snapshots:
         """The replica's state as of now or later; the caller closes it."""
         cells = replica.cells
         if isinstance(cells, MemoryCells):
-            return cells.view(replica.partition.state, replica.partition.clients)
+            return cells.view(replica.partition)
         await self._host.flushed(replica)
         cells = replica.cells
         assert isinstance(cells, Overlay), "a replica never changes between durable and volatile"
@@ -345,16 +345,21 @@ class Snapshots:
         if isinstance(replica.cells, Overlay):
             data = self._host.storage.data
             state, clients = data.state(staging.number), data.clients(staging.number)
+            transactions = data.transactions(staging.number)
             old = replica.cells.number
             cells = Overlay(data, staging.number)
             self.erase(old)
         else:
-            contents, clients, state = from_pairs(staging.pairs)
+            contents, clients, transactions, state = from_pairs(staging.pairs)
             cells = MemoryCells(contents)
         replica.replace_state(
             cells,
             Partition(
-                cells, clients=clients, state=state, deduplicate=replica.partition.deduplicate
+                cells,
+                clients=clients,
+                transactions=transactions,
+                state=state,
+                deduplicate=replica.partition.deduplicate,
             ),
         )
 

@@ -47,6 +47,7 @@ from zonequake_store.raft.messages import (
 )
 from zonequake_store.replica import Faults, Operation, Replica, Staging
 from zonequake_store.replica_log import DurableLog, MemoryLog
+from zonequake_store.transactions import TransactionTable
 from zonequake_store.turn import Edge, finish, serve, writes_of
 
 TICK_US = 100_000
@@ -330,6 +331,7 @@ class Node(Edge):
                 HardState(),
                 MemoryCells(),
                 ClientTable(),
+                TransactionTable(),
                 AppliedState(),
             )
         else:
@@ -398,6 +400,7 @@ class Node(Edge):
             recovered.hard_state,
             Overlay(disk.data, record.data_number),
             disk.data.clients(record.data_number),
+            disk.data.transactions(record.data_number),
             state,
         )
 
@@ -409,6 +412,7 @@ class Node(Edge):
         hard_state: HardState,
         cells: Overlay | MemoryCells,
         clients: ClientTable,
+        transactions: TransactionTable,
         state: AppliedState,
     ) -> Replica:
         me = Peer(self.name, record.incarnation)
@@ -434,7 +438,7 @@ class Node(Edge):
             raft=raft,
             log=log,
             cells=cells,
-            partition=Partition(cells, clients=clients, state=state),
+            partition=Partition(cells, clients=clients, transactions=transactions, state=state),
             faults=Faults(),
             client_address=lambda node: node,
         )
@@ -473,7 +477,7 @@ class Node(Edge):
             elif not replica.flushing and (index > replica.durable_index or self.compact_to):
                 replica.flushing = True
                 flushing.append((replica, cells, index))
-                jobs.append(cells.begin_flush(replica.partition.state, replica.partition.clients))
+                jobs.append(cells.begin_flush(replica.partition))
         if not jobs:
             return
         data = self.disk.data
@@ -522,7 +526,7 @@ class Node(Edge):
             return
         cells = replica.cells
         if isinstance(cells, MemoryCells):
-            memory = cells.view(replica.partition.state, replica.partition.clients)
+            memory = cells.view(replica.partition)
             state, pairs = memory.state, list(memory.pairs())
         else:
             view = self.disk.data.view(cells.number)
@@ -619,12 +623,15 @@ class Node(Edge):
         if isinstance(replica.cells, Overlay):
             data, old = self.disk.data, replica.cells.number
             state, clients = data.state(staging.number), data.clients(staging.number)
+            transactions = data.transactions(staging.number)
             cells = Overlay(data, staging.number)
             self.disk.write_data(lambda: data.erase(old), lambda: None)
         else:
-            contents, clients, state = from_pairs(staging.pairs)
+            contents, clients, transactions, state = from_pairs(staging.pairs)
             cells = MemoryCells(contents)
-        replica.replace_state(cells, Partition(cells, clients=clients, state=state))
+        replica.replace_state(
+            cells, Partition(cells, clients=clients, transactions=transactions, state=state)
+        )
         self._world.tally["snapshots installed"] += 1
         life = self.lives[replica.group]
         life.digest = life.rules.ledger.digests[state.index]

@@ -249,14 +249,13 @@ class Simulation:
 
     def _content(self, node: Node, group: str) -> str:
         replica: Replica = node.replicas[group]
-        cells, state = replica.cells, replica.partition.state
-        clients = replica.partition.clients
+        cells = replica.cells
         if isinstance(cells, MemoryCells):
-            return digest(cells_of(cells.view(state, clients).pairs()))
+            return digest(cells_of(cells.view(replica.partition).pairs()))
         assert isinstance(cells, Overlay), "cells are in memory or before a disk"
         while replica.flushing:
             self._step()
-        node.disk.data.flush([cells.begin_flush(state, clients)])
+        node.disk.data.flush([cells.begin_flush(replica.partition)])
         cells.end_flush()
         view = node.disk.data.view(cells.number)
         try:

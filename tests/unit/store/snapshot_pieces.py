@@ -7,10 +7,11 @@ import zlib
 from one_node import GROUP
 
 from zonequake_store.data_store import MemoryCells
-from zonequake_store.partition import AppliedState, Cell, ClientTable
+from zonequake_store.partition import AppliedState, Cell, ClientTable, Partition
 from zonequake_store.peer_protocol import SnapshotPiece, encode_pairs
 from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta
 from zonequake_store.replica import Replica
+from zonequake_store.transactions import TransactionTable
 
 LEADER = Peer("n1", "b")
 
@@ -31,7 +32,10 @@ def snapshot(
     cells = MemoryCells()
     cells.put("k", Cell(index, index))
     state = AppliedState(index if state_index is None else state_index, term)
-    pairs = list(cells.view(state, ClientTable()).pairs())
+    partition = Partition(
+        cells, clients=ClientTable(), transactions=TransactionTable(), state=state
+    )
+    pairs = list(cells.view(partition).pairs())
     assert len(pairs) == 2
     contents = [encode_pairs(pairs[:1]), encode_pairs(pairs[1:])]
     metas = [None, meta_of(replica, index, term)]

@@ -26,6 +26,7 @@ from zonequake_store.partition import (
     encode_cell,
     encode_command,
 )
+from zonequake_store.transactions import TransactionTable
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,7 +40,13 @@ def room_for_two_clients() -> Iterator[None]:
 def fresh(*, deduplicate: bool = True) -> tuple[Partition, MemoryCells]:
     cells = MemoryCells()
     return (
-        Partition(cells, clients=ClientTable(), state=AppliedState(), deduplicate=deduplicate),
+        Partition(
+            cells,
+            clients=ClientTable(),
+            transactions=TransactionTable(),
+            state=AppliedState(),
+            deduplicate=deduplicate,
+        ),
         cells,
     )
 
@@ -174,7 +181,7 @@ COMMANDS = st.one_of(
 
 
 def content_digest(partition: Partition, cells: MemoryCells) -> str:
-    view = cells.view(partition.state, partition.clients)
+    view = cells.view(partition)
     return digest((k[1:].decode(), v) for k, v in view.pairs() if k[:1] == b"k")
 
 
@@ -189,9 +196,10 @@ def test_a_replica_that_continues_from_a_snapshot_equals_one_that_applied_all(
     first, first_cells = fresh()
     for index, command in enumerate(commands[:cut], 1):
         first.apply(1, index, command)
-    contents, clients, state = from_pairs(first_cells.view(first.state, first.clients).pairs())
+    view = first_cells.view(first)
+    contents, clients, transactions, state = from_pairs(view.pairs())
     second_cells = MemoryCells(contents)
-    second = Partition(second_cells, clients=clients, state=state)
+    second = Partition(second_cells, clients=clients, transactions=transactions, state=state)
     rest = [
         second.apply(1, index, command)
         for index, command in enumerate(commands[cut:], len(commands[:cut]) + 1)
@@ -243,7 +251,9 @@ def test_each_applied_write_counts_one_and_what_changes_nothing_counts_none() ->
 
 def test_the_counter_of_a_stored_state_goes_on_where_it_was() -> None:
     state = AppliedState(index=9, lwm=3, hwm=8, ranges=((5, 1),))
-    partition = Partition(MemoryCells(), clients=ClientTable(), state=state)
+    partition = Partition(
+        MemoryCells(), clients=ClientTable(), transactions=TransactionTable(), state=state
+    )
     partition.apply(1, 10, SetCommand("k", 1))
     assert (partition.state.lwm, partition.state.hwm) == (3, 9)
     assert partition.state.ranges == ((5, 1), (8, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from zonequake_store.peer_protocol import Messages, encode_frame
+from zonequake_store.peer_protocol import Messages
 from zonequake_store.raft.messages import Kind, Message, Peer
 from zonequake_store.transport import Transport
 
@@ -49,7 +49,7 @@ class Outbox:
         outgoing, self._messages = self._messages, {}
         for node, groups in outgoing.items():
             for frame in _frames(groups):
-                if self._transport.send(node, encode_frame(frame)):
+                if self._transport.send_messages(node, frame):
                     continue
                 for group, messages in frame.groups:
                     for message in messages:

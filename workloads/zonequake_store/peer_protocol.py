@@ -27,9 +27,11 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
 
 class Messages(msgspec.Struct, frozen=True, array_like=True, tag="m", gc=False):
-    """Raft messages by group."""
+    """Raft messages by group; `kept` and `again` are heartbeats and their answers (`repeats`)."""
 
     groups: list[tuple[str, list[Message]]]
+    kept: list[tuple[int, str, Message]] = []
+    again: list[int] = []
 
 
 class SnapshotPiece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):

@@ -20,7 +20,8 @@ from collections.abc import Callable
 import msgspec
 
 from zonequake_store.framing import FrameConnection
-from zonequake_store.peer_protocol import Frame, Hello, decode_frame, encode_frame
+from zonequake_store.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
+from zonequake_store.repeats import Heard, Said
 
 # A restarted peer should be found within a heartbeat or two; a peer that is gone for good should
 # cost nothing.
@@ -40,6 +41,7 @@ class _Incoming(FrameConnection):
         super().__init__()
         self._owner = transport
         self._peer: str | None = None
+        self._heard = Heard()
 
     def opened(self) -> None:
         self._owner.incoming.add(self)
@@ -55,6 +57,8 @@ class _Incoming(FrameConnection):
             self._owner.learn(decoded)
         elif self._peer is None:
             self.close()
+        elif isinstance(decoded, Messages):
+            self._owner.received(self._peer, self._heard.in_full(decoded))
         else:
             self._owner.received(self._peer, decoded)
 
@@ -64,6 +68,7 @@ class _Outgoing(FrameConnection):
 
     def __init__(self) -> None:
         super().__init__()
+        self.said = Said()
         self.greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()
 
@@ -202,17 +207,28 @@ class Transport:
 
     def send(self, node: str, frame: bytes) -> bool:
         """Send a frame; False: it was dropped, or cannot arrive now."""
+        connection = self._connection_to(node)
+        if connection is not None:
+            connection.send(frame)
+        return connection is not None
+
+    def send_messages(self, node: str, messages: Messages) -> bool:
+        """Send Raft's messages; False: they were dropped, or cannot arrive now."""
+        connection = self._connection_to(node)
+        if connection is not None:
+            connection.send(encode_frame(connection.said.shortened(messages)))
+        return connection is not None
+
+    def _connection_to(self, node: str) -> _Outgoing | None:
+        """The connection to a node, if it can take more now."""
         link = self._links.get(node)
         if link is None:
             link = self._links[node] = _Link(self, node)
         link.used_s = asyncio.get_running_loop().time()
         connection = link.connection
         if connection is None or not connection.is_open:
-            return False
-        if connection.unsent_bytes > _MAX_UNSENT_BYTES:
-            return False
-        connection.send(frame)
-        return True
+            return None
+        return connection if connection.unsent_bytes <= _MAX_UNSENT_BYTES else None
 
     def client_addresses(self) -> dict[str, str]:
         """Client addresses of all nodes that ever said hello."""

@@ -14,7 +14,7 @@ from zonequake_store.client_protocol import Reply, Write
 from zonequake_store.events import Clock, Journal
 from zonequake_store.host import Host
 from zonequake_store.orders import Orders
-from zonequake_store.peer_protocol import Frame, SnapshotAck, decode_frame
+from zonequake_store.peer_protocol import Frame, Messages, SnapshotAck, decode_frame, encode_frame
 from zonequake_store.replica import Replica
 from zonequake_store.settings import NodeSettings
 from zonequake_store.storage import Storage
@@ -35,6 +35,9 @@ class Line:
         if self.on_sent is not None:
             self.on_sent(self.sent[-1])
         return True
+
+    def send_messages(self, node: str, messages: Messages) -> bool:
+        return self.send(node, encode_frame(messages))
 
     def told(self, _addresses: dict[str, str]) -> None:
         """Addresses mean nothing here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonequake_store.client_protocol import MAX_FRAME_BYTES
 from zonequake_store.outbox import FRAME_BYTES, Outbox
-from zonequake_store.peer_protocol import Messages, decode_frame
+from zonequake_store.peer_protocol import Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
 
 ME, OTHER = Peer("n0", "a"), Peer("n1", "b")
@@ -17,9 +17,9 @@ class Line:
         self.takes = takes
         self.frames: list[bytes] = []
 
-    def send(self, _node: str, frame: bytes) -> bool:
+    def send_messages(self, _node: str, messages: Messages) -> bool:
         if self.takes:
-            self.frames.append(frame)
+            self.frames.append(encode_frame(messages))
         return self.takes
 
 

@@ -73,7 +73,9 @@ def _frames(groups: dict[str, list[Message]]) -> Iterator[Messages]:
         part: list[Message] = []
         for message in messages:
             part.append(message)
-            size_bytes += _MESSAGE_BYTES + sum(len(entry.data) for entry in message.entries)
+            size_bytes += _MESSAGE_BYTES
+            if message.entries:
+                size_bytes += sum(len(entry.data) for entry in message.entries)
             if size_bytes >= FRAME_BYTES:
                 parts.append((group, part))
                 yield Messages(parts)

@@ -70,18 +70,20 @@ class Raft:
 
     # inputs
 
-    def tick(self) -> None:
-        """`settings.tick_s` have passed."""
-        if self._replica.leadership is not None:
-            self._replica.leadership.tick()
-        else:
-            election.tick(self._replica)
+    def tick(self) -> bool:
+        """`settings.tick_s` have passed. False: that made nothing ready."""
+        if self._replica.leadership is None:
+            return election.tick(self._replica)
+        self._replica.leadership.tick()
+        return self.has_ready()
 
-    def beat(self) -> None:
+    def beat(self) -> bool:
         """Send a leader's heartbeats before they are due: a host that lets all its groups beat at
-        once, and when its peers do, wakes up and sends less often."""
-        if self._replica.leadership is not None:
-            self._replica.leadership.beat()
+        once, and when its peers do, wakes up and sends less often. False: this is no leader."""
+        if self._replica.leadership is None:
+            return False
+        self._replica.leadership.beat()
+        return True
 
     def step(self, message: Message) -> None:
         """Take one message. One for another incarnation is ignored.
@@ -307,11 +309,17 @@ class Raft:
         if self._outstanding is not None:
             return False
         replica = self._replica
+        out, log, leadership = replica.out, replica.log, replica.leadership
         return bool(
-            replica.log.has_unstored
-            or replica.out
-            or replica.log.has_committed
-            or (replica.leadership is not None and replica.leadership.due)
+            out.after_store  # first what an idle group has
+            or out.messages
+            or log.has_unstored
+            or log.has_committed
+            or (leadership is not None and leadership.due)
+            or out.events
+            or out.reads
+            or out.aborted_reads
+            or out.snapshots
             or self._vote_is_unstored
         )
 

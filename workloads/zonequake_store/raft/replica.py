@@ -30,16 +30,6 @@ class Outbox:
         self.snapshots: list[SendSnapshot] = []
         self.events: list[Event] = []
 
-    def __bool__(self) -> bool:
-        return bool(
-            self.after_store
-            or self.messages
-            or self.events
-            or self.reads
-            or self.aborted_reads
-            or self.snapshots
-        )
-
 
 class Replica:
     """State that all roles share, and the one transition that can happen in any: to follow."""

@@ -208,6 +208,12 @@ def _lazy(name: str, module: str, extra: str, about: str) -> None:
 _lazy("cluster", "zonequake_chaos.cluster.cli", "chaos", "Start, stop and show a cluster.")
 _lazy("images", "zonequake_chaos.images.cli", "chaos", "Build and list the container images.")
 _lazy("kv", "zonequake_chaos.kv", "chaos", "Get, put, cas and append single keys.")
+_lazy(
+    "simulate",
+    "zonequake_chaos.simulation.command",
+    "chaos,store,analysis",
+    "Hunt for faults of the data node in virtual time; replay and shrink a seed.",
+)
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Judge a run folder again.")
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from zonequake_chaos.simulation.trace import TraceEvent, TraceKind, lanes
+from zonequake_chaos.simulation.trace import OPERATIONS, TraceEvent, TraceKind, lanes
 
 _HEAD_PX = 92
 _TIME_PX = 84
@@ -30,8 +30,8 @@ _LABEL_CHARS = 30
 _TERM_COLOURS = ("#9ec5e8", "#f5c98b", "#a9d8a0", "#d9b3e0", "#f2a6a0", "#c8c1a0", "#9adbd5")
 _INK, _FAINT, _RED, _KEY = "#24292f", "#8b949e", "#cf222e", "#0a58ca"
 
+_LANE_KINDS = (TraceKind.ROLE, TraceKind.START, TraceKind.CRASH)
 _ROWS_OF_NETWORK = (TraceKind.CUT, TraceKind.HEAL)
-_OPERATIONS = (TraceKind.INVOKE, TraceKind.RETURN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +55,33 @@ class _Canvas:
     labels: list[_Label] = field(default_factory=list)
 
 
-def svg(events: Sequence[TraceEvent], *, title: str, key: str | None = None) -> str:
+def svg(
+    events: Sequence[TraceEvent],
+    *,
+    title: str,
+    key: str | None = None,
+    earlier: Sequence[TraceEvent] = (),
+) -> str:
     """The diagram of `events`, which are in the order of time, as an SVG document.
 
-    `key`: operations on it are drawn in colour. Raises ValueError if there are no events.
+    `key`: operations on it are drawn in colour. `earlier`: what happened before, for roles, terms
+    and processes as they were when `events` begin. Raises ValueError if there are no events.
     """
     if not events:
         raise ValueError("there are no events to draw: trace the run (trace=True)")
     columns = lanes(events)
-    clients = {event.node for event in events if event.kind in _OPERATIONS}
+    clients = {event.node for event in events if event.kind in OPERATIONS}
     rows = _rows(events)
     height = max(rows.values()) + _FOOT_PX
-    width = _TIME_PX + _LANE_PX * max(len(columns), 1) + 40
+    width = _TIME_PX + _LANE_PX * max(len(columns), 1) + 60
     at = {name: _TIME_PX + _LANE_PX * number + 40.0 for number, name in enumerate(columns)}
     canvas = _Canvas()
     _draw_times(canvas, rows)
     for name in columns:
         if name not in clients:
-            _draw_node(canvas, events, rows, name, at[name], height - _FOOT_PX)
+            _draw_node(
+                canvas, _own(events, name), _own(earlier, name), rows, at[name], height - _FOOT_PX
+            )
     _draw_operations(canvas, events, rows, at, key)
     for event in events:
         _draw_event(canvas, event, rows, at, width)
@@ -136,56 +145,53 @@ def _draw_times(canvas: _Canvas, rows: dict[int, float]) -> None:
             last = y
 
 
+def _own(events: Sequence[TraceEvent], name: str) -> list[TraceEvent]:
+    """What says how a node's lane looks."""
+    return [event for event in events if event.node == name and event.kind in _LANE_KINDS]
+
+
 def _draw_node(
     canvas: _Canvas,
     events: Sequence[TraceEvent],
+    earlier: Sequence[TraceEvent],
     rows: dict[int, float],
-    name: str,
     x: float,
     bottom: float,
 ) -> None:
     """The lane with its terms, its leaderships and its times without a process."""
-    for start, end, up in _lives(events, rows, name, bottom):
+    start, up = float(_HEAD_PX - 12), True
+    role: TraceEvent | None = None
+    for event in earlier:
+        up, role = _after(event, up, role)
+    ends: list[TraceEvent | None] = [*events, None]
+    for change in ends:
+        end = bottom if change is None else rows[change.time_ms]
         style = f'stroke="{_INK}"' if up else f'stroke="{_FAINT}" stroke-dasharray="3 4"'
         canvas.middle.append(
             f'<line x1="{x:.0f}" x2="{x:.0f}" y1="{start:.1f}" y2="{end:.1f}" {style}/>'
         )
-    for start, end, term, leads in _terms(events, rows, name, bottom):
-        colour = _TERM_COLOURS[term % len(_TERM_COLOURS)]
-        half, opacity = (11, 0.9) if leads else (4, 0.55)
-        canvas.back.append(
-            f'<rect x="{x - half:.0f}" y="{start:.1f}" width="{2 * half}" '
-            f'height="{max(end - start, 2):.1f}" fill="{colour}" opacity="{opacity}">'
-            f"<title>{escape(name)} {'leads' if leads else 'is'} in term {term}</title></rect>"
-        )
+        if role is not None:
+            half, opacity = (11, 0.9) if role.role == "leader" else (4, 0.55)
+            canvas.back.append(
+                f'<rect x="{x - half:.0f}" y="{start:.1f}" width="{2 * half}" '
+                f'height="{max(end - start, 2):.1f}" '
+                f'fill="{_TERM_COLOURS[role.term % len(_TERM_COLOURS)]}" opacity="{opacity}">'
+                f"<title>{escape(role.node)}: {role.role}, term {role.term}</title></rect>"
+            )
+        if change is not None:
+            up, role = _after(change, up, role)
+            start = end
 
 
-def _lives(
-    events: Sequence[TraceEvent], rows: dict[int, float], name: str, bottom: float
-) -> Iterator[tuple[float, float, bool]]:
-    start, up = float(_HEAD_PX - 12), True
-    for event in events:
-        if event.node != name or event.kind not in (TraceKind.CRASH, TraceKind.START):
-            continue
-        y = rows[event.time_ms]
-        yield start, y, up
-        start, up = y, event.kind is TraceKind.START
-    yield start, bottom, up
-
-
-def _terms(
-    events: Sequence[TraceEvent], rows: dict[int, float], name: str, bottom: float
-) -> Iterator[tuple[float, float, int, bool]]:
-    now: tuple[float, int, bool] | None = None
-    for event in events:
-        if event.node != name or event.kind not in (TraceKind.ROLE, TraceKind.CRASH):
-            continue
-        y = rows[event.time_ms]
-        if now is not None:
-            yield now[0], y, now[1], now[2]
-        now = (y, event.term, event.role == "leader") if event.kind is TraceKind.ROLE else None
-    if now is not None:
-        yield now[0], bottom, now[1], now[2]
+def _after(event: TraceEvent, up: bool, role: TraceEvent | None) -> tuple[bool, TraceEvent | None]:
+    """Whether a process runs after an event, and the event that told of its role."""
+    match event.kind:
+        case TraceKind.ROLE:
+            return up, event
+        case TraceKind.START:
+            return True, None
+        case _:
+            return False, None
 
 
 def _draw_operations(

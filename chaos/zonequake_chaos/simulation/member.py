@@ -297,14 +297,24 @@ class Node(Edge):
         tally = self._world.tally
         if isinstance(event, LeaderElected):
             tally["elections"] += 1
-            self._world.note(TraceKind.ROLE, self.name, term=event.term, role="leader")
+            self._note_role("leads", event.term, "leader")
         elif isinstance(event, ConfigurationApplied):
             tally["configurations"] += 1
         elif isinstance(event, StageChanged):
             tally[f"stage {event.stage.value}"] += 1
             self._world.note(TraceKind.STAGE, self.name, f"{event.stage.value} {event.token}")
-        elif not isinstance(event, LeaderChanged):
+        elif isinstance(event, LeaderChanged):
+            leader = event.leader
+            if leader != replica.me:
+                told = "hears no leader" if leader is None else f"follows {leader.node}"
+                self._note_role(told, event.term, "follower")
+            else:
+                self._note_role("is elected", event.term, "leader")
+        else:
             tally["reconfiguration errors"] += 1
+
+    def _note_role(self, told: str, term: int, role: str) -> None:
+        self._world.note(TraceKind.ROLE, self.name, f"{told}, term {term}", term=term, role=role)
 
     def applied(self, replica: Replica, count: int) -> None:
         """A replica applied entries."""

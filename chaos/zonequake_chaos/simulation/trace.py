@@ -31,6 +31,8 @@ class TraceKind(enum.StrEnum):
     VIOLATION = "violation"  # a rule was broken; node may be empty
 
 
+OPERATIONS = frozenset({TraceKind.INVOKE, TraceKind.RETURN})
+
 QUIET_MESSAGES = frozenset({"HEARTBEAT", "HEARTBEAT_REPLY"})
 """First words of messages that come all the time and mostly tell nothing."""
 
@@ -62,13 +64,13 @@ def shown(
 ) -> list[TraceEvent]:
     """The last events that explain what happened to `key` (None: to the group).
 
-    Operations on other keys are left out, and heartbeats unless `quiet_too`. A return whose invoke
-    lies before the chosen ones keeps its start, so that nothing seems to begin too late.
+    What is about other keys is left out, and heartbeats are unless `quiet_too`. A return whose
+    invoke lies before the chosen ones keeps its start, so that nothing seems to begin too late.
     """
 
     def tells(event: TraceEvent) -> bool:
-        if event.kind in (TraceKind.INVOKE, TraceKind.RETURN):
-            return key is None or event.key == key
+        if event.key is not None and event.kind is not TraceKind.VIOLATION:
+            return event.key == key
         if event.kind in (TraceKind.MESSAGE, TraceKind.LOST):
             return quiet_too or event.text.partition(" ")[0] not in QUIET_MESSAGES
         return True
@@ -77,15 +79,20 @@ def shown(
 
 
 def lanes(events: Iterable[TraceEvent]) -> list[str]:
-    """Nodes by name, then clients by name."""
+    """Nodes by name, then clients by name; where there are many, 10 comes after 9."""
     nodes: set[str] = set()
     clients: set[str] = set()
     for event in events:
-        if event.kind in (TraceKind.INVOKE, TraceKind.RETURN):
-            clients.add(event.node)
+        if event.kind in OPERATIONS or event.key is not None:
+            clients.update(name for name in (event.node, event.peer) if name)
         else:
             nodes.update(name for name in (event.node, event.peer) if name)
-    return sorted(nodes - clients) + sorted(clients)
+    return sorted(nodes, key=_by_number) + sorted(clients - nodes, key=_by_number)
+
+
+def _by_number(name: str) -> tuple[str, int]:
+    letters = name.rstrip("0123456789")
+    return letters, int(name[len(letters) :] or 0)
 
 
 _SIGNS = {

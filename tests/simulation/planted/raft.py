@@ -94,8 +94,8 @@ def commit_beyond_what_matched(patch: pytest.MonkeyPatch) -> None:
     on_heartbeat = follower.on_heartbeat
 
     def commit_what_is_there(replica: Replica, message: Message) -> None:
-        replica.log.commit_to(min(message.commit, replica.log.last_index))
-        on_heartbeat(replica, message)
+        there = min(message.commit, replica.log.last_index)
+        on_heartbeat(replica, msgspec.structs.replace(message, commit=there))
 
     heartbeats = Leader._send_heartbeats
 

@@ -44,8 +44,24 @@ def test_only_the_operations_of_the_violating_key_are_shown_and_no_heartbeats() 
     assert "HEARTBEAT 5" in [each.text for each in shown(STORY, key="k1", quiet_too=True)]
 
 
+def test_without_a_key_only_the_replicas_are_shown() -> None:
+    assert not {TraceKind.INVOKE, TraceKind.RETURN} & {each.kind for each in shown(STORY)}
+
+
+def test_lanes_are_in_the_order_of_their_numbers() -> None:
+    many = [event(0, f"n{number}", TraceKind.START) for number in (10, 9, 1)]
+    assert lanes(many) == ["n1", "n9", "n10"]
+
+
+def test_a_lane_begins_as_what_came_before_left_it() -> None:
+    before, after = STORY[:3], STORY[5:6]
+    root = ElementTree.fromstring(svg(after, title="later", earlier=before))
+    told = [each.text for each in root.iter(f"{SVG}title")]
+    assert "n1: leader, term 2" in told
+
+
 def test_the_last_events_are_shown() -> None:
-    assert [each.time_ms for each in shown(STORY, last=2)] == [900, 950]
+    assert [each.time_ms for each in shown(STORY, key="k1", last=2)] == [900, 950]
 
 
 def test_a_line_of_text_has_a_sign_in_the_lane_of_its_event() -> None:

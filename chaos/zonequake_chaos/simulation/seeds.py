@@ -1,0 +1,92 @@
+"""Many seeds of one scenario, in several processes, and what they came to together."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import get_context
+
+from zonequake_chaos.errors import HarnessError, UsageError
+from zonequake_chaos.simulation.report import SeedReport, simulate
+from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.scenarios import SCENARIOS
+
+TOLD = ("commits", "elections", "reconfigurations", "crashes")
+"""What a line about a seed counts, after the names in its tally."""
+
+_RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_SEEDS_PER_TASK = 5
+
+
+def parse_seeds(text: str) -> range:
+    """`A..B`, both included, or one number. Raises UsageError."""
+    found = _RANGE.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(
+            f"--seeds {text!r} is no range: two numbers from 0 on with two dots, as 0..999"
+        )
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    if last < first:
+        raise UsageError(f"--seeds {text} is empty: its end lies before its beginning")
+    return range(first, last + 1)
+
+
+def find_scenario(name: str) -> Scenario:
+    """The scenario of this name. Raises UsageError that lists all."""
+    found = SCENARIOS.get(name)
+    if found is None:
+        known = ", ".join(SCENARIOS)
+        raise UsageError(f"--scenario {name!r} is not known; there are: {known}")
+    return found
+
+
+def simulate_many(
+    seeds: Iterable[int], scenario: Scenario, *, steps: int, jobs: int
+) -> Iterator[SeedReport]:
+    """Reports in the order of the seeds, as they become ready.
+
+    Raises HarnessError if the simulation itself fails, with the seed that shows it.
+    """
+    one = partial(_one, scenario=scenario.name, steps=steps)
+    if jobs == 1:
+        yield from map(one, seeds)
+        return
+    # Processes that begin anew: the tables of the checkers start threads, which a fork would break.
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt)
+    try:
+        yield from pool.map(one, seeds, chunksize=_SEEDS_PER_TASK)
+    except BrokenProcessPool as error:
+        raise HarnessError(
+            f"a process of the simulation ended ({error}): try fewer --jobs, memory may be short"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ignore_interrupt() -> None:
+    """Ctrl-C ends the parent, which ends its children in order."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _one(seed: int, *, scenario: str, steps: int) -> SeedReport:
+    try:
+        return simulate(seed, SCENARIOS[scenario], steps=steps)
+    except Exception as error:
+        raise HarnessError(
+            f"the simulation itself failed in seed {seed} of {scenario}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def summed(reports: Iterable[SeedReport]) -> Counter[str]:
+    """The tallies of all reports together."""
+    total: Counter[str] = Counter()
+    for report in reports:
+        total.update(report.tally)
+    return total

@@ -144,6 +144,10 @@ class Node(Edge):
         """The process stands still; what comes waits in its sockets."""
         self._stalled_until_us = max(self._stalled_until_us, self._world.now_us + for_us)
 
+    def resume(self) -> None:
+        """The process goes on at once."""
+        self._stalled_until_us = 0
+
     def _disk_failed(self, trouble: DiskTrouble) -> None:
         self._world.tally[trouble.value] += 1
         self.crash()

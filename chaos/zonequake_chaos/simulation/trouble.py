@@ -58,6 +58,7 @@ class Trouble:
             operator.after_grant = None
         for node in self._nodes.values():
             node.compact_to = None
+            node.resume()
             self._start(node)
 
     def node_died(self, node: Node) -> None:

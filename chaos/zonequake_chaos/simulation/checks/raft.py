@@ -22,6 +22,8 @@ class RaftRules:
         self._votes: dict[tuple[Peer, int], Peer] = {}
         self._entries: dict[tuple[int, int], tuple[int, bytes]] = {}
         """(index, term) → (term of the entry before, data): log matching by induction."""
+        self._committed_in: dict[tuple[int, int], int] = {}
+        """(index, term) of a committed entry → term of the leader that counted it."""
 
     def went_on(self, life: Life) -> None:
         """Terms and commits never go back in one life."""
@@ -64,7 +66,9 @@ class RaftRules:
         )
         chosen = self._ledger.chosen
         for index in range(max(log.first_index - 1, 1), self._ledger.chosen_to + 1):
-            if not log.matches(index, chosen[index]):
+            # Who learns late that it was elected owes nothing to the leaders of later terms.
+            counted_in = self._committed_in.get((index, chosen[index]), 0)
+            if counted_in <= term and not log.matches(index, chosen[index]):
                 raise Violation(
                     "a leader has every committed entry", leader=life.peer, term=term, index=index
                 )
@@ -82,6 +86,7 @@ class RaftRules:
         ledger.chosen[index] = term
         ledger.chosen_to = max(ledger.chosen_to, index)
         core = life.core
+        self._committed_in[index, term] = core.term
         require(
             core.role is Role.LEADER or life.was_leader,
             "leaders commit",

@@ -82,9 +82,15 @@ def get(
     bounded: Annotated[
         bool, typer.Option("--bounded", help="From any replica's local state: may be stale.")
     ] = False,
+    max_staleness_ms: Annotated[
+        int,
+        typer.Option(min=0, help="With --bounded: no state that may be older; 0: however old."),
+    ] = 0,
 ) -> None:
     """Print a register's value or a list's elements; exit code 3 if the key is absent."""
-    operation = Operation(f=Function.READ, key=key, bounded=bounded)
+    operation = Operation(
+        f=Function.READ, key=key, bounded=bounded, max_staleness_ms=max_staleness_ms
+    )
     where = Where(address or [], kubeconfig, context, namespace, release)
     outcome = _run(zone, operation, timeout, where)
     if outcome.value is None:

@@ -19,7 +19,10 @@ class Function(StrEnum):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`value`: what is written, None for a read. `expected`: what a cas must find, None: absent."""
+    """`value`: what is written, None for a read. `expected`: what a cas must find, None: absent.
+
+    `bounded`: a read from any replica's state, at most `max_staleness_ms` old (0: however old).
+    """
 
     f: Function
     key: str
@@ -27,6 +30,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expected: int | str | None = None
     filler: bytes = b""
     bounded: bool = False
+    max_staleness_ms: int = 0
 
 
 class Once(msgspec.Struct, frozen=True, gc=False):

@@ -233,7 +233,7 @@ class Pursuit:
     def _learn(self, group: str, address: str, reply: Reply, now_ns: int) -> str | None:
         """What a refusal says about the way; the node to go to at once, if it names one."""
         table, partition = self._table, self.partition
-        if reply.status in (Status.OVERLOADED, Status.LOCKED):
+        if reply.status in (Status.OVERLOADED, Status.LOCKED, Status.STALE):
             return None
         if reply.status is Status.NOT_HERE:
             if table.leader(partition) == address:
@@ -254,7 +254,7 @@ def _body(operation: Operation, group: str, once: Once | None, since: int) -> Bo
     request_id = RequestId(once.client, once.sequence, since) if once else None
     match operation.f:
         case Function.READ:
-            return Read(group, operation.key, operation.bounded)
+            return Read(group, operation.key, operation.bounded, operation.max_staleness_ms)
         case Function.WRITE:
             assert operation.value is not None
             return Write(group, operation.key, operation.value, operation.filler, request_id)

@@ -127,6 +127,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     lineage: int = 0
     enforced_lineage: int = 0
     abstains: bool = False
+    had_leader: bool = False  # since the replica was started in this process
     stage: Stage = Stage.NONE
     stage_token: int = 0
     stage_peers: list[PeerName] = []
@@ -142,7 +143,22 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     prepared: int = 0  # transactions that wait for their decision
     first_index: int = 0
     last_index: int = 0
+    last_user_term: int = 0  # of the newest user command in the log, committed or not
+    last_user_index: int = 0
+    last_configuration_term: int = 0  # of the newest applied one that changed peers or token
+    last_configuration_index: int = 0
     broken_reason: str | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """The answer to the document's alive request: the replica runs, and its group has had a
+        leader since (design §3, hole 9)."""
+        return self.had_leader and self.role not in (Role.WAITING, Role.BROKEN)
+
+    def has_user_inputs(self, term: int, index: int) -> bool:
+        """The answer to its HasUserInputsRequest: a user command behind the configuration entry
+        (whole term, index) is in the log, committed or not."""
+        return (self.last_user_term, self.last_user_index) > (term, index)
 
 
 class ReplicasReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +185,18 @@ class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica
     enforced_token: int = 0
     catch_up_bytes_per_second: int = 0  # 0: unlimited
     addresses: dict[str, str] = {}  # node -> peer address
+
+
+class InspectReplica(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_replica"):
+    """Fake start: look at a replica without letting it take part, and report it in the reply.
+
+    One that waits on its disk is read, and what it has committed is replayed in memory: no
+    election, no vote, no message, nothing written. One that runs is reported as it is. This order
+    carries out nothing, so any token will do.
+    """
+
+    group: str
+    token: int = 0
 
 
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, tag="bootstrap"):
@@ -246,6 +274,7 @@ class TransferLeadership(msgspec.Struct, frozen=True, kw_only=True, tag="transfe
 
 Order = (
     StartReplica
+    | InspectReplica
     | Bootstrap
     | StopReplica
     | ChangePeers
@@ -268,6 +297,7 @@ class OrderReply(msgspec.Struct, frozen=True, kw_only=True):
     status: OrderStatus
     error: str | None = None
     incarnation: str | None = None  # of the replica, after a start
+    replica: ReplicaStatus | None = None  # after an inspection
 
 
 class OrderReplies(msgspec.Struct, frozen=True, kw_only=True):

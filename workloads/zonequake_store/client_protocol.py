@@ -31,6 +31,7 @@ class Status(StrEnum):
 
     `forgotten`: this attempt was not applied; of earlier ones of the same id nothing is known.
     `locked`: an unfinished transaction holds a key; the request may be sent again.
+    `stale`: a bounded read that this replica's state may be too old for; another may have it.
     """
 
     OK = "ok"
@@ -42,6 +43,7 @@ class Status(StrEnum):
     LOCKED = "locked"
     UNKNOWN = "unknown"
     FORGOTTEN = "forgotten"
+    STALE = "stale"
 
 
 class RequestId(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -58,11 +60,16 @@ class RequestId(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag="r", gc=False):
-    """Linearizable read by read index; `bounded`: from the local state of any replica."""
+    """Linearizable read by read index; `bounded`: from the local state of any replica.
+
+    `max_staleness_ms` bounds its age: the answer holds all that was acknowledged longer ago than
+    that, by the replica's clock, or is `stale`. 0: whatever the replica has, however old.
+    """
 
     group: str
     key: str
     bounded: bool = False
+    max_staleness_ms: int = 0
 
 
 class Write(msgspec.Struct, frozen=True, array_like=True, tag="w", gc=False):

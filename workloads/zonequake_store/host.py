@@ -152,10 +152,11 @@ class Host(Edge):
         beats = self._ticks_since_beat >= HEARTBEAT_TICKS
         if beats:
             self._ticks_since_beat = 0
+        now_ms = int(now_s * 1000)
         for replica in self.replicas.values():
             raft = replica.raft
             led = beats and raft.beat()
-            if raft.tick() or led:
+            if raft.tick(now_ms) or led:
                 self.wake(replica)
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + FLUSH_S
@@ -178,6 +179,10 @@ class Host(Edge):
         if storing:
             self.storage.write_log(batch, lambda: self._stored(storing))
         self.outbox.flush()
+
+    def clock_ms(self) -> int:
+        """Monotonic time: the clock of the cores' ticks."""
+        return int(self._loop.time() * 1000)
 
     def send(self, replica: Replica, messages: Sequence[Message]) -> None:
         """Put a replica's messages into this turn's frames."""

@@ -15,10 +15,12 @@ from zonequake_store.admin_protocol import (
     CancelChangePeers,
     ChangePeers,
     Grant,
+    InspectReplica,
     Order,
     OrderReply,
     OrderStatus,
     ResetPeers,
+    Role,
     StartReplica,
     StopReplica,
     TransferLeadership,
@@ -34,7 +36,7 @@ from zonequake_store.raft.errors import LogCorrupted, RaftError
 from zonequake_store.raft.messages import Configuration, HardState, Peer
 from zonequake_store.replica import LOG_ERRORS, Faults, Replica
 from zonequake_store.replica_log import DurableLog, MemoryLog
-from zonequake_store.reports import peers_of
+from zonequake_store.reports import peers_of, replica_status
 from zonequake_store.settings import PlantedFault
 from zonequake_store.storage import LogBatch
 from zonequake_store.transactions import TransactionTable
@@ -76,6 +78,8 @@ class Orders:
             return await self._start(order)
         if isinstance(order, StopReplica):
             return await self._stop(order)
+        if isinstance(order, InspectReplica):
+            return self._inspect(order)
         replica = self._host.replicas.get(order.group)
         if replica is None:
             return OrderReply(status=OrderStatus.NOT_HERE)
@@ -154,6 +158,42 @@ class Orders:
         if not replica.raft.transfer_leadership(target):
             return _failed("there is nobody to hand leadership to")
         return OrderReply(status=OrderStatus.RECEIVED)
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────
+
+    def _inspect(self, order: InspectReplica) -> OrderReply:
+        """Fake start: a core that is never ticked and steps no message sends and decides nothing.
+
+        What it has committed is applied to a state of its own in memory, that nobody flushes.
+        """
+        replica = self._host.replicas.get(order.group)
+        if replica is not None:
+            return OrderReply(status=OrderStatus.RECEIVED, replica=replica_status(replica))
+        record = self._host.waiting.get(order.group)
+        if record is None:
+            return OrderReply(status=OrderStatus.NOT_HERE)
+        try:
+            replica = self._durable(
+                StartReplica(
+                    group=order.group,
+                    zone=record.zone,
+                    partition=record.partition,
+                    partitions=record.partitions,
+                    token=record.token,
+                ),
+                record,
+            )
+            while replica.raft.has_ready():
+                ready = replica.raft.ready()
+                replica.apply(ready.committed)
+                replica.raft.stored(ready)
+            found = replica_status(replica)
+        except (*LOG_ERRORS, StateCorrupt) as error:
+            return _failed(f"the replica cannot be read ({error})")
+        return OrderReply(
+            status=OrderStatus.RECEIVED,
+            replica=msgspec.structs.replace(found, role=Role.WAITING),
+        )
 
     # ── start ────────────────────────────────────────────────────────────────────────────────
 
@@ -302,6 +342,7 @@ class Orders:
             ),
             faults=self._faults,
             client_address=self._host.transport.client_address,
+            clock_ms=self._host.clock_ms,
         )
 
     # ── stop ─────────────────────────────────────────────────────────────────────────────────

@@ -160,7 +160,10 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far a replica has applied its log; stored in one transaction with the cells.
 
-    `last_user_index` and `last_configuration_index` are the last applied entries of their kinds;
+    `last_user_index` and `last_configuration_index` are the last applied entries of their kinds
+    (lastUserCmdIdx and lastCfgIdx of the document `high-availability`), with their terms: an index
+    alone compares nothing across lineages. `last_configuration_index` moves only when peers or
+    token do, not when a new leader repeats its configuration.
     `lwm`, `hwm` and `ranges` are the update counter.
     """
 
@@ -172,6 +175,8 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lwm: int = 0
     hwm: int = 0
     ranges: tuple[Range, ...] = ()
+    last_user_term: int = 0
+    last_configuration_term: int = 0
 
 
 class Session(msgspec.Struct, array_like=True):
@@ -258,7 +263,9 @@ class Partition:
         self.term = state.term
         self.lineage = state.lineage
         self.last_user_index = state.last_user_index
+        self.last_user_term = state.last_user_term
         self.last_configuration_index = state.last_configuration_index
+        self.last_configuration_term = state.last_configuration_term
         self.counter = PartitionUpdateCounter(state.lwm, state.hwm, state.ranges)
         self.deduplicate = deduplicate
 
@@ -274,6 +281,8 @@ class Partition:
             self.counter.lwm,
             self.counter.hwm,
             self.counter.ranges,
+            self.last_user_term,
+            self.last_configuration_term,
         )
 
     def read(self, key: str) -> Cell | None:
@@ -283,7 +292,7 @@ class Partition:
     def apply(self, term: int, index: int, command: Command) -> Outcome:
         """Apply the command of entry (term, index), which follows the last one applied."""
         self._advance(term, index)
-        self.last_user_index = index
+        self.last_user_term, self.last_user_index = term, index
         if not isinstance(command, (SetCommand, CasCommand, AppendCommand)):
             return self._transact(term, index, command)
         request_id = command.request_id
@@ -298,10 +307,10 @@ class Partition:
         return self._execute(term, index, command)
 
     def skip(self, term: int, index: int, *, configuration: bool) -> None:
-        """Pass over an entry that holds no command."""
+        """Pass over an entry that holds no command. `configuration`: it changes peers or token."""
         self._advance(term, index)
         if configuration:
-            self.last_configuration_index = index
+            self.last_configuration_term, self.last_configuration_index = term, index
 
     def foresee(self, term: int, index: int, command: PlainCommand) -> Outcome:
         """What the command would come to if it were applied now, without applying it.

@@ -111,7 +111,9 @@ class Replica:
         partition: Partition,
         faults: Faults,
         client_address: Callable[[str], str | None],
+        clock_ms: Callable[[], int],
     ) -> None:
+        """`clock_ms`: the clock whose time the core is given with its ticks."""
         self.group = group
         self.record = record
         self.me = me
@@ -128,6 +130,7 @@ class Replica:
         self._faults = faults
         self._client_address = client_address
         self._offered: list[tuple[PlainCommand, int, Answer]] = []
+        self._clock_ms = clock_ms
         self._asked: list[_Reading] = []
         self._pending: dict[int, _Proposal] = {}
         self._reading: dict[int, list[_Reading]] = {}
@@ -154,7 +157,7 @@ class Replica:
             return False
         if isinstance(operation, Read):
             if operation.bounded or self._faults.local_reads:
-                answer(value_reply(id_, self.partition, operation.key))
+                answer(self._local(id_, operation))
                 return False
             if not self.leads:
                 answer(self._not_leader(id_, self.leader))
@@ -184,6 +187,8 @@ class Replica:
         if isinstance(operation, Write) and len(operation.filler) > MAX_FILLER_BYTES:
             return Status.INVALID, f"a filler has at most {MAX_FILLER_BYTES} bytes"
         if isinstance(operation, Read):
+            if operation.max_staleness_ms < 0:
+                return Status.INVALID, "max_staleness_ms is at least 0"
             return None
         texts = [operation.value, operation.expected if isinstance(operation, Cas) else None]
         if any(isinstance(text, str) and len(text.encode()) > MAX_TEXT_BYTES for text in texts):
@@ -271,7 +276,10 @@ class Replica:
         for entry in entries:
             term, index = entry.term, entry.index
             if entry.kind is not EntryKind.COMMAND:
-                partition.skip(term, index, configuration=entry.kind is EntryKind.CONFIGURATION)
+                changes = entry.kind is EntryKind.CONFIGURATION and (
+                    self.raft.changes_configuration(index)
+                )
+                partition.skip(term, index, configuration=changes)
                 outcome = None
             else:
                 outcome = partition.apply(term, index, decode_command(entry.data))
@@ -309,6 +317,23 @@ class Replica:
     def _end(self, reading: _Reading, reply: Reply) -> None:
         self._reads -= 1
         reading.answer(reply)
+
+    def _local(self, id_: int, read: Read) -> Reply:
+        """From the state that is here, if it is fresh enough."""
+        if self.raft.abstains:
+            why = "this replica has not got the lineage that its group has gone on in"
+            return Reply(id_, Status.STALE, error=why)
+        bound_ms = read.max_staleness_ms
+        if bound_ms:
+            since_ms = self.raft.fresh_since_ms()
+            if since_ms is None:
+                why = "no leader has told yet how fresh this state is"
+                return Reply(id_, Status.STALE, error=why)
+            age_ms = self._clock_ms() - since_ms
+            if age_ms > bound_ms:
+                why = f"this state may be {age_ms} ms old, asked for were {bound_ms} ms"
+                return Reply(id_, Status.STALE, error=why)
+        return value_reply(id_, self.partition, read.key)
 
     def _not_leader(self, id_: int, leader: Peer | None) -> Reply:
         if leader is None or leader == self.me:

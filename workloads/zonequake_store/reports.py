@@ -40,6 +40,8 @@ def replica_status(replica: Replica) -> ReplicaStatus:
     configuration, error = status.configuration, status.reconfiguration_error
     if configuration is not None:
         replica.raise_token(configuration.token)
+    state = replica.partition.state
+    last_user = replica.raft.last_command() or (state.last_user_term, state.last_user_index)
     return ReplicaStatus(
         group=replica.group,
         zone=replica.record.zone,
@@ -50,9 +52,10 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         leader=status.leader.node if status.leader else None,
         configuration=_configuration(configuration, status.configuration_index),
         token=replica.token,
-        lineage=replica.partition.lineage,
+        lineage=state.lineage,
         enforced_lineage=status.lineage,
         abstains=status.abstains,
+        had_leader=status.had_leader,
         stage=status.stage,
         stage_token=status.stage_token,
         stage_peers=peer_names(status.stage_peers),
@@ -61,13 +64,17 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         reconfiguration_error=error.reason if error else None,
         reconfiguration_status=error.status if error else None,
         commit=status.commit,
-        applied=replica.partition.index,
-        lwm=replica.partition.counter.lwm,
-        hwm=replica.partition.counter.hwm,
-        ranges=list(replica.partition.counter.ranges),
+        applied=state.index,
+        lwm=state.lwm,
+        hwm=state.hwm,
+        ranges=list(state.ranges),
         prepared=len(replica.partition.transactions.prepared),
         first_index=status.first_index,
         last_index=status.last_index,
+        last_user_term=last_user[0],
+        last_user_index=last_user[1],
+        last_configuration_term=state.last_configuration_term,
+        last_configuration_index=state.last_configuration_index,
     )
 
 

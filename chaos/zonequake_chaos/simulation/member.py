@@ -155,12 +155,16 @@ class Node(Edge):
     def _awake_again_us(self) -> int:
         return max(0, self._stalled_until_us - self._world.now_us)
 
+    def _clock_ms(self) -> int:
+        """The node's own clock, as fast as its ticks."""
+        return int(self._world.now_us / self._rate / 1000)
+
     def _tick(self) -> None:
         self._timers[0] = self._world.later(int(TICK_US * self._rate), self._tick)
         if self._awake_again_us():
             return
         for replica in list(self.replicas.values()):
-            replica.raft.tick()
+            replica.raft.tick(self._clock_ms())
             self._wake(replica)
         self._turn()
 
@@ -455,6 +459,7 @@ class Node(Edge):
             partition=Partition(cells, clients=clients, transactions=transactions, state=state),
             faults=Faults(),
             client_address=lambda node: node,
+            clock_ms=self._clock_ms,
         )
 
     def present(self, group: str) -> Peer | None:

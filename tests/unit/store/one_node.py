@@ -14,7 +14,9 @@ from zonequake_store.client_protocol import Reply, Write
 from zonequake_store.events import Clock, Journal
 from zonequake_store.host import Host
 from zonequake_store.orders import Orders
+from zonequake_store.partition import SetCommand, encode_command
 from zonequake_store.peer_protocol import Frame, Messages, SnapshotAck, decode_frame, encode_frame
+from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
 from zonequake_store.replica import Replica
 from zonequake_store.settings import NodeSettings
 from zonequake_store.storage import Storage
@@ -124,6 +126,31 @@ class OneNode:
             await asyncio.sleep(0.002)
         await until(lambda: replica.partition.index > 0)
         return replica
+
+    async def bootstrap(self, peers: list[PeerName]) -> None:
+        """Bootstrap a group of which only this member runs, so that nobody leads it."""
+        (reply,) = await self.orders.execute([Bootstrap(group=GROUP, token=1, peers=peers)])
+        assert reply.status is OrderStatus.RECEIVED, reply
+
+    async def append_from(self, leader: str, *, commands: int) -> None:
+        """Let a leader of term 3 that the test plays append commands behind entry 1."""
+        replica = self.host.replicas[GROUP]
+        command = encode_command(SetCommand("k", 1))
+        replica.raft.step(
+            Message(
+                kind=Kind.APPEND,
+                to=replica.me,
+                sender=Peer(leader, "b"),
+                term=3,
+                index=1,
+                log_term=1,
+                entries=tuple(
+                    Entry(3, 2 + place, EntryKind.COMMAND, command) for place in range(commands)
+                ),
+            )
+        )
+        self.host.wake(replica)
+        await until(lambda: replica.log.last_index == 1 + commands)
 
     def offer(self, replica: Replica, key: str, value: int) -> asyncio.Future[Reply]:
         """Write; the future is the answer."""

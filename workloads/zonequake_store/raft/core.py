@@ -70,11 +70,18 @@ class Raft:
 
     # inputs
 
-    def tick(self) -> bool:
-        """`settings.tick_s` have passed. False: that made nothing ready."""
-        if self._replica.leadership is None:
-            return election.tick(self._replica)
-        self._replica.leadership.tick()
+    def tick(self, now_ms: int | None = None) -> bool:
+        """`settings.tick_s` have passed. False: that made nothing ready. `now_ms`: a clock that
+        goes on while the process doesn't (without it, ticks are counted, and `fresh_since_ms` is
+        no better than the count)."""
+        replica = self._replica
+        freshness = replica.freshness
+        if now_ms is None:
+            now_ms = freshness.now_ms + int(replica.settings.tick_s * 1000)
+        freshness.tick(now_ms)
+        if replica.leadership is None:
+            return election.tick(replica)
+        replica.leadership.tick()
         return self.has_ready()
 
     def beat(self) -> bool:
@@ -175,6 +182,12 @@ class Raft:
         `Ready.aborted_reads`. Raises NotLeader."""
         return self._leadership().reads.add()
 
+    def fresh_since_ms(self) -> int | None:
+        """The applied state holds all that was acknowledged before this time of tick's clock; None
+        if that isn't known (yet: who asks lets it be found out, see `raft.freshness`). A leader
+        knows it of itself likewise."""
+        return self._replica.freshness.since_ms(self._replica.log.applied)
+
     def _leadership(self) -> Leader:
         if self._replica.leadership is None:
             raise NotLeader(self._replica.leader)
@@ -273,6 +286,16 @@ class Raft:
         self._replica.refusing = refuse
         if refuse:
             self.transfer_leadership()
+
+    def changes_configuration(self, index: int) -> bool:
+        """Whether peers or token change with the configuration entry `index` of the log, or it only
+        repeats what was in force, as a new leader's first entry does."""
+        return self._replica.log.changes_configuration(index)
+
+    def last_command(self) -> tuple[int, int] | None:
+        """(term, index) of the newest user command in the log behind the applied state, committed
+        or not; None if there is none."""
+        return self._replica.log.last_command()
 
     def set_catch_up_rate(self, bytes_per_second: int) -> None:
         """Limit APPENDs to catching-up peers; 0: unlimited."""

@@ -38,6 +38,8 @@ def on_heartbeat(replica: Replica, message: Message) -> None:
     """Raises LogCorrupted if entries are gone that this replica has acknowledged."""
     log = replica.log
     log.commit_to(message.commit)
+    if message.stamp:
+        replica.freshness.echoed(message.stamp, message.index)
     replica.out.after_store.append(
         Message(
             kind=Kind.HEARTBEAT_REPLY,
@@ -48,6 +50,7 @@ def on_heartbeat(replica: Replica, message: Message) -> None:
             hint=log.pending_snapshot.index if log.pending_snapshot else 0,
             context=message.context,
             token=log.token,
+            stamp=replica.freshness.stamp(),
         )
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from zonequake_store.raft.api import LeaderElected, SendSnapshot
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.errors import NotLeader
+from zonequake_store.raft.freshness import EchoRounds
 from zonequake_store.raft.messages import (
     NEEDS_SNAPSHOT,
     Configuration,
@@ -31,6 +32,7 @@ class Leader:
         "_append_due",
         "_check_ticks",
         "_departing_ticks",
+        "_echoes",
         "_halves",
         "_heartbeat_ticks",
         "_myself",
@@ -55,6 +57,7 @@ class Leader:
         self.elected = False
         """The first own entry is committed."""
         self.reads = ReadRounds(replica)
+        self._echoes = EchoRounds()
         self.progress: dict[Peer, Progress] = {}
         """Of members and catching-up peers, without this replica."""
         self._myself = Progress(replica.me, next_index=0, catching_up=False)
@@ -98,8 +101,8 @@ class Leader:
             for half in (configuration.peers, configuration.old_peers)
             if half
         ]
-        if self.reads.running:
-            self._confirm_reads()  # the half that had yet to answer may be gone
+        if self.reads.running or self._echoes.running:
+            self._confirm_rounds()  # the half that had yet to answer may be gone
 
     def add_peer(self, peer: Peer, *, catching_up: bool) -> Progress:
         next_index = self.replica.log.last_index + (1 if catching_up else 0)
@@ -115,7 +118,7 @@ class Leader:
         self._heartbeat_ticks += 1
         if self._heartbeat_ticks >= settings.heartbeat_ticks:
             self._heartbeat_ticks = 0
-            self._send_heartbeats(self.progress.values())
+            self._beat()
         self._tick_snapshots()
         if self._transfer_to is not None:
             self._transfer_ticks += 1
@@ -139,6 +142,22 @@ class Leader:
     def beat(self) -> None:
         """Send heartbeats now. The tick that is under way doesn't count for the next ones."""
         self._heartbeat_ticks = -1
+        self._beat()
+
+    def _beat(self) -> None:
+        """Heartbeats to all, with a round for those who want to know how fresh they are."""
+        replica = self.replica
+        wanted = self._echoes.due or replica.freshness.is_wanted
+        if wanted and self.elected and not self._echoes.running:
+            replica.read_round += 1
+            self._myself.acked_round = replica.read_round
+            self._echoes.begin(
+                replica.read_round,
+                commit=replica.log.commit,
+                now_ms=replica.freshness.now_ms,
+                peers=self.progress.values(),
+            )
+            self._confirm_rounds()
         self._send_heartbeats(self.progress.values())
 
     def _check_quorum(self) -> None:
@@ -169,7 +188,7 @@ class Leader:
         if self.elected and self.reads.due:
             self._myself.acked_round = self.reads.begin()
             self._send_heartbeats(each for each in self.progress.values() if not each.catching_up)
-            self._confirm_reads()
+            self._confirm_rounds()
         if self._append_due:
             self._append_due = False
             for progress in self.progress.values():
@@ -239,8 +258,10 @@ class Leader:
                 sender=replica.me,
                 term=replica.term,
                 commit=min(progress.match, commit),
+                index=progress.echo_commit,
                 context=replica.read_round,
                 token=replica.log.token,
+                stamp=progress.echo_stamp,
             )
             for progress in peers
         )
@@ -290,10 +311,13 @@ class Leader:
             progress.waiting = False
             progress.poke = True
             self._append_due = True
+        if message.stamp:
+            progress.stamp = message.stamp
+            self._echoes.due = True
         if message.context > progress.acked_round:
             progress.acked_round = message.context
-            if self.reads.running:
-                self._confirm_reads()
+            if self.reads.running or self._echoes.running:
+                self._confirm_rounds()
 
     def _heard(self, peer: Peer) -> Progress | None:
         progress = self.progress.get(peer)
@@ -323,10 +347,10 @@ class Leader:
             self.replica.out.events.append(LeaderElected(term=self.replica.term))
         self.reconfiguration.committed()
 
-    def _confirm_reads(self) -> None:
-        self.reads.confirmed(
-            self._agreed([[peer.acked_round for peer in half] for half in self._halves])
-        )
+    def _confirm_rounds(self) -> None:
+        agreed = self._agreed([[peer.acked_round for peer in half] for half in self._halves])
+        self.reads.confirmed(agreed)
+        self._echoes.confirmed(agreed, self.replica.freshness, self.progress.values())
 
     @staticmethod
     def _agreed(halves: list[list[int]]) -> int:

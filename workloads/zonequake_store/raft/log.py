@@ -24,6 +24,10 @@ from zonequake_store.raft.messages import (
     decode_configuration,
 )
 
+# Nearly every entry is a command: what is searched from the end is mostly found in the first step.
+_SEARCHED_ENTRIES = 16
+_SEARCHED_BYTES = 1 << 20
+
 
 class RaftLog:
     """Entries, commit index and configuration history of one replica."""
@@ -139,12 +143,35 @@ class RaftLog:
             index -= 1
         return self.first_index - 1, 0
 
+    def last_command(self) -> tuple[int, int] | None:
+        """(term, index) of the newest command behind the applied state, searched from the end."""
+        floor = max(self.applied, self.first_index - 1)
+        end = self.last_index + 1
+        while end > floor + 1:
+            start = at = max(floor + 1, end - _SEARCHED_ENTRIES)
+            newest: tuple[int, int] | None = None
+            while at < end:
+                for entry in self.entries(at, _SEARCHED_BYTES, end):
+                    at = entry.index + 1
+                    if entry.kind is EntryKind.COMMAND:
+                        newest = entry.term, entry.index
+            if newest is not None:
+                return newest
+            end = start
+        return None
+
     def configuration_at(self, index: int) -> tuple[int, Configuration]:
         """The configuration in force at `index`, with its own index. Raises LogCompacted."""
         for at, configuration in reversed(self._configurations):
             if at <= index:
                 return at, configuration
         raise LogCompacted(f"no configuration at or below entry {index} is known")
+
+    def changes_configuration(self, index: int) -> bool:
+        """Whether the configuration entry `index` changes anything; a new leader's first one only
+        repeats."""
+        before = [each for at, each in self._configurations if at < index]
+        return not before or before[-1] != self.configuration_at(index)[1]
 
     def may_contain(self, peer: Peer) -> bool:
         """Whether `peer` is in the newest committed configuration or in one behind it."""

@@ -101,7 +101,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_d
 
     `index`, `log_term`: the entry before `entries` (APPEND), the last entry of the candidate
     (VOTE, PRE_VOTE), the last entry now stored (APPEND_REPLY; with `reject`: the APPEND's own
-    `index`), the last entry stored and known to be committed (HEARTBEAT_REPLY). `reject` with
+    `index`), the last entry stored and known to be committed (HEARTBEAT_REPLY), the commit index
+    that goes with `stamp` (HEARTBEAT). `stamp`: the follower's hidden time (HEARTBEAT_REPLY), and
+    its echo (HEARTBEAT); see `raft.freshness`; 0 if there is none. `reject` with
     `hint`, `hint_term`: where the leader should go on. `hint` of a HEARTBEAT_REPLY: the index of
     the snapshot being installed, 0 if none. `context` carries a read index round (HEARTBEAT and
     reply), marks a transfer (VOTE) and a log that only a snapshot can bring into the leader's
@@ -123,6 +125,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_d
     context: int = 0
     token: int = 0
     snapshot: SnapshotMeta | None = None
+    stamp: int = 0
 
 
 NEEDS_SNAPSHOT = 1

@@ -27,12 +27,16 @@ class Progress:
         "active",
         "catching_up",
         "delivered_ticks",
+        "echo_commit",
+        "echo_stamp",
         "flow",
         "in_flight",
         "match",
         "next",
+        "offered_stamp",
         "peer",
         "poke",
+        "stamp",
         "waiting",
     )
 
@@ -52,6 +56,11 @@ class Progress:
         """Heard since the last check of the quorum."""
         self.acked_round = 0
         """Highest read index round that it has confirmed."""
+        self.stamp = 0
+        """The last one that it sent, if that came after the last round; see `raft.freshness`."""
+        self.offered_stamp = 0
+        """The one that was here when the running round began."""
+        self.echo_stamp = self.echo_commit = 0
         self.catching_up = catching_up
         self.delivered_ticks: int | None = None
         """Ticks since the host delivered the snapshot; None before."""

@@ -16,13 +16,14 @@ from zonequake_store.raft.replica import Replica
 class ReadRounds:
     """The reads of one leadership."""
 
-    __slots__ = ("_index", "_replica", "_running", "_waiting")
+    __slots__ = ("_index", "_replica", "_round", "_running", "_waiting")
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._waiting: list[int] = []
         self._running: list[int] = []
         self._index = 0
+        self._round = 0
 
     @property
     def due(self) -> bool:
@@ -44,11 +45,12 @@ class ReadRounds:
         self._running, self._waiting = self._waiting, []
         self._index = self._replica.log.commit
         self._replica.read_round += 1
-        return self._replica.read_round
+        self._round = self._replica.read_round
+        return self._round
 
     def confirmed(self, round_number: int) -> None:
         """A quorum followed this leader after `round_number` began."""
-        if self._running and round_number >= self._replica.read_round:
+        if self._running and round_number >= self._round:
             self._replica.out.reads.extend(
                 ReadState(request=request, index=self._index) for request in self._running
             )

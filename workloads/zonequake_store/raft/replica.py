@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zonequake_store.lineage import lineage_of, term_of
 from zonequake_store.raft.api import Event, LeaderChanged, ReadState, Role, SendSnapshot, Settings
 from zonequake_store.raft.catchup import CatchUpLimit
+from zonequake_store.raft.freshness import Freshness
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Configuration, HardState, Message, Peer
 
@@ -38,6 +39,7 @@ class Replica:
         "catch_up_limit",
         "elapsed_ticks",
         "forced",
+        "freshness",
         "had_leader",
         "leader",
         "leadership",
@@ -78,6 +80,7 @@ class Replica:
         """Of the running (pre-)election."""
         self.forced: Configuration | None = None
         """Of the reset that this candidate carries out as soon as its vote is stored."""
+        self.freshness = Freshness(random)
         self.had_leader = False
         self.refusing = False
         self.out = Outbox()
@@ -163,6 +166,7 @@ class Replica:
     def _leave_lineage(self) -> None:
         """What this replica would still have told of the old lineage, it doesn't tell any more."""
         self.log.forget_commits()
+        self.freshness.forget()
         self.out.aborted_reads += [read.request for read in self.out.reads]
         self.out.reads = []
 

@@ -1,0 +1,182 @@
+"""What a replica says of itself: alive, user inputs, and by a fake start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from one_node import GROUP, OneNode, until
+
+from zonequake_store.admin_protocol import (
+    InspectReplica,
+    OrderReply,
+    OrderStatus,
+    PeerName,
+    ReplicaStatus,
+    ResetPeers,
+    Role,
+)
+from zonequake_store.client_protocol import Read, Reply, Status
+from zonequake_store.lineage import term_of
+from zonequake_store.replica import Replica
+from zonequake_store.reports import replica_status
+
+
+async def inspect(node: OneNode) -> OrderReply:
+    return (await node.orders.execute([InspectReplica(group=GROUP)]))[0]
+
+
+def facts(status: ReplicaStatus) -> tuple[int, ...]:
+    return (
+        status.term,
+        status.commit,
+        status.applied,
+        status.last_index,
+        status.last_user_term,
+        status.last_user_index,
+        status.last_configuration_term,
+        status.last_configuration_index,
+        status.lwm,
+    )
+
+
+async def write(node: OneNode, replica: Replica, count: int) -> None:
+    for value in range(count):
+        assert (await node.offer(replica, "k", value)).status is Status.OK
+
+
+async def test_a_replica_is_alive_once_its_group_had_a_leader_since_it_started(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        assert not replica_status(replica).is_alive
+        replica = await node.lead()
+        assert replica_status(replica).is_alive
+    async with OneNode(tmp_path) as node:
+        assert not replica_status(await node.start()).is_alive, "not since this start"
+
+
+async def test_user_inputs_are_told_from_configurations_by_term_and_index(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        status = replica_status(replica)
+        assert (status.last_user_term, status.last_user_index) == (0, 0)
+        assert (status.last_configuration_term, status.last_configuration_index) == (1, 1), (
+            "the leader's first entry only repeats the configuration"
+        )
+        assert not status.has_user_inputs(1, 1)
+        await write(node, replica, 2)
+        status = replica_status(replica)
+        assert (status.last_user_term, status.last_user_index) == (2, 4)
+        assert status.has_user_inputs(1, 1)
+        assert status.has_user_inputs(2, 3)
+        assert not status.has_user_inputs(2, 4)
+        assert not status.has_user_inputs(term_of(5, 1), 1), "a later lineage is above all of it"
+
+
+async def test_a_reset_is_a_change_of_configuration_though_its_member_stays(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        me = PeerName("n0", replica.me.incarnation)
+        await node.bootstrap([me, PeerName("n1", "b")])
+        reset = ResetPeers(group=GROUP, term=1, token=4, peers=[me])
+        assert (await node.orders.execute([reset]))[0].status is OrderStatus.RECEIVED
+        await until(lambda: replica.partition.lineage == 4)
+        status = replica_status(replica)
+        at = (status.last_configuration_term, status.last_configuration_index)
+        assert at == (term_of(4, 2), 2)
+
+
+async def test_a_fake_start_replays_what_is_committed_and_changes_nothing(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await write(node, replica, 5)
+        ran = facts(replica_status(replica))
+    async with OneNode(tmp_path) as node:
+        before = node.storage.log_used_bytes
+        first, second = await inspect(node), await inspect(node)
+        assert first == second
+        found = first.replica
+        assert found is not None
+        assert found.role is Role.WAITING
+        assert not found.is_alive
+        # The commit index is stored with the next other write: the replay may stop before the end.
+        assert (found.term, found.last_index, found.last_user_index) == (ran[0], ran[3], ran[5])
+        assert found.commit == found.applied <= ran[1]
+        assert node.line.sent == []
+        assert node.storage.log_used_bytes == before
+        assert GROUP in node.host.waiting
+        assert GROUP not in node.host.replicas
+        await asyncio.sleep(0.25)
+        assert node.line.sent == [], "nobody ticks it"
+        replica = await node.start()
+        assert replica.raft.status().term == found.term, "no election, no vote"
+
+
+async def test_the_last_user_entry_is_that_of_the_log_committed_or_not(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        me = PeerName("n0", replica.me.incarnation)
+        await node.bootstrap([me, PeerName("n1", "b")])
+        # A leader of the group, played by the test, has sent entries that nobody committed.
+        await node.append_from("n1", commands=3)
+        status = replica_status(replica)
+        assert (status.applied, status.last_user_index) == (0, 4)
+        assert status.has_user_inputs(1, 1)
+    async with OneNode(tmp_path) as node:
+        found = (await inspect(node)).replica
+        assert found is not None
+        assert (found.last_user_term, found.last_user_index) == (3, 4)
+
+
+async def test_a_running_replica_is_inspected_as_it_is_and_a_missing_one_is_not_here(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        assert (await inspect(node)).status is OrderStatus.NOT_HERE
+        replica = await node.lead()
+        reply = await inspect(node)
+        assert reply.replica == replica_status(replica)
+
+
+# bounded reads
+
+
+def read(replica: Replica, max_staleness_ms: int) -> Reply:
+    replies: list[Reply] = []
+    order = Read(GROUP, "k", bounded=True, max_staleness_ms=max_staleness_ms)
+    assert not replica.offer(1, order, replies.append)
+    return replies[0]
+
+
+async def test_a_bounded_read_is_answered_only_within_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await write(node, replica, 1)
+        await until(lambda: replica.raft.fresh_since_ms() is not None)
+        assert read(replica, 10_000).value == 0
+        now = replica._clock_ms()
+        monkeypatch.setattr(replica, "_clock_ms", lambda: now + 20_000)
+        late = read(replica, 10_000)
+        assert late.status is Status.STALE
+        assert "asked for were 10000 ms" in (late.error or "")
+        assert read(replica, 0).value == 0, "no bound: whatever is here"
+        assert read(replica, -1).status is Status.INVALID
+
+
+async def test_a_replica_that_no_leader_vouches_for_answers_no_bounded_read(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        assert read(replica, 60_000).status is Status.STALE
+        assert read(replica, 0).status is Status.OK
+
+
+async def test_a_replica_that_abstains_answers_no_read_at_all(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        replica.raft.enforce(5)
+        assert read(replica, 0).status is Status.STALE

@@ -141,7 +141,7 @@ class AdminApi:
             ) from error
 
     async def _dumped(self, request: web.Request, replica: Replica) -> web.StreamResponse:
-        view = await self._host.snapshots.view(replica)
+        view = await self._host.view(replica)
         try:
             keys, content = await read_in_thread(lambda: _judge(view))
             header = DumpHeader(

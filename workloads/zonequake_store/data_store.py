@@ -4,6 +4,7 @@
     number b"c" client     Session
     number b"k" key        Cell
     number b"t" name       Prepared, Decision or Horizon
+    0      group           Staging: which number holds how much of a snapshot on its way in
 
 Applied commands change a replica's cells in memory first (`Overlay`); about once a second, what
 changed goes to disk in **one** transaction with the applied index, the update counter, the client
@@ -21,13 +22,17 @@ A snapshot is a read transaction: it sees the state of one applied index while w
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeVar
 
 import lmdb
 import msgspec
 
+from zonequake_store.catchup.messages import Staging
 from zonequake_store.checksums import content, seal, seal_damage
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.lmdb_files import UNREADABLE, open_environment, used_bytes
@@ -44,6 +49,8 @@ from zonequake_store.transactions import TransactionTable
 
 _NUMBER = struct.Struct(">Q")
 _APPLIED, _CLIENT, _CELL, _TRANSACTION = b"a", b"c", b"k", b"t"
+# No state has the number 0.
+_STAGINGS = _NUMBER.pack(0)
 _ERASE_KEYS_PER_COMMIT = 5_000
 
 # What a cell costs in the overlay beyond its value, for the flush limit.
@@ -51,8 +58,10 @@ _CELL_OVERHEAD_BYTES = 200
 
 _encoder = msgspec.msgpack.Encoder()
 _state_decoder: msgspec.msgpack.Decoder[AppliedState] = msgspec.msgpack.Decoder(AppliedState)
+_staging_decoder: msgspec.msgpack.Decoder[Staging] = msgspec.msgpack.Decoder(Staging)
 _session_decoder: msgspec.msgpack.Decoder[Session] = msgspec.msgpack.Decoder(Session)
 
+Value = TypeVar("Value")
 Pair = tuple[bytes, bytes]
 """A key without its number, and its value: what a snapshot consists of."""
 
@@ -133,10 +142,25 @@ class DataStore:
             gone += [parts + name for name in flush.ended]
         self._put(sorted(pairs), gone)
 
-    def stage(self, number: int, pairs: Iterable[Pair]) -> None:
-        """Store a piece of a snapshot under a number that no replica uses yet."""
-        prefix = _NUMBER.pack(number)
-        self._put([(prefix + key, value) for key, value in pairs], [])
+    def stage(self, group: str, staging: Staging, pairs: Iterable[Pair]) -> None:
+        """Store pairs of a snapshot under a number that no replica uses yet, and how far it is."""
+        prefix = _NUMBER.pack(staging.number)
+        staged = [(prefix + key, value) for key, value in pairs]
+        self._put([*staged, (_STAGINGS + group.encode(), _encoder.encode(staging))], [])
+
+    def unstage(self, group: str, number: int) -> None:
+        """Forget how far a group's snapshot is, if it is the one of `number`; its pairs stay."""
+        staging = self.stagings().get(group)
+        if staging is not None and staging.number == number:
+            self._put([], [_STAGINGS + group.encode()])
+
+    def stagings(self) -> dict[str, Staging]:
+        """What is staged, by group. Raises StateCorrupt."""
+        with self._environment.begin() as txn:
+            return {
+                key[8:].decode(): _staging_decoder.decode(value)
+                for key, value in _range(txn, _STAGINGS)
+            }
 
     def _put(self, pairs: list[Pair], gone: list[bytes]) -> None:
         try:
@@ -163,10 +187,10 @@ class DataStore:
                     positioned = cursor.delete()
 
     def numbers(self) -> set[int]:
-        """Every number under which something is stored."""
+        """Every number under which a state, or a part of one, is stored."""
         found: set[int] = set()
         with self._environment.begin() as txn, txn.cursor() as cursor:
-            positioned = cursor.first()
+            positioned = cursor.set_range(_NUMBER.pack(1))
             while positioned:
                 number = _NUMBER.unpack_from(cursor.key())[0]
                 found.add(number)
@@ -181,9 +205,7 @@ class DataStore:
         prefix = _NUMBER.pack(number)
         checked = 0
         with self._environment.begin() as txn:
-            for key, _ in _range(txn, prefix, prefix + after):
-                if key[8:] == after:
-                    continue
+            for key, _ in _range(txn, prefix, after):
                 checked += 1
                 if checked >= limit:
                     return key[8:]
@@ -207,9 +229,9 @@ class DataView:
             raise
         self.state = AppliedState() if value is None else _state_decoder.decode(value)
 
-    def pairs(self) -> Iterator[Pair]:
-        """All of it, in key order. Raises StateCorrupt."""
-        for key, value in _range(self._txn, self._prefix):
+    def pairs(self, after: bytes = b"") -> Iterator[Pair]:
+        """All of it behind the key `after`, in key order. Raises StateCorrupt."""
+        for key, value in _range(self._txn, self._prefix, after):
             yield key[8:], value
 
     def close(self) -> None:
@@ -233,20 +255,25 @@ class MemoryView:
     ) -> None:
         self.state = state
         self._cells = cells
-        self._clients = clients
-        self._transactions = transactions
+        self._before = [(_APPLIED, _encoder.encode(state)), *clients]
+        self._order: list[tuple[bytes, str]] | None = None
+        self._behind = [(_TRANSACTION + name, raw) for name, raw in transactions]
 
-    def pairs(self) -> Iterator[Pair]:
-        """All of it, in key order."""
-        yield _APPLIED, _encoder.encode(self.state)
-        yield from self._clients
-        for raw, key in sorted((key.encode(), key) for key in self._cells):
-            yield _CELL + raw, encode_cell(self._cells[key])
-        for name, raw in self._transactions:
-            yield _TRANSACTION + name, raw
+    def pairs(self, after: bytes = b"") -> Iterator[Pair]:
+        """All of it behind the key `after`, in key order."""
+        if self._order is None:
+            self._order = sorted((_CELL + key.encode(), key) for key in self._cells)
+        yield from _behind(self._before, after)
+        for raw, key in _behind(self._order, after):
+            yield raw, encode_cell(self._cells[key])
+        yield from _behind(self._behind, after)
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _behind(pairs: list[tuple[bytes, Value]], after: bytes) -> list[tuple[bytes, Value]]:
+    return pairs[bisect_right(pairs, after, key=itemgetter(0)) :]
 
 
 View = DataView | MemoryView
@@ -259,10 +286,12 @@ def cells_of(pairs: Iterable[Pair]) -> Iterator[tuple[str, bytes]]:
             yield key[1:].decode(), value
 
 
-def _range(txn: lmdb.Transaction, prefix: bytes, first: bytes = b"") -> Iterator[Pair]:
+def _range(txn: lmdb.Transaction, prefix: bytes, after: bytes = b"") -> Iterator[Pair]:
     try:
         with txn.cursor() as cursor:
-            if cursor.set_range(first or prefix):
+            if cursor.set_range(prefix + after):
+                if after and cursor.key() == prefix + after and not cursor.next():
+                    return
                 for key, sealed in cursor:
                     name = bytes(key)
                     if not name.startswith(prefix):

@@ -9,7 +9,6 @@ StoreError
 │   ├── StateCorrupt     a replica's cells are damaged: the replica is broken
 │   └── StorageFull      a map or the disk takes no more for now
 ├── CounterError         a partition's update counter contradicts itself: the replica is broken
-├── SnapshotRefused      a streamed snapshot does not fit what was announced
 └── ProtocolError        a peer or client sent something that is not of the protocol
 """
 
@@ -50,10 +49,6 @@ class StorageFull(StorageError):
 
 class CounterError(StoreError):
     """A partition's update counter contradicts itself: the replica is broken."""
-
-
-class SnapshotRefused(StoreError):
-    """A streamed snapshot does not fit what was announced."""
 
 
 class ProtocolError(StoreError):

@@ -18,30 +18,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
+from zonequake_store.catchup.edge import CatchUp, Result
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
-from zonequake_store.data_store import DataStore, Overlay
-from zonequake_store.errors import StorageError
+from zonequake_store.data_store import DataStore, MemoryCells, Overlay, View
+from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.events import Journal
 from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import Compact, GroupRecord
 from zonequake_store.outbox import Outbox
-from zonequake_store.peer_protocol import Messages
+from zonequake_store.peer_protocol import CatchUpFrame, Messages, encode_frame
 from zonequake_store.raft.api import (
     Event,
     LeaderChanged,
     Ready,
-    SendSnapshot,
     Settings,
     StageChanged,
+    SupplyPeer,
 )
 from zonequake_store.raft.messages import Kind, Message, Peer, SnapshotMeta
+from zonequake_store.reading import read_in_thread
 from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.replica_log import DurableLog
 from zonequake_store.reports import stage_event
-from zonequake_store.snapshots import Snapshots
 from zonequake_store.storage import LogBatch, Storage
 from zonequake_store.transport import Transport
 from zonequake_store.turn import Edge, finish, serve, writes_of
@@ -94,7 +96,8 @@ class Host(Edge):
         self.broken: dict[str, tuple[GroupRecord, str]] = {}
         self.draining = False
         self.outbox = Outbox(transport, self._unreachable, append_delay_s=append_delay_s)
-        self.snapshots = Snapshots(self)
+        self.catch_up = CatchUp(self, staged=storage.stagings, first_snapshot=secrets.randbits(62))
+        self._reading: set[asyncio.Task[None]] = set()
         self._flushes = flushes
         self._loop = asyncio.get_running_loop()
         self._awake: dict[Replica, None] = {}
@@ -158,6 +161,7 @@ class Host(Edge):
             led = beats and raft.beat()
             if raft.tick(now_ms) or led:
                 self.wake(replica)
+        self.catch_up.tick()
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + FLUSH_S
             self._flush_due()
@@ -179,6 +183,7 @@ class Host(Edge):
         if storing:
             self.storage.write_log(batch, lambda: self._stored(storing))
         self.outbox.flush()
+        self.catch_up.after_turn(awake)
 
     def clock_ms(self) -> int:
         """Monotonic time: the clock of the cores' ticks."""
@@ -205,17 +210,17 @@ class Host(Edge):
                 self.wake(replica)
         self.outbox.flush()
 
-    def send_snapshot(self, replica: Replica, request: SendSnapshot) -> None:
-        """Begin to stream a replica's state to a peer."""
-        self.snapshots.send(replica, request)
+    def supply(self, replica: Replica, request: SupplyPeer) -> None:
+        """Let a peer demand what it lacks."""
+        self.catch_up.supply(replica, request)
 
     def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
         """Make a replica the owner of its staged state. Raises LogCorrupt."""
-        replica.record = self.snapshots.record_of_staged(replica, meta)
+        replica.record = self.catch_up.claim(replica, meta)
 
     def install_snapshot(self, replica: Replica) -> None:
         """Give a replica its staged state."""
-        self.snapshots.install(replica)
+        self.catch_up.install(replica)
 
     def applied(self, replica: Replica, count: int) -> None:
         """Count what a replica applied; flush it if that is much."""
@@ -233,7 +238,7 @@ class Host(Edge):
         record = replica.record
         if isinstance(event, LeaderChanged):
             if not replica.leads:
-                self.snapshots.stop_sending(replica)
+                self.catch_up.stop_supplying(replica)
             self.journal.add(
                 "leader.change",
                 zone=record.zone,
@@ -258,6 +263,55 @@ class Host(Edge):
         if replica is not None:
             replica.raft.report_unreachable(peer)
 
+    # ── catch-up's disk, threads and network ─────────────────────────────────────────────────
+
+    @property
+    def data(self) -> DataStore:
+        """Where applied state is stored."""
+        return self.storage.data
+
+    def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
+        """Send a frame beside the turns' messages."""
+        return self.transport.send(to, encode_frame(frame))
+
+    def new_number(self) -> int:
+        """A number for cells, never used before."""
+        return self.storage.new_number()
+
+    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run a job in the data writer, then `done` here."""
+        self.storage.write_data(job, done)
+
+    def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
+        """Have what the replica has applied stored, and open it."""
+
+        async def open_it() -> None:
+            try:
+                view = await self.view(replica)
+            except StateCorrupt as error:
+                if not replica.stopped:
+                    self.break_down(replica, str(error))
+                opened(None)
+            except StorageError:
+                opened(None)
+            else:
+                opened(view)
+
+        self._aside(open_it())
+
+    def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        """Read in a thread."""
+
+        async def read_it() -> None:
+            done(await read_in_thread(read))
+
+        self._aside(read_it())
+
+    def _aside(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
     # ── replicas come and go ─────────────────────────────────────────────────────────────────
 
     def add(self, replica: Replica) -> None:
@@ -273,7 +327,7 @@ class Host(Edge):
         replica.stop()
         self.replicas.pop(replica.group, None)
         self._awake.pop(replica, None)
-        self.snapshots.stop_sending(replica)
+        self.catch_up.removed(replica)
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """A replica cannot go on: stop it, keep its files, say why."""
@@ -340,6 +394,16 @@ class Host(Edge):
             self.flush([replica])
             await asyncio.sleep(0.002)
 
+    async def view(self, replica: Replica) -> View:
+        """The replica's state as of now or later; the caller closes it. Raises StorageError."""
+        cells = replica.cells
+        if isinstance(cells, MemoryCells):
+            return cells.view(replica.partition)
+        await self.flushed(replica)
+        cells = replica.cells
+        assert isinstance(cells, Overlay), "a replica never changes between durable and volatile"
+        return self.storage.data.view(cells.number)
+
     async def flush_ended(self, replica: Replica) -> None:
         """Wait until no flush of a removed replica is under way: it must not meet its successor.
 
@@ -352,7 +416,7 @@ class Host(Edge):
     def _compact(self, replica: Replica) -> None:
         if replica.raft.pending_snapshot is not None:
             return  # the core's log begins behind it already, and so will the stored one
-        highest = min(replica.durable_index, self.snapshots.lowest_index_sent(replica))
+        highest = min(replica.durable_index, self.catch_up.lowest_index_needed(replica))
         index = replica.log.compaction_index(highest)
         if index is None:
             return
@@ -407,7 +471,8 @@ class Host(Edge):
     async def close(self) -> None:
         """Store what is applied and stop everything."""
         self._timer.cancel()
-        await self.snapshots.close()
+        self.catch_up.close()
+        await asyncio.gather(*self._reading)
         for replica in list(self.replicas.values()):
             if self._flushes:
                 with contextlib.suppress(StorageError):  # the log has it, and the writer told why

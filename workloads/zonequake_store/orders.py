@@ -205,7 +205,6 @@ class Orders:
         token = replica.token if replica else record.token if record else 0
         if order.token < token:
             return _stale(order.token, token)
-        host.snapshots.rates[order.group] = order.catch_up_bytes_per_second
         if replica is not None:
             replica.raise_token(order.token)
             replica.raft.set_catch_up_rate(order.catch_up_bytes_per_second)
@@ -396,12 +395,11 @@ class Orders:
         host.storage.write_log(batch, lambda: erased.set_result(None))
         await erased
         numbers = {record.data_number}
-        if replica is not None:
-            host.snapshots.discard(replica)
-            if isinstance(replica.cells, Overlay):
-                numbers.add(replica.cells.number)  # another one while a snapshot is installed
+        host.catch_up.forget(group)
+        if replica is not None and isinstance(replica.cells, Overlay):
+            numbers.add(replica.cells.number)  # another one while a snapshot is installed
         for number in numbers:
-            host.snapshots.erase(number)
+            host.storage.erase_state(number)
 
 
 def _failed(error: str) -> OrderReply:

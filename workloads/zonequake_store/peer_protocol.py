@@ -1,8 +1,8 @@
 """What data nodes say to each other: frames of MessagePack arrays (docs/interfaces.md).
 
-Messages of all groups to one peer travel in one `Messages` frame a turn. A snapshot travels beside
-them in pieces, each acknowledged, because as one Raft message it would stall every group's
-heartbeats behind it.
+Messages of all groups to one peer travel in one `Messages` frame a turn. Catch-up speaks beside
+them, in frames of its own for each group and peer (`catchup.messages`), because as one Raft message
+a snapshot would stall every group's heartbeats behind it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,17 @@ from collections.abc import Callable
 
 import msgspec
 
+from zonequake_store.catchup.messages import (
+    Demand,
+    Dismissal,
+    Invite,
+    Piece,
+    Report,
+    Supply,
+    Verdict,
+)
 from zonequake_store.framing import checked
-from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
-
-Pairs = list[tuple[bytes, bytes]]
+from zonequake_store.raft.messages import Message
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
@@ -34,37 +41,8 @@ class Messages(msgspec.Struct, frozen=True, array_like=True, tag="m", gc=False):
     again: list[int] = []
 
 
-class SnapshotPiece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
-    """Piece `sequence` (from 0) of a snapshot; the last one carries what it is of.
-
-    `content` is a MessagePack array of pairs, `crc` its CRC-32; `term` the leader's.
-    """
-
-    group: str
-    to: Peer
-    sender: Peer
-    stream: int
-    sequence: int
-    crc: int
-    content: bytes
-    term: int
-    meta: SnapshotMeta | None = None
-
-
-class SnapshotAck(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
-    """Pieces below `following` are stored; `refused` says why no more are wanted."""
-
-    group: str
-    to: Peer
-    sender: Peer
-    stream: int
-    following: int
-    refused: str | None = None
-
-
-Frame = Hello | Messages | SnapshotPiece | SnapshotAck
+CatchUpFrame = Invite | Demand | Supply | Piece | Dismissal | Report | Verdict
+Frame = Hello | Messages | CatchUpFrame
 
 encode_frame = msgspec.msgpack.Encoder().encode
 decode_frame: Callable[[bytes | memoryview], Frame] = checked(msgspec.msgpack.Decoder(Frame).decode)
-encode_pairs = encode_frame
-decode_pairs: Callable[[bytes | memoryview], Pairs] = checked(msgspec.msgpack.Decoder(Pairs).decode)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.client_protocol import (
     MAX_CLIENT_BYTES,
     MAX_FILLER_BYTES,
@@ -42,7 +43,7 @@ from zonequake_store.partition import (
 )
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
-from zonequake_store.raft.messages import Entry, EntryKind, Peer, SnapshotMeta
+from zonequake_store.raft.messages import Entry, EntryKind, Peer
 from zonequake_store.replica_log import DurableLog, MemoryLog
 from zonequake_store.replies import outcome_reply, value_reply
 
@@ -69,22 +70,6 @@ class _Reading:
     id: int
     answer: Answer
     key: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Staging:
-    """A snapshot on its way in. Pieces below `following` are stored, below `submitted` on the way.
-
-    `number`: where a durable replica keeps its cells meanwhile; `pairs`: those of a volatile one.
-    """
-
-    stream: int
-    sender: Peer
-    number: int
-    pairs: list[tuple[bytes, bytes]]
-    following: int = 0
-    submitted: int = 0
-    meta: SnapshotMeta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +111,7 @@ class Replica:
         self.durable_index = partition.index
         self.flushing = False
         self.stopped = False
-        self.staging: Staging | None = None
+        self.checkpoints = Checkpoints()
         self._faults = faults
         self._client_address = client_address
         self._offered: list[tuple[PlainCommand, int, Answer]] = []
@@ -276,10 +261,11 @@ class Replica:
         for entry in entries:
             term, index = entry.term, entry.index
             if entry.kind is not EntryKind.COMMAND:
-                changes = entry.kind is EntryKind.CONFIGURATION and (
-                    self.raft.changes_configuration(index)
-                )
+                configures = entry.kind is EntryKind.CONFIGURATION
+                changes = configures and self.raft.changes_configuration(index)
                 partition.skip(term, index, configuration=changes)
+                if configures:
+                    self.checkpoints.record(partition)
                 outcome = None
             else:
                 outcome = partition.apply(term, index, decode_command(entry.data))
@@ -312,7 +298,7 @@ class Replica:
         self.cells = cells
         self.partition = partition
         self.durable_index = partition.index
-        self.staging = None
+        self.checkpoints.clear()
 
     def _end(self, reading: _Reading, reply: Reply) -> None:
         self._reads -= 1

@@ -21,12 +21,13 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from zonequake_store import last_breath
+from zonequake_store.catchup.messages import Staging
 from zonequake_store.data_store import DataStore
 from zonequake_store.errors import DirectoryLocked, StorageError, StoreCorrupt
 from zonequake_store.lmdb_files import check_pages
@@ -77,6 +78,8 @@ class Storage:
             last_breath.forget(directory)
             self.incarnation = self._synced.identity(fresh_incarnation)
             self.records = self._synced.records() | self._unsynced.records()
+            self.stagings = begun_stagings(self.data, self.records)
+            """Snapshots on their way in that an earlier process left, by group."""
             self._next_number = self._free_numbers()
             undo.pop_all()
         self._failure: Exception | None = None
@@ -133,9 +136,10 @@ class Storage:
             return opens(path)
 
     def _free_numbers(self) -> int:
-        """Erase what no replica owns (a snapshot that was never installed) and return the lowest
-        number that was never used."""
+        """Erase what no replica owns or goes on with, and return the lowest number that was never
+        used."""
         owned = {record.data_number for record in self.records.values()}
+        owned |= {staging.number for staging in self.stagings.values()}
         stored = self.data.numbers()
         for number in stored - owned:
             self.data.erase(number)
@@ -199,6 +203,10 @@ class Storage:
         assert self._data_writer is not None, "the writers are started with the node"
         self._data_writer.submit(job, done)
 
+    def erase_state(self, number: int) -> None:
+        """Delete cells that no replica owns any more, after what was asked before."""
+        self.write_data(lambda: self.data.erase(number), lambda: None)
+
     @property
     def log_used_bytes(self) -> int:
         """Bytes used of the log maps."""
@@ -211,6 +219,18 @@ class Storage:
             self._synced.write(synced)
         if unsynced:
             self._unsynced.write(unsynced)
+
+
+def begun_stagings(data: DataStore, records: Mapping[str, GroupRecord]) -> dict[str, Staging]:
+    """Snapshots on their way in; forgets those that were installed, or whose replica is gone."""
+    found: dict[str, Staging] = {}
+    for group, staging in data.stagings().items():
+        record = records.get(group)
+        if record is not None and record.data_number != staging.number:
+            found[group] = staging
+        else:
+            data.unstage(group, staging.number)
+    return found
 
 
 def _run_all(jobs: Iterable[Callable[[], None]]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from zonequake_store.log_writes import Install, LogWrite, PutHardState
-from zonequake_store.raft.api import Event, LeaderChanged, Ready, SendSnapshot
+from zonequake_store.raft.api import Event, LeaderChanged, Ready, SupplyPeer
 from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica import Replica
 from zonequake_store.replica_log import DurableLog
@@ -30,8 +30,8 @@ class Edge(Protocol):
     def store(self, replica: Replica, ready: Ready) -> None:
         """Have `writes_of(replica, ready)` stored in one commit, and `finish` called after it."""
 
-    def send_snapshot(self, replica: Replica, request: SendSnapshot) -> None:
-        """Begin to stream the replica's state."""
+    def supply(self, replica: Replica, request: SupplyPeer) -> None:
+        """Let a peer demand what it lacks."""
 
     def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
         """Point the replica's record at the staged state of `meta`. Raises LogCorrupt."""
@@ -65,8 +65,8 @@ def serve(replica: Replica, edge: Edge) -> None:
             edge.note(replica, event)
         for number in ready.aborted_reads:
             replica.abort_read(number)
-        for request in ready.snapshots_to_send:
-            edge.send_snapshot(replica, request)
+        for request in ready.supplies:
+            edge.supply(replica, request)
         if ready.snapshot is not None:
             edge.claim_snapshot(replica, ready.snapshot)
         if ready.must_store and not replica.is_volatile:

@@ -21,6 +21,7 @@ from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.data_store import DataStore
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import LogWrite
+from zonequake_store.storage import begun_stagings
 
 _MAP_BYTES = 1 << 26
 
@@ -101,7 +102,10 @@ class Disk:
         self.log = LogStore(self._folder / "log", map_bytes=_MAP_BYTES, sync=True)
         self.data = DataStore(self._folder / "data", map_bytes=_MAP_BYTES)
         self._open = True
-        owned = {record.data_number for record in self.log.records().values()}
+        records = self.log.records()
+        self.stagings = begun_stagings(self.data, records)
+        owned = {record.data_number for record in records.values()}
+        owned |= {staging.number for staging in self.stagings.values()}
         stored = self.data.numbers()
         for number in sorted(stored - owned):
             self.data.erase(number)

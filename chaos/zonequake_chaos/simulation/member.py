@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.checks.life import Life
 from zonequake_chaos.simulation.checks.watch import WatchedRaft
@@ -21,31 +19,37 @@ from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.violation import Violation
 from zonequake_chaos.simulation.world import Timer, World
+from zonequake_store.catchup.edge import CatchUp, Result
 from zonequake_store.client_protocol import PartitionRoute, Reply, RouteReply, Status
-from zonequake_store.data_store import Flush, MemoryCells, Overlay, Pair, from_pairs
+from zonequake_store.data_store import DataStore, Flush, MemoryCells, Overlay, View
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_writes import Compact, Erase, GroupRecord, PutRecord
 from zonequake_store.partition import AppliedState, ClientTable, Partition
-from zonequake_store.peer_protocol import Messages, decode_frame, encode_frame
+from zonequake_store.peer_protocol import (
+    CatchUpFrame,
+    Hello,
+    Messages,
+    decode_frame,
+    encode_frame,
+)
 from zonequake_store.raft.api import (
     ConfigurationApplied,
     Event,
     LeaderChanged,
     LeaderElected,
     Ready,
-    SendSnapshot,
     StageChanged,
+    SupplyPeer,
 )
-from zonequake_store.raft.errors import LogCompacted, LogCorrupted
+from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import (
     Configuration,
     HardState,
-    Kind,
     Message,
     Peer,
     SnapshotMeta,
 )
-from zonequake_store.replica import Faults, Operation, Replica, Staging
+from zonequake_store.replica import Faults, Operation, Replica
 from zonequake_store.replica_log import DurableLog, MemoryLog
 from zonequake_store.transactions import TransactionTable
 from zonequake_store.turn import Edge, finish, serve, writes_of
@@ -118,11 +122,15 @@ class Node(Edge):
         self.alive = True
         self.disk.open()
         self.waiting = dict(self.disk.log.records())
+        self.catch_up = self._new_catch_up()
         self._timers = [
             self._world.later(self._random.randrange(TICK_US), self._tick),
             self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
         ]
         self._world.note(TraceKind.START, self.name)
+
+    def _new_catch_up(self) -> CatchUp:
+        return CatchUp(self, staged=self.disk.stagings, first_snapshot=self._random.getrandbits(62))
 
     def crash(self) -> None:
         """The process ends at once."""
@@ -166,6 +174,7 @@ class Node(Edge):
         for replica in list(self.replicas.values()):
             replica.raft.tick(self._clock_ms())
             self._wake(replica)
+        self.catch_up.tick()
         self._turn()
 
     def _wake(self, replica: Replica) -> None:
@@ -191,11 +200,14 @@ class Node(Edge):
         if replica is None:
             return
         received = decode_frame(frame)
-        assert isinstance(received, Messages), "nothing else is sent here"
-        for _, messages in received.groups:
-            for message in messages:
-                if message.to == replica.me:
-                    replica.raft.step(message)
+        assert not isinstance(received, Hello), "nodes know each other here"
+        if isinstance(received, Messages):
+            for _, messages in received.groups:
+                for message in messages:
+                    if message.to == replica.me:
+                        replica.raft.step(message)
+        else:
+            self.catch_up.received(received)
         self._wake(replica)
         self._turn()
 
@@ -258,6 +270,7 @@ class Node(Edge):
                 life.event_ended()
         if self._batch:
             self._submit(self._batch)
+        self.catch_up.after_turn(awake)
 
     def _submit(self, batch: list[tuple[Replica, Ready]]) -> None:
         writes = [write for replica, ready in batch for write in writes_of(replica, ready)]
@@ -381,12 +394,16 @@ class Node(Edge):
         self._awake.pop(group, None)
         if replica is not None:
             replica.stop()
+            self.catch_up.removed(replica)
+        self.catch_up.forget(group)
         self.broken.pop(group, None)
         self.waiting.pop(group, None)
         record = replica.record if replica else self.disk.log.records().get(group)
         if record is not None and not self._scenario.is_volatile:
             self.disk.log.write([Erase(group, record.number)])
             self.disk.data.erase(record.data_number)
+            if replica is not None and isinstance(replica.cells, Overlay):
+                self.disk.data.erase(replica.cells.number)  # while a snapshot is installed
 
     def _new_record(
         self, place: GroupPlace, token: int, *, number: int, data_number: int
@@ -533,127 +550,98 @@ class Node(Edge):
         else:
             rules.compacted(me, meta)
 
-    # ── snapshots ────────────────────────────────────────────────────────────────────────────
+    # ── catch-up ─────────────────────────────────────────────────────────────────────────────
 
-    def send_snapshot(self, replica: Replica, request: SendSnapshot) -> None:
-        """Stream what is durable of a replica's state to a peer, as one piece."""
-        later_us = self._random.randrange(1_000, 400_000)
-        self._world.later(later_us, lambda: self._stream(replica, request))
-
-    def _stream(self, replica: Replica, request: SendSnapshot) -> None:
-        if self.replicas.get(replica.group) is not replica:
-            return
-        cells = replica.cells
-        if isinstance(cells, MemoryCells):
-            memory = cells.view(replica.partition)
-            state, pairs = memory.state, list(memory.pairs())
-        else:
-            view = self.disk.data.view(cells.number)
-            state, pairs = view.state, list(view.pairs())
-            view.close()
-        try:
-            meta = replica.raft.snapshot_meta(state.index)
-        except LogCompacted:
-            self._streamed(replica, request, ok=False)
-            return
-        finished: list[bool] = []
-
-        def ended(ok: bool) -> None:
-            if not finished:
-                finished.append(ok)
-                self._streamed(replica, request, ok=ok)
-
-        def arrived() -> None:
-            self._find(request.to.node).receive_snapshot(
-                replica.me,
-                request,
-                meta,
-                pairs,
-                lambda ok: self._network.send(
-                    request.to.node, self.name, lambda: "SNAPSHOT_ACK", lambda: ended(ok)
-                ),
-            )
-
-        self._world.tally["snapshots sent"] += 1
-        self._network.send(self.name, request.to.node, lambda: "SNAPSHOT_PIECES", arrived)
-        self._world.later(1_500_000, lambda: ended(False))
-
-    def _streamed(self, replica: Replica, request: SendSnapshot, *, ok: bool) -> None:
-        if self.replicas.get(replica.group) is replica:
-            replica.raft.report_snapshot(request.to, ok)
-            self._wake(replica)
-            self._turn()
-
-    def receive_snapshot(
-        self,
-        sender: Peer,
-        request: SendSnapshot,
-        meta: SnapshotMeta,
-        pairs: list[Pair],
-        ended: Callable[[bool], None],
-    ) -> None:
-        """Stage a peer's state, then tell the core."""
-        group = next((g for g, r in self.replicas.items() if r.me == request.to), None)
-        if group is None:
-            ended(False)
-            return
-        replica = self.replicas[group]
-        if replica.raft.pending_snapshot is not None:
-            return
-        number = 0 if replica.is_volatile else self.disk.new_number()
-        staging = Staging(stream=0, sender=sender, number=number, pairs=[], meta=meta)
-        replica.staging = staging
-
-        def staged() -> None:
-            if replica.stopped or replica.staging is not staging:
-                return
-            replica.raft.step(
-                Message(
-                    kind=Kind.SNAPSHOT,
-                    to=replica.me,
-                    sender=sender,
-                    term=request.term,
-                    snapshot=meta,
-                )
-            )
-            self._wake(replica)
-            self._turn()
-            ended(True)
-
-        if replica.is_volatile:
-            staging.pairs.extend(pairs)
-            staged()
-        else:
-            data = self.disk.data
-            self.disk.write_data(lambda: data.stage(number, pairs), staged)
+    def supply(self, replica: Replica, request: SupplyPeer) -> None:
+        """Let a peer demand what it lacks."""
+        self._world.tally["supplies"] += 1
+        self.catch_up.supply(replica, request)
 
     def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
         """Point the replica's record at the staged state."""
-        staging = replica.staging
-        if staging is None or staging.meta != meta:
-            raise LogCorrupt(f"a snapshot of index {meta.index} was not staged here")
-        replica.record = msgspec.structs.replace(replica.record, data_number=staging.number)
+        replica.record = self.catch_up.claim(replica, meta)
 
     def install_snapshot(self, replica: Replica) -> None:
         """Give the replica the staged state."""
-        staging = replica.staging
-        assert staging is not None, "claim_snapshot or the core looked at it before"
-        cells: Overlay | MemoryCells
-        if isinstance(replica.cells, Overlay):
-            data, old = self.disk.data, replica.cells.number
-            state, clients = data.state(staging.number), data.clients(staging.number)
-            transactions = data.transactions(staging.number)
-            cells = Overlay(data, staging.number)
-            self.disk.write_data(lambda: data.erase(old), lambda: None)
-        else:
-            contents, clients, transactions, state = from_pairs(staging.pairs)
-            cells = MemoryCells(contents)
-        replica.replace_state(
-            cells, Partition(cells, clients=clients, transactions=transactions, state=state)
-        )
+        self.catch_up.install(replica)
         self._world.tally["snapshots installed"] += 1
         life = self.lives[replica.group]
-        life.digest = life.rules.ledger.digests[state.index]
+        life.digest = life.rules.ledger.digests[replica.partition.index]
+
+    @property
+    def data(self) -> DataStore:
+        """Where applied state is stored."""
+        return self.disk.data
+
+    def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
+        """Have a frame leave beside the messages."""
+        kind = type(frame).__name__
+        self._world.tally[f"{kind} frames"] += 1
+        encoded, node = encode_frame(frame), self._find(to)
+        self._network.send(
+            self.name,
+            to,
+            lambda: kind.upper(),
+            lambda: node.deliver(frame.group, encoded),
+        )
+        return True
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica have a turn, in this event or a later one."""
+        self._wake(replica)
+        self._world.later(0, self._turn_if_alive)
+
+    def _turn_if_alive(self) -> None:
+        if self.alive and self._awake:
+            self._turn()
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Nothing but a rotten disk may break a replica."""
+        if not self.rotten:
+            raise Violation("no sound replica breaks", node=self.name, reason=reason)
+        self.broken[replica.group] = reason
+        self._world.tally["broken replicas"] += 1
+        replica.stop()
+        self.replicas.pop(replica.group, None)
+        self.lives.pop(replica.group, None)
+        self.catch_up.removed(replica)
+
+    def new_number(self) -> int:
+        """A number for cells, never used before."""
+        return self.disk.new_number()
+
+    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run a job on the data environment."""
+        self.disk.write_data(job, done)
+
+    def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
+        """Open what is durable of a replica's state."""
+
+        def open_it() -> None:
+            cells = replica.cells
+            if replica.stopped:
+                opened(None)
+            elif isinstance(cells, MemoryCells):
+                opened(cells.view(replica.partition))
+            else:
+                opened(self.disk.data.view(cells.number))
+
+        self._soon(open_it)
+
+    def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        """Read after a while."""
+        self._soon(lambda: done(read()))
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        """Work of this process, unless it dies before."""
+        catch_up = self.catch_up
+
+        def run() -> None:
+            if self.catch_up is catch_up and self.alive:
+                work()
+                self._turn_if_alive()
+
+        self._world.later(self._random.randrange(100, 20_000), run)
 
 
 def _text(message: Message) -> str:

@@ -23,9 +23,9 @@ from zonequake_store.raft.api import (
     GrantAnswer,
     Ready,
     Role,
-    SendSnapshot,
     Settings,
     Status,
+    SupplyPeer,
 )
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
@@ -174,8 +174,8 @@ class SimulatedGroup:
                 began = node.reads.pop(read.request)
                 require(read.index >= began, "reads see what was committed", index=read.index)
                 self.reached["reads"] += 1
-            for send in ready.snapshots_to_send:
-                self._stream(node, send)
+            for request in ready.supplies:
+                self._supply(node, node.life, request)
             self.reached.update(type(event).__name__ for event in ready.events)
             self.reached.update(message.kind.name for message in ready.messages)
             self.reached["aborted reads"] += len(ready.aborted_reads)
@@ -227,32 +227,48 @@ class SimulatedGroup:
         self._start(node.peer, node.store, min(applied, node.store.last_index), node.life)
         return self.nodes[node.peer.node]
 
-    def _stream(self, node: Node, send: SendSnapshot) -> None:
-        meta, digest, life = node.raft.snapshot_meta(node.applied), node.digest, node.life
+    def _supply(self, node: Node, life: int, request: SupplyPeer) -> Node | None:
+        """Give a supplied peer what it lacks, again and again until it follows."""
+        if not node.alive or node.life != life or not node.raft.is_supplied(request.to):
+            return None
+        self._later(
+            self.random.randrange(20, 200), functools.partial(self._supply, node, life, request)
+        )
+        to = self.nodes[request.to.node]
+        if not to.alive or to.peer != request.to:
+            return None
+        index, log_term = to.raft.stored_position
+        message = node.raft.supply(request.to, index=index, log_term=log_term)
+        if message is not None:
+            self._send((message,))
+            return None
+        meta, digest = node.raft.snapshot_meta(node.applied), node.digest
+        node.raft.supplied_piece(
+            request.to, index=meta.index, piece_bytes=100, sent_bytes=100, total_bytes=100
+        )
         self._later(
             self.random.randrange(5, 800),
-            lambda: self._streamed(node, life, send, meta, digest),
+            functools.partial(self._supplied, node, request, meta, digest),
         )
+        return None
 
-    def _streamed(
-        self, node: Node, life: int, send: SendSnapshot, meta: SnapshotMeta, digest: int
+    def _supplied(
+        self, node: Node, request: SupplyPeer, meta: SnapshotMeta, digest: int
     ) -> Node | None:
-        to = self.nodes[send.to.node]
-        ok = to.alive and to.peer == send.to and self.random.random() > self.lost
-        if ok and node.peer.node != to.peer.node:
-            to.staged[meta.index] = digest
-            to.raft.step(
-                Message(
-                    kind=Kind.SNAPSHOT, to=send.to, sender=node.peer, term=send.term, snapshot=meta
-                )
+        to = self.nodes[request.to.node]
+        if not to.alive or to.peer != request.to or self.random.random() < self.lost:
+            return None
+        to.staged[meta.index] = digest
+        to.raft.step(
+            Message(
+                kind=Kind.SNAPSHOT,
+                to=request.to,
+                sender=node.peer,
+                term=request.term,
+                snapshot=meta,
             )
-            self._turn(to)
-        if node.alive and node.life == life:
-            node.raft.report_snapshot_progress(
-                send.to, index=meta.index, sent_bytes=100 if ok else 50, total_bytes=100
-            )
-            node.raft.report_snapshot(send.to, ok)
-        return node
+        )
+        return to
 
     # network
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from zonequake_store.raft.api import Event, Ready, Role, SendSnapshot, Settings, Status
+from zonequake_store.raft.api import Event, Ready, Role, Settings, Status, SupplyPeer
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import (
@@ -45,7 +45,7 @@ class SmallCluster:
         self.events: dict[str, list[Event]] = {}
         self.reads: dict[str, dict[int, int]] = {}
         self.aborted: dict[str, list[int]] = {}
-        self.snapshots: list[tuple[Peer, SendSnapshot]] = []
+        self.supplies: list[tuple[Peer, SupplyPeer]] = []
         self.sent: list[Message] = []
         self.lose: Callable[[Message], bool] = lambda message: False
         self.down: set[str] = set()
@@ -87,6 +87,32 @@ class SmallCluster:
                 while name not in self.down and self.rafts[name].has_ready():
                     self.store(name, self.rafts[name].ready())
                     moved = True
+            moved = moved or self.supply()
+
+    def lagging(self) -> list[tuple[Peer, SupplyPeer]]:
+        """Who waits for a supply that the logs did not give."""
+        return [
+            (sender, request)
+            for sender, request in self.supplies
+            if self.rafts[sender.node].is_supplied(request.to)
+            and self.rafts[sender.node].stored_position
+            != self.rafts[request.to.node].stored_position
+        ]
+
+    def supply(self) -> bool:
+        """Supply from the logs who waits for it; whether somebody got something."""
+        moved = False
+        for sender, request in self.supplies:
+            raft, to = self.rafts[sender.node], self.rafts[request.to.node]
+            if {sender.node, request.to.node} & self.down or not raft.is_supplied(request.to):
+                continue
+            index, log_term = to.stored_position
+            message = raft.supply(request.to, index=index, log_term=log_term)
+            if message is not None and message.entries and not self.lose(message):
+                to.step(message)
+                last = message.entries[-1]
+                moved = moved or to.holds(last.index, last.term)
+        return moved
 
     def store(self, name: str, ready: Ready) -> None:
         """What a host does with a Ready."""
@@ -100,7 +126,7 @@ class SmallCluster:
         self.events[name] += ready.events
         self.reads[name].update((read.request, read.index) for read in ready.reads)
         self.aborted[name] += ready.aborted_reads
-        self.snapshots += [(peer(name), each) for each in ready.snapshots_to_send]
+        self.supplies += [(peer(name), each) for each in ready.supplies]
         self.deliver(ready.messages_after_store)
 
     def deliver(self, messages: tuple[Message, ...]) -> None:

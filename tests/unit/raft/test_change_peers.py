@@ -349,8 +349,9 @@ def test_snapshot_progress_shows_as_a_fraction() -> None:
     raft.compact(11)
     change(cluster, 2, "abd")
     cluster.tick()
-    assert [send.to for _, send in cluster.snapshots] == [peer("d")]
-    raft.report_snapshot_progress(peer("d"), index=12, sent_bytes=500, total_bytes=1000)
+    assert [supply.to for _, supply in cluster.supplies] == [peer("d")]
+    assert raft.supply(peer("d"), index=0, log_term=0) is None
+    raft.supplied_piece(peer("d"), index=12, piece_bytes=500, sent_bytes=500, total_bytes=1000)
     progress = raft.status().progress[0]
     assert progress.by_snapshot
     assert progress.fraction == pytest.approx(0.5)

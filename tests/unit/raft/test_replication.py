@@ -150,50 +150,34 @@ def test_a_follower_far_behind_gets_a_snapshot_and_then_the_rest() -> None:
     raft.compact(4)
     cluster.heal()
     cluster.tick(3, "a")
-    assert [(sender, send.to) for sender, send in cluster.snapshots] == [(peer("a"), peer("c"))]
-    send = cluster.snapshots[0][1]
+    assert [(sender, send.to) for sender, send in cluster.supplies] == [(peer("a"), peer("c"))]
+    send = cluster.supplies[0][1]
     cluster.rafts["c"].step(
         Message(kind=Kind.SNAPSHOT, to=send.to, sender=peer("a"), term=send.term, snapshot=meta)
     )
-    raft.report_snapshot(send.to, True)
     raft.propose([b"4"])
     cluster.run()
     cluster.tick(2)
     assert cluster.stores["c"].snapshot == meta
     assert cluster.commands("c") == [b"3", b"4"]
-    assert len(cluster.snapshots) == 1
+    assert len(cluster.supplies) == 1
 
 
-def test_a_failed_snapshot_is_sent_again_once_the_peer_is_heard() -> None:
+def test_a_follower_far_behind_is_supplied_until_it_can_follow() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")
     cluster.isolate("c")
     raft.propose([b"1", b"2", b"3"])
     cluster.tick(2, "a", "b")
-    cluster.stores["a"].compact(raft.snapshot_meta(4))
+    meta = raft.snapshot_meta(4)
+    cluster.stores["a"].compact(meta)
     raft.compact(4)
     cluster.heal()
-    cluster.tick(2, "a")
-    raft.report_snapshot(peer("c"), False)
-    cluster.tick(3, "a")
-    assert len(cluster.snapshots) == 2
-
-
-def test_a_snapshot_that_a_crash_swallowed_after_its_delivery_is_sent_again() -> None:
-    cluster = SmallCluster()
-    raft = cluster.elect("a")
-    cluster.isolate("c")
-    raft.propose([b"1", b"2", b"3"])
-    cluster.tick(2, "a", "b")
-    cluster.stores["a"].compact(raft.snapshot_meta(4))
-    raft.compact(4)
-    cluster.heal()
-    cluster.tick(2, "a")
-    raft.report_snapshot(peer("c"), True)
-    cluster.tick(cluster.settings.election_ticks - 1, "a")
-    assert len(cluster.snapshots) == 1, "it may still be installing"
-    cluster.tick(2, "a")
-    assert len(cluster.snapshots) == 2
+    cluster.tick(20, "a")
+    assert raft.is_supplied(peer("c"))
+    assert len(cluster.supplies) == 1, "it is told once, and holds until the follower follows"
+    assert raft.supply(peer("c"), index=1, log_term=raft.term) is None, "the log begins behind it"
+    assert not raft.is_supplied(peer("b"))
 
 
 def test_a_snapshot_that_brings_nothing_is_not_installed() -> None:

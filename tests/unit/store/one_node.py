@@ -15,7 +15,7 @@ from zonequake_store.events import Clock, Journal
 from zonequake_store.host import Host
 from zonequake_store.orders import Orders
 from zonequake_store.partition import SetCommand, encode_command
-from zonequake_store.peer_protocol import Frame, Messages, SnapshotAck, decode_frame, encode_frame
+from zonequake_store.peer_protocol import Frame, Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
 from zonequake_store.replica import Replica
 from zonequake_store.settings import NodeSettings
@@ -46,9 +46,6 @@ class Line:
 
     def client_address(self, _node: str) -> str | None:
         return None
-
-    def acks(self) -> list[SnapshotAck]:
-        return [frame for frame in self.sent if isinstance(frame, SnapshotAck)]
 
 
 class OneNode:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from one_node import GROUP, OneNode, until
-from snapshot_pieces import LEADER, configuration, snapshot
+from snapshot_pieces import LEADER, configuration, invite, snapshot, supply
 
 from zonequake_store import replica as replicas
 from zonequake_store import replica_log
@@ -73,8 +73,8 @@ async def test_a_flush_that_ends_while_a_snapshot_is_installed_leaves_the_log_al
         await until(lambda: replica.partition.index == 8)
         both_wait = threading.Event()
         node.storage.write_data(lambda: _wait_for(both_wait), lambda: None)
-        for piece in snapshot(replica, index=20, stream=1):
-            node.host.snapshots.received(piece)
+        invite(node, replica)
+        supply(node, snapshot(replica, index=20, stream=1, parts=1))
         node.host.flush([replica])  # ends in the same commit as the last piece
         both_wait.set()
         await until(lambda: replica.partition.index == 20 or GROUP in node.host.broken)

@@ -10,17 +10,18 @@ from pathlib import Path
 import msgspec
 import pytest
 from one_node import GROUP, OneNode, until
-from snapshot_pieces import LEADER, snapshot
+from snapshot_pieces import LEADER, demands, invite, snapshot, supply
 
-from zonequake_store import snapshots
+from zonequake_store.catchup import edge
+from zonequake_store.catchup.messages import Demand
 from zonequake_store.data_store import DataView, View
 from zonequake_store.errors import ProtocolError
-from zonequake_store.peer_protocol import Frame, SnapshotAck
-from zonequake_store.raft.api import SendSnapshot
+from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
-from zonequake_store.raft.messages import Message
+from zonequake_store.raft.messages import Kind, Message
 from zonequake_store.replica import Replica
+from zonequake_store.storage import begun_stagings
 
 
 def value_of(replica: Replica) -> object:
@@ -32,55 +33,142 @@ def value_of(replica: Replica) -> object:
 async def test_a_snapshot_that_arrived_whole_is_installed(tmp_path: Path, volatile: bool) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start(volatile=volatile)
-        for piece in snapshot(replica, index=7, stream=1):
-            node.host.snapshots.received(piece)
+        invite(node, replica)
+        supply(node, snapshot(replica, index=7, stream=1))
         await until(lambda: value_of(replica) == 7)
-        assert [ack.following for ack in node.line.acks()] == [1, 2]
+        await until(lambda: demands(node)[-1].index == 7)
+        staged = [each.staged.sequence for each in demands(node) if each.staged is not None]
+        assert staged == sorted(staged)
+        assert demands(node)[-1].checkpoint.index == 7, "it says what it holds now"
+        await until(lambda: node.storage.data.stagings() == {})
 
 
 @pytest.mark.parametrize("volatile", [False, True])
-async def test_a_snapshot_whose_state_is_not_that_of_its_index_is_refused(
+async def test_a_snapshot_whose_state_is_not_that_of_its_index_is_asked_for_anew(
     tmp_path: Path, volatile: bool
 ) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start(volatile=volatile)
-        for piece in snapshot(replica, index=7, stream=1, state_index=6):
-            node.host.snapshots.received(piece)
-        await until(lambda: any(ack.refused for ack in node.line.acks()))
-        assert "index 6" in (node.line.acks()[-1].refused or "")
+        invite(node, replica)
+        supply(node, snapshot(replica, index=7, stream=1, state_index=6))
+        await until(lambda: demands(node)[-1].round == 2)
+        assert demands(node)[-1].staged is None
         assert value_of(replica) is None
-        assert replica.staging is None
+        await until(lambda: node.storage.data.stagings() == {})
 
 
-@pytest.mark.parametrize("committing", [False, True])
-async def test_a_new_stream_waits_for_the_installation_of_the_one_before(
-    tmp_path: Path, committing: bool
+async def test_a_snapshot_that_lacks_pairs_is_asked_for_anew(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        invite(node, replica)
+        first, last = snapshot(replica, index=7, stream=1)
+        nothing = msgspec.structs.replace(last, content=b"\x90", crc=zlib.crc32(b"\x90"))
+        supply(node, [first, nothing])
+        await until(lambda: demands(node)[-1].round == 2)
+        assert value_of(replica) is None
+
+
+async def test_a_piece_that_does_not_follow_the_one_before_is_asked_for_again(
+    tmp_path: Path,
 ) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start()
+        invite(node, replica)
+        first, last = snapshot(replica, index=7, stream=1)
+        supply(node, [first, msgspec.structs.replace(last, after=b"kz")])
+        await until(lambda: demands(node)[-1].round == 2)
+        staged = demands(node)[-1].staged
+        assert staged is not None
+        assert (staged.snapshot, staged.sequence, staged.after) == (1, 1, last.after)
+        supply(node, [last])
+        await until(lambda: value_of(replica) == 7)
+
+
+async def test_a_piece_that_was_damaged_on_its_way_is_asked_for_again(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        invite(node, replica)
+        pieces = snapshot(replica, index=7, stream=1)
+        supply(node, [msgspec.structs.replace(pieces[0], crc=pieces[0].crc ^ 1)])
+        assert demands(node)[-1].round == 2
+        supply(node, pieces)
+        await until(lambda: value_of(replica) == 7)
+
+
+async def test_pieces_of_two_snapshots_are_not_mixed(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        invite(node, replica)
+        supply(node, snapshot(replica, index=7, stream=1)[:1])
+        await until(lambda: demands(node)[-1].staged is not None)
+        other = snapshot(replica, index=9, stream=2)
+        supply(node, other[1:])
+        await until(lambda: demands(node)[-1].round == 2)
+        supply(node, other)
+        await until(lambda: value_of(replica) == 9)
+
+
+async def test_what_was_staged_goes_on_after_the_node_was_started_again(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        first, last = snapshot(replica, index=7, stream=1)
+        invite(node, replica)
+        supply(node, [first])
+        await until(lambda: demands(node)[-1].staged is not None)
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        invite(node, replica)
+        staged = demands(node)[-1].staged
+        assert staged is not None
+        assert (staged.snapshot, staged.sequence, staged.after) == (1, 1, last.after)
+        supply(node, [msgspec.structs.replace(last, to=replica.me)])
+        await until(lambda: value_of(replica) == 7)
+        assert replica.partition.read("l") is not None
+
+
+async def test_what_was_staged_for_a_replica_that_is_gone_is_erased_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        invite(node, replica)
+        supply(node, snapshot(replica, index=7, stream=1)[:1])
+        await until(lambda: demands(node)[-1].staged is not None)
+        assert begun_stagings(node.storage.data, node.storage.records) == {}
+        assert node.storage.data.stagings() == {}
+
+
+@pytest.mark.parametrize("committing", [False, True])
+async def test_a_newer_snapshot_waits_for_the_installation_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, committing: bool
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        invite(node, replica)
         newer = snapshot(replica, index=9, stream=2)
+        sent: list[bool] = []
+        step = Raft.step
 
         def send_newer() -> None:
-            node.line.on_sent = None
-            for piece in newer:
-                node.host.snapshots.received(piece)
+            sent.append(replica.raft.pending_snapshot is not None)
+            supply(node, newer)
 
-        def staged_whole(frame: Frame) -> None:
-            if isinstance(frame, SnapshotAck) and frame.following == 2:
+        def taken(raft: Raft, message: Message) -> None:
+            step(raft, message)
+            if message.kind is Kind.SNAPSHOT and not sent:
                 # The core took it: its turn is due, and then its commit.
                 if committing:
                     asyncio.get_running_loop().call_soon(send_newer)
                 else:
                     send_newer()
 
-        node.line.on_sent = staged_whole
-        for piece in snapshot(replica, index=7, stream=1):
-            node.host.snapshots.received(piece)
+        monkeypatch.setattr(Raft, "step", taken)
+        supply(node, snapshot(replica, index=7, stream=1))
         await until(lambda: value_of(replica) == 7 or GROUP in node.host.broken)
         assert node.host.broken == {}
-        assert [ack.refused for ack in node.line.acks()] == [None, None]
-        for piece in newer:  # the sender repeats what nobody acknowledged
-            node.host.snapshots.received(piece)
+        assert sent == [True]
+        await until(lambda: demands(node)[-1].index == 7)
+        supply(node, newer)
         await until(lambda: value_of(replica) == 9)
         assert node.storage.data.state(replica.record.data_number).index == 9
 
@@ -90,12 +178,12 @@ async def test_a_piece_whose_content_is_no_pairs_is_an_error_of_the_protocol(
 ) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start()
+        invite(node, replica)
         piece = snapshot(replica, index=7, stream=1)[0]
         odd = msgspec.structs.replace(piece, content=b"\x91\x01", crc=zlib.crc32(b"\x91\x01"))
         with pytest.raises(ProtocolError):
-            node.host.snapshots.received(odd)
-        for whole in snapshot(replica, index=7, stream=2):
-            node.host.snapshots.received(whole)
+            supply(node, [odd])
+        supply(node, snapshot(replica, index=7, stream=2))
         await until(lambda: value_of(replica) == 7)
 
 
@@ -104,29 +192,29 @@ async def test_a_log_that_cannot_take_the_snapshot_breaks_the_replica_and_not_th
 ) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start()
+        invite(node, replica)
 
         def fail(_: Raft, __: Message) -> None:
             raise LogCorrupted("the tail was lost")
 
         monkeypatch.setattr(Raft, "step", fail)
-        for piece in snapshot(replica, index=7, stream=1):
-            node.host.snapshots.received(piece)
+        supply(node, snapshot(replica, index=7, stream=1))
         await until(lambda: GROUP in node.host.broken)
         assert node.host.broken[GROUP][1] == "the tail was lost"
         assert node.failures == []
 
 
-async def test_a_stream_that_is_stopped_leaves_its_view_open_until_nobody_reads_it(
+async def test_a_state_that_is_no_longer_supplied_stays_open_until_nobody_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
     reading, allowed = threading.Event(), threading.Event()
 
-    def read(_: View) -> int:
+    def read(_: View) -> tuple[int, int]:
         reading.set()
         assert allowed.wait(5)
         steps.append("read")
-        return 0
+        return 0, 0
 
     close = DataView.close
 
@@ -134,13 +222,28 @@ async def test_a_stream_that_is_stopped_leaves_its_view_open_until_nobody_reads_
         steps.append("closed")
         close(view)
 
-    monkeypatch.setattr(snapshots, "_size_bytes", read)
+    monkeypatch.setattr(edge, "measure", read)
     monkeypatch.setattr(DataView, "close", noted)
+    monkeypatch.setattr(Raft, "is_supplied", lambda _, __: True)
+    monkeypatch.setattr(Raft, "supply", lambda _, __, **___: None)
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
-        node.host.snapshots.send(replica, SendSnapshot(to=LEADER, term=1))
+        catch_up = node.host.catch_up
+        catch_up.supply(replica, SupplyPeer(to=LEADER, term=1))
+        term = replica.raft.term
+        ask = Demand(
+            group=GROUP,
+            to=replica.me,
+            sender=LEADER,
+            term=term,
+            round=1,
+            index=0,
+            log_term=0,
+            checkpoint=edge.checkpoint_of(replica.partition),
+        )
+        catch_up.received(ask)
         await until(reading.is_set)
-        node.host.snapshots.stop_sending(replica)
+        catch_up.stop_supplying(replica)
         await asyncio.sleep(0.02)
         assert steps == []
         allowed.set()

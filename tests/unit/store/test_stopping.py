@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from one_node import GROUP, OneNode, until
-from snapshot_pieces import snapshot
+from snapshot_pieces import demands, invite, snapshot, supply
 
 from zonequake_store.admin_protocol import OrderStatus, StartReplica, StopReplica
 from zonequake_store.data_store import DataStore, Flush, Overlay
 from zonequake_store.host import Host
-from zonequake_store.peer_protocol import Frame, SnapshotAck
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.messages import Kind, Message
 from zonequake_store.replica import Replica
 
 
@@ -70,12 +71,12 @@ async def test_a_stop_raises_the_token_that_a_start_must_have(tmp_path: Path) ->
 
 
 async def test_nothing_is_left_of_a_replica_that_is_erased_while_a_snapshot_is_installed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.start()
-        for piece in snapshot(replica, index=7, stream=1):
-            node.host.snapshots.received(piece)
+        invite(node, replica)
+        supply(node, snapshot(replica, index=7, stream=1))
         await until(lambda: replica.partition.index == 7)
         installed = replica.record.data_number
         stopping: list[asyncio.Task[object]] = []
@@ -83,13 +84,16 @@ async def test_nothing_is_left_of_a_replica_that_is_erased_while_a_snapshot_is_i
         def stop_in_the_commit() -> None:
             stopping.append(asyncio.create_task(node.orders.execute([stop(replica, erase=True)])))
 
-        def staged_whole(frame: Frame) -> None:
-            if isinstance(frame, SnapshotAck) and frame.following == 2:
+        step = Raft.step
+
+        def taken(raft: Raft, message: Message) -> None:
+            step(raft, message)
+            if message.kind is Kind.SNAPSHOT:
                 asyncio.get_running_loop().call_soon(stop_in_the_commit)
 
-        node.line.on_sent = staged_whole
-        for piece in snapshot(replica, index=9, stream=2):
-            node.host.snapshots.received(piece)
+        monkeypatch.setattr(Raft, "step", taken)
+        await until(lambda: demands(node)[-1].index == 7)
+        supply(node, snapshot(replica, index=9, stream=2))
         await until(lambda: bool(stopping))
         await stopping[0]
         assert replica.record.data_number != installed, "an installation had begun"

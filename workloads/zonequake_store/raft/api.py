@@ -8,7 +8,7 @@ The host drives the core from one thread:
         stored(ready), then send `messages_after_store`
         apply `committed` in order, then applied(index)
         answer `reads` once applied ≥ their index, fail `aborted_reads`
-        stream `snapshots_to_send`, keep `events`
+        supply `supplies` as they demand, keep `events`
 
 At most one Ready is outstanding until its stored(). Nothing here takes time, randomness or I/O.
 """
@@ -57,7 +57,7 @@ class Settings:
     catch_up_silence_ticks: int = 100
     """A catching-up peer that says nothing for so long ends the change with an error."""
     catch_up_bytes_per_second: int = 0
-    """Rate limit of one leader's APPENDs to all its catching-up peers; 0: unlimited."""
+    """Rate limit of what one leader supplies to all its catching-up peers; 0: unlimited."""
     planted: frozenset[str] = frozenset()
     """Planted faults, for tests that must fail: `JOINT_BEFORE_CAUGHT_UP`."""
 
@@ -225,9 +225,13 @@ class ReadState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendSnapshot:
-    """Stream the applied state to `to`; then let its core step
-    Message(SNAPSHOT, to=to, sender=me, term=term, snapshot=raft.snapshot_meta(index))."""
+class SupplyPeer:
+    """Let `to` demand what it lacks, and supply it, while `raft.is_supplied(to)`:
+
+    the APPENDs that `raft.supply` gives, which its core steps; where that is None, the applied
+    state at an index, after which its core steps
+    Message(SNAPSHOT, to=to, sender=me, term=term, snapshot=raft.snapshot_meta(index)).
+    """
 
     to: Peer
     term: int
@@ -249,7 +253,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     committed: tuple[Entry, ...] = ()
     reads: tuple[ReadState, ...] = ()
     aborted_reads: tuple[int, ...] = ()
-    snapshots_to_send: tuple[SendSnapshot, ...] = ()
+    supplies: tuple[SupplyPeer, ...] = ()
     events: tuple[Event, ...] = ()
 
     @property

@@ -9,27 +9,33 @@ ENTRY_OVERHEAD_BYTES = 32
 class CatchUp:
     """One peer of one attempt. `target`: the leader's last index when it began."""
 
-    __slots__ = ("_best", "_start", "bytes_sent", "silent_ticks", "snapshot_bytes", "target")
+    __slots__ = ("_best", "_start", "by_snapshot", "bytes_sent", "silent_ticks", "target")
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.silent_ticks = 0
         self.bytes_sent = 0
-        """Entries in APPENDs, with their overhead."""
-        self.snapshot_bytes = 0
+        """Entries in APPENDs, with their overhead, and pieces of snapshots."""
+        self.by_snapshot = False
+        """The last supply was a piece of a snapshot."""
         self._start: int | None = None
         self._best = 0.0
 
-    def began_at(self, index: int) -> None:
+    def historical(self, previous: int, size_bytes: int) -> None:
+        """Entries behind `previous` left; the first such tells where the peer began."""
         if self._start is None:
-            self._start = index
+            self._start = previous
+        if size_bytes:
+            self.by_snapshot = False
+            self.bytes_sent += size_bytes
 
-    def snapshot_sent(self, index: int, sent_bytes: int, total_bytes: int) -> None:
-        """`sent_bytes` of the snapshot at `index` have been streamed."""
-        self.began_at(0)
-        self.snapshot_bytes = max(self.snapshot_bytes, sent_bytes)
-        reached = min(index, self.target) * sent_bytes / max(total_bytes, 1)
-        self._raise(reached)
+    def full(self, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int) -> None:
+        """A piece left: `sent_bytes` of the snapshot at `index` are at the peer or on the way."""
+        if self._start is None:
+            self._start = 0
+        self.by_snapshot = True
+        self.bytes_sent += piece_bytes
+        self._raise(min(index, self.target) * sent_bytes / max(total_bytes, 1))
 
     def fraction(self, match: int) -> float:
         """0..1, by entries; never falls; 1 only when the peer has stored up to the target."""

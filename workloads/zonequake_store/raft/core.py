@@ -32,6 +32,7 @@ from zonequake_store.raft.messages import (
     SnapshotMeta,
     encode_configuration,
 )
+from zonequake_store.raft.progress import Flow
 from zonequake_store.raft.replica import Outbox, Replica
 
 FROM_LEADERS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
@@ -298,7 +299,7 @@ class Raft:
         return self._replica.log.last_command()
 
     def set_catch_up_rate(self, bytes_per_second: int) -> None:
-        """Limit APPENDs to catching-up peers; 0: unlimited."""
+        """Limit what catching-up peers are supplied with; 0: unlimited."""
         self._replica.catch_up_limit.set_rate(bytes_per_second)
 
     # the log
@@ -342,7 +343,7 @@ class Raft:
             or out.events
             or out.reads
             or out.aborted_reads
-            or out.snapshots
+            or out.supplies
             or self._vote_is_unstored
         )
 
@@ -375,7 +376,7 @@ class Raft:
             committed=log.take_committed(replica.settings.max_apply_bytes),
             reads=tuple(out.reads),
             aborted_reads=tuple(out.aborted_reads),
-            snapshots_to_send=tuple(out.snapshots),
+            supplies=tuple(out.supplies),
             events=tuple(out.events),
         )
         return self._outstanding
@@ -400,19 +401,59 @@ class Raft:
         if self._replica.leadership is not None:
             self._replica.leadership.unreachable(peer)
 
-    def report_snapshot(self, peer: Peer, ok: bool) -> None:
-        """The stream to `peer` ended: its core has stepped SNAPSHOT, or it must be sent again."""
-        if self._replica.leadership is not None:
-            self._replica.leadership.snapshot_sent(peer, ok=ok)
+    # supply and demand (`zonequake_store.catchup`)
 
-    def report_snapshot_progress(
-        self, peer: Peer, *, index: int, sent_bytes: int, total_bytes: int
+    def is_supplied(self, peer: Peer) -> bool:
+        """Whether this leader waits for `peer` to demand what it lacks."""
+        leadership = self._replica.leadership
+        progress = leadership.progress.get(peer) if leadership is not None else None
+        return progress is not None and progress.flow is Flow.SUPPLIED
+
+    def supply(self, to: Peer, *, index: int, log_term: int) -> Message | None:
+        """The APPEND of what a supplied peer lacks whose log ends with (index, log_term).
+
+        It may begin before that if the logs differ, and is empty if nothing is missing or the rate
+        limit is spent. None: the log does not reach back so far, only the state can help. Raises
+        LogCompacted, or what the host's log raises if it cannot be read.
+        """
+        leadership = self._leadership()
+        return leadership.supply(to, index, log_term)
+
+    def supply_allowance(self, to: Peer) -> int:
+        """Bytes with which a supplied peer may be supplied now; 0: the rate limit is spent."""
+        return self._leadership().allowance(to)
+
+    def supplied_piece(
+        self, to: Peer, *, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int
     ) -> None:
-        """How much of the snapshot at `index` has been streamed, for the peer's progress."""
-        if self._replica.leadership is not None:
-            self._replica.leadership.reconfiguration.snapshot_progress(
-                peer, index, sent_bytes, total_bytes
-            )
+        """A piece of the state at `index` leaves: for the rate limit and the peer's progress."""
+        self._leadership().reconfiguration.supplied_piece(
+            to, index, piece_bytes, sent_bytes, total_bytes
+        )
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._replica.term
+
+    @property
+    def leader(self) -> Peer | None:
+        """Who leads the current term, as far as it is known."""
+        return self._replica.leader
+
+    @property
+    def stored_position(self) -> tuple[int, int]:
+        """(index, term) of the last entry that is durable here: what a demand begins behind."""
+        log = self._replica.log
+        return log.stable, log.term(log.stable)
+
+    def holds(self, index: int, term: int) -> bool:
+        """Whether the log holds entry `index` with this term."""
+        return self._replica.log.matches(index, term)
+
+    def may_agree_at(self, index: int, term: int) -> tuple[int, int]:
+        """Where this log can first agree with one that holds no entry newer than this."""
+        return self._replica.log.last_not_newer(index, term)
 
     def status(self) -> Status:
         """A copy of what is worth knowing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from zonequake_store.raft.api import LeaderElected, SendSnapshot
+from zonequake_store.raft.api import LeaderElected, SupplyPeer
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.freshness import EchoRounds
@@ -93,7 +93,7 @@ class Leader:
             self.add_peer(peer, catching_up=False)
         for peer, progress in list(self.progress.items()):
             if peer in configuration.members:
-                progress.catching_up = False
+                progress.joined()
             elif not progress.catching_up:
                 del self.progress[peer]
         self._halves = [
@@ -108,7 +108,10 @@ class Leader:
         next_index = self.replica.log.last_index + (1 if catching_up else 0)
         progress = Progress(peer, next_index=next_index, catching_up=catching_up)
         self.progress[peer] = progress
-        self._append_due = True
+        if catching_up:
+            self._let_demand(progress)
+        else:
+            self._append_due = True
         return progress
 
     # time
@@ -119,7 +122,6 @@ class Leader:
         if self._heartbeat_ticks >= settings.heartbeat_ticks:
             self._heartbeat_ticks = 0
             self._beat()
-        self._tick_snapshots()
         if self._transfer_to is not None:
             self._transfer_ticks += 1
             if self._transfer_ticks >= settings.election_ticks:
@@ -132,8 +134,6 @@ class Leader:
         if replica.refusing and self._transfer_to is None:
             self.transfer(None)
         self.reconfiguration.tick()
-        if self.reconfiguration.is_catching_up:
-            self._append_due = True  # the catch-up limit may allow more now
         self._check_ticks += 1
         if self._check_ticks >= settings.election_ticks:
             self._check_ticks = 0
@@ -172,11 +172,6 @@ class Leader:
         for progress in self.progress.values():
             progress.active = False
 
-    def _tick_snapshots(self) -> None:
-        for progress in self.progress.values():
-            if progress.delivered_ticks is not None:
-                progress.delivered_ticks += 1
-
     # replication
 
     @property
@@ -200,53 +195,67 @@ class Leader:
         limit = self.replica.settings.max_in_flight_appends
         if progress.flow is Flow.PROBE:
             if not progress.waiting and (progress.poke or progress.next <= last):
-                # The first answer tells where a catching-up peer is; that needs no entries.
-                self._append(progress, empty=progress.catching_up)
+                self._append(progress, empty=False)
         elif progress.flow is Flow.REPLICATE:
             while progress.next <= last and len(progress.in_flight) < limit:
-                if progress.catching_up and not self.replica.catch_up_limit.may_send:
-                    break
                 if not self._append(progress, empty=False):
                     return
             if progress.poke:
                 self._append(progress, empty=True)
 
     def _append(self, progress: Progress, *, empty: bool) -> bool:
-        """Send one APPEND; False: the peer needs a snapshot."""
+        """Send one APPEND; False: the peer must be supplied."""
         replica, log = self.replica, self.replica.log
         previous = progress.next - 1
         if previous < log.first_index - 1:
             if progress.active:
-                self._send_snapshot(progress)
+                self._let_demand(progress)
             return False
         entries: Sequence[Entry] = ()
         if not empty:
-            max_bytes = replica.settings.max_append_bytes
-            if progress.catching_up:
-                max_bytes = replica.catch_up_limit.sendable_bytes(max_bytes)
-            entries = log.entries(progress.next, max_bytes)
-            if progress.catching_up:
-                size = sum(len(each.data) + ENTRY_OVERHEAD_BYTES for each in entries)
-                self.reconfiguration.sent(progress.peer, size)
-        replica.out.messages.append(
-            Message(
-                kind=Kind.APPEND,
-                to=progress.peer,
-                sender=replica.me,
-                term=replica.term,
-                index=previous,
-                log_term=log.term(previous),
-                commit=log.commit,
-                entries=tuple(entries),
-                token=log.token,
-            )
-        )
+            entries = log.entries(progress.next, replica.settings.max_append_bytes)
+        replica.out.messages.append(self._append_message(progress.peer, previous, entries))
         progress.sent(previous + len(entries))
         return True
 
-    def _send_snapshot(self, progress: Progress) -> None:
-        progress.needs_snapshot()
-        self.replica.out.snapshots.append(SendSnapshot(to=progress.peer, term=self.replica.term))
+    def _let_demand(self, progress: Progress) -> None:
+        progress.needs_supply()
+        self.replica.out.supplies.append(SupplyPeer(to=progress.peer, term=self.replica.term))
+
+    def _append_message(self, to: Peer, previous: int, entries: Sequence[Entry]) -> Message:
+        replica, log = self.replica, self.replica.log
+        return Message(
+            kind=Kind.APPEND,
+            to=to,
+            sender=replica.me,
+            term=replica.term,
+            index=previous,
+            log_term=log.term(previous),
+            commit=log.commit,
+            entries=tuple(entries),
+            token=log.token,
+        )
+
+    def supply(self, to: Peer, index: int, log_term: int) -> Message | None:
+        """See Raft.supply; `to` is supplied."""
+        log, max_bytes = self.replica.log, self.allowance(to)
+        previous = index
+        if not log.matches(index, log_term):
+            previous = log.last_not_newer(index, log_term)[0]
+            if index < log.first_index - 1 or log.term(previous) > log_term:
+                return None
+        entries = log.entries(previous + 1, max_bytes) if max_bytes else ()
+        if self.progress[to].catching_up:
+            size = sum(len(each.data) + ENTRY_OVERHEAD_BYTES for each in entries)
+            self.reconfiguration.supplied(to, previous, size)
+        return self._append_message(to, previous, entries)
+
+    def allowance(self, to: Peer) -> int:
+        """See Raft.supply_allowance. A member that lags is not slowed: its quorum misses it."""
+        max_bytes, limit = self.replica.settings.max_append_bytes, self.replica.catch_up_limit
+        if not self.progress[to].catching_up:
+            return max_bytes
+        return limit.sendable_bytes(max_bytes) if limit.may_send else 0
 
     def _send_heartbeats(self, peers: Iterable[Progress]) -> None:
         replica = self.replica
@@ -273,8 +282,8 @@ class Leader:
         log = self.replica.log
         self._append_due = True
         if message.reject and message.context == NEEDS_SNAPSHOT:
-            if progress.flow is not Flow.SNAPSHOT and message.index >= progress.match:
-                self._send_snapshot(progress)
+            if progress.flow is not Flow.SUPPLIED and message.index >= progress.match:
+                self._let_demand(progress)
             return
         if message.reject:
             hint = message.hint
@@ -282,8 +291,6 @@ class Leader:
                 hint = log.last_not_newer(hint, message.hint_term)[0]
             progress.rejected(message.index, hint)
             return
-        if progress.catching_up:
-            self.reconfiguration.answered(progress.peer, message.index)
         if progress.accepted(message.index, log.first_index):
             if message.index > log.commit and not progress.catching_up:
                 self.commit()
@@ -297,16 +304,10 @@ class Leader:
         if progress is None:
             return
         log = self.replica.log
-        if progress.flow is Flow.SNAPSHOT:
-            if message.index + 1 >= log.first_index:
+        if progress.flow is Flow.SUPPLIED:
+            if message.index + 1 >= log.first_index and not progress.catching_up:
                 progress.accepted(message.index, log.first_index)  # its answer was lost
-            elif (
-                progress.delivered_ticks is not None
-                and progress.delivered_ticks >= self.replica.settings.election_ticks
-                and not message.hint
-            ):
-                progress.probe()  # staged, but a crash came before the installation
-            self._append_due = True
+                self._append_due = True
         elif progress.match < log.last_index or progress.flow is Flow.PROBE:
             progress.waiting = False
             progress.poke = True
@@ -431,12 +432,3 @@ class Leader:
         progress = self.progress.get(peer)
         if progress is not None and progress.flow is Flow.REPLICATE:
             progress.probe()
-
-    def snapshot_sent(self, peer: Peer, *, ok: bool) -> None:
-        progress = self.progress.get(peer)
-        if progress is not None and progress.flow is Flow.SNAPSHOT:
-            if ok:
-                progress.delivered_ticks = 0
-            else:
-                progress.probe()
-                progress.waiting = True  # until it is heard again

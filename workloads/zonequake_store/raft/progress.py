@@ -2,7 +2,11 @@
 
 PROBE ──accepted──▶ REPLICATE        PROBE: one APPEND, then wait for its answer or a
   ▲ ◀──rejected, lost──┘ │           heartbeat's. REPLICATE: APPENDs follow each other, up to
-  └──stored── SNAPSHOT ◀─┘           a limit. SNAPSHOT: nothing until it is installed.
+  │         log too short│           a limit. SUPPLIED: nothing is pushed; the peer asks the
+  └───joined── SUPPLIED ◀┘           host's supplier for what it lacks, until it can follow.
+
+A catching-up peer is SUPPLIED from its beginning until it is a member. A member is while our log
+does not reach back to it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from zonequake_store.raft.messages import Peer
 class Flow(enum.Enum):
     PROBE = "probe"
     REPLICATE = "replicate"
-    SNAPSHOT = "snapshot"
+    SUPPLIED = "supplied"
 
 
 class Progress:
@@ -26,7 +30,6 @@ class Progress:
         "acked_round",
         "active",
         "catching_up",
-        "delivered_ticks",
         "echo_commit",
         "echo_stamp",
         "flow",
@@ -45,7 +48,7 @@ class Progress:
         self.match = 0
         """Stored at the peer and equal to our log, up to here."""
         self.next = next_index
-        self.flow = Flow.PROBE
+        self.flow = Flow.SUPPLIED if catching_up else Flow.PROBE
         self.waiting = False
         """A probe is under way."""
         self.poke = True
@@ -62,8 +65,6 @@ class Progress:
         """The one that was here when the running round began."""
         self.echo_stamp = self.echo_commit = 0
         self.catching_up = catching_up
-        self.delivered_ticks: int | None = None
-        """Ticks since the host delivered the snapshot; None before."""
 
     def accepted(self, index: int, first_index: int) -> bool:
         """The peer has stored everything up to `index`; whether that is news."""
@@ -77,16 +78,17 @@ class Progress:
                 in_flight.popleft()
             if self.next <= index:
                 self.next = index + 1
-        elif index >= self.match and (self.flow is Flow.PROBE or index + 1 >= first_index):
+        elif index >= self.match and (
+            self.flow is Flow.PROBE or (not self.catching_up and index + 1 >= first_index)
+        ):
             self.flow = Flow.REPLICATE
             self.next = self.match + 1
             self.in_flight.clear()
-            self.delivered_ticks = None
         return news
 
     def rejected(self, index: int, hint: int) -> None:
         """The peer has no matching entry `index`; it should go on behind `hint`."""
-        if self.flow is Flow.SNAPSHOT or index <= self.match:
+        if self.flow is Flow.SUPPLIED or index <= self.match:
             return  # late
         if self.flow is Flow.PROBE:
             if index != self.next - 1:
@@ -104,7 +106,12 @@ class Progress:
         self.waiting = False
         self.poke = True
         self.in_flight.clear()
-        self.delivered_ticks = None
+
+    def joined(self) -> None:
+        """A configuration names the peer: it is fed like every member, from what it has."""
+        if self.catching_up:
+            self.catching_up = False
+            self.probe()
 
     def sent(self, last: int) -> None:
         """An APPEND left whose last entry is `last` (`next` - 1 if it has none)."""
@@ -115,8 +122,7 @@ class Progress:
             self.next = last + 1
             self.in_flight.append(last)
 
-    def needs_snapshot(self) -> None:
-        self.flow = Flow.SNAPSHOT
+    def needs_supply(self) -> None:
+        self.flow = Flow.SUPPLIED
         self.in_flight.clear()
         self.waiting = self.poke = False
-        self.delivered_ticks = None

@@ -29,7 +29,6 @@ from zonequake_store.raft.api import (
 from zonequake_store.raft.catchup import CatchUp
 from zonequake_store.raft.errors import InvalidPeers
 from zonequake_store.raft.messages import Configuration, Peer
-from zonequake_store.raft.progress import Flow
 
 if TYPE_CHECKING:
     from zonequake_store.raft.leader import Leader
@@ -83,11 +82,6 @@ class Reconfiguration:
         configuration = self._replica.log.configuration
         assert configuration is not None, "a leader has a configuration"
         return configuration
-
-    @property
-    def is_catching_up(self) -> bool:
-        """Data may be on its way to peers outside the configuration."""
-        return bool(self._catching_up)
 
     @property
     def caught_up(self) -> bool:
@@ -241,22 +235,22 @@ class Reconfiguration:
 
     # catching up
 
-    def sent(self, peer: Peer, size_bytes: int) -> None:
-        """An APPEND with entries left for a catching-up peer."""
+    def supplied(self, peer: Peer, previous: int, size_bytes: int) -> None:
+        """Entries behind `previous` leave for a catching-up peer."""
         self._replica.catch_up_limit.spend(size_bytes)
-        self._catching_up[peer].bytes_sent += size_bytes
-
-    def answered(self, peer: Peer, index: int) -> None:
-        """The peer's log agrees up to `index`; the first answer tells where it began."""
-        self._catching_up[peer].began_at(index)
+        self._catching_up[peer].historical(previous, size_bytes)
 
     def heard(self, peer: Peer) -> None:
         self._catching_up[peer].silent_ticks = 0
 
-    def snapshot_progress(self, peer: Peer, index: int, sent_bytes: int, total_bytes: int) -> None:
+    def supplied_piece(
+        self, peer: Peer, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int
+    ) -> None:
+        """A piece of the snapshot at `index` leaves for a peer, perhaps a catching-up one."""
         catch_up = self._catching_up.get(peer)
         if catch_up is not None:
-            catch_up.snapshot_sent(index, sent_bytes, total_bytes)
+            self._replica.catch_up_limit.spend(piece_bytes)
+            catch_up.full(index, piece_bytes, sent_bytes, total_bytes)
 
     def tick(self) -> None:
         self._replica.catch_up_limit.tick()
@@ -278,9 +272,9 @@ class Reconfiguration:
             PeerProgress(
                 peer=peer,
                 fraction=catch_up.fraction(self._leader.progress[peer].match),
-                bytes_sent=catch_up.bytes_sent + catch_up.snapshot_bytes,
+                bytes_sent=catch_up.bytes_sent,
                 match_index=self._leader.progress[peer].match,
-                by_snapshot=self._leader.progress[peer].flow is Flow.SNAPSHOT,
+                by_snapshot=catch_up.by_snapshot,
             )
             for peer, catch_up in sorted(self._catching_up.items())
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zonequake_store.lineage import lineage_of, term_of
-from zonequake_store.raft.api import Event, LeaderChanged, ReadState, Role, SendSnapshot, Settings
+from zonequake_store.raft.api import Event, LeaderChanged, ReadState, Role, Settings, SupplyPeer
 from zonequake_store.raft.catchup import CatchUpLimit
 from zonequake_store.raft.freshness import Freshness
 from zonequake_store.raft.log import RaftLog
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Outbox:
     """What the next Ready takes along."""
 
-    __slots__ = ("aborted_reads", "after_store", "events", "messages", "reads", "snapshots")
+    __slots__ = ("aborted_reads", "after_store", "events", "messages", "reads", "supplies")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -28,7 +28,7 @@ class Outbox:
         """Depend on the term, vote or log as they are now."""
         self.reads: list[ReadState] = []
         self.aborted_reads: list[int] = []
-        self.snapshots: list[SendSnapshot] = []
+        self.supplies: list[SupplyPeer] = []
         self.events: list[Event] = []
 
 

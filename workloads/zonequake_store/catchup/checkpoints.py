@@ -1,0 +1,47 @@
+"""What a replica remembers of its counters: at its configuration entries, and now."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from zonequake_store.catchup.messages import Checkpoint
+from zonequake_store.partition import Partition
+
+# A leader's first entry is a configuration: so many leaderships and changes can be looked back on.
+_REMEMBERED = 8
+
+
+def checkpoint_of(partition: Partition) -> Checkpoint:
+    """A partition's counters as of what it has applied."""
+    counter = partition.counter
+    return Checkpoint(partition.index, counter.lwm, counter.hwm, counter.ranges)
+
+
+class Checkpoints:
+    """One replica's. `fresh`: one was recorded since somebody set it back."""
+
+    __slots__ = ("_recorded", "fresh")
+
+    def __init__(self) -> None:
+        self._recorded: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
+        self.fresh = False
+
+    def record(self, partition: Partition) -> None:
+        """A configuration entry was applied: all replicas can compare there."""
+        self._recorded.append(checkpoint_of(partition))
+        self.fresh = True
+
+    def clear(self) -> None:
+        """Another state took the place of the one that these are of."""
+        self._recorded.clear()
+
+    @property
+    def latest(self) -> Checkpoint | None:
+        """At the configuration entry that was applied last."""
+        return self._recorded[-1] if self._recorded else None
+
+    def at(self, index: int, partition: Partition) -> Checkpoint | None:
+        """The counters when entry `index` had been applied; None: not known."""
+        if index == partition.index:
+            return checkpoint_of(partition)
+        return next((each for each in self._recorded if each.index == index), None)

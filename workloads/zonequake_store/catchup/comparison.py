@@ -1,0 +1,132 @@
+"""Members compare their counters where all of them stand at some time: at configuration entries.
+
+    follower                                      leader
+    applies a configuration entry                 applies it too
+    Report(counters there) ────────────────────►  which counters does a majority have?
+                           ◄── Verdict(None) ───  these: good
+                           ◄── Verdict(others) ─  others: the follower's replica is broken
+                                                  not the leader's: its own replica is broken
+
+A leader's first entry is a configuration: so a group that was started with stale or damaged copies
+compares them as soon as they have caught up. Who has what most members have is right, not who
+leads: the leader may be the damaged one. While members are missing and no majority agrees, nothing
+is decided, or a damaged leader would break every sound copy that comes back one by one. When all
+have reported and still none agrees (two members, or three different ones), the leader's count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from zonequake_store.catchup.checkpoints import Checkpoints
+from zonequake_store.catchup.demander import REPEAT_TICKS, unequal_counters
+from zonequake_store.catchup.messages import Checkpoint, Report, Verdict
+from zonequake_store.raft.api import Role
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.messages import Peer
+
+
+class ComparisonEdge(Protocol):
+    """What a comparison needs of the world around it."""
+
+    def send(self, frame: Report | Verdict) -> None:
+        """Have it leave; it may get lost."""
+
+    def break_down(self, reason: str) -> None:
+        """The replica must not go on."""
+
+
+class Comparison:
+    """One replica's part in it, as a follower or as the leader."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        me: Peer,
+        raft: Raft,
+        checkpoints: Checkpoints,
+        edge: ComparisonEdge,
+    ) -> None:
+        self._group = group
+        self._me = me
+        self._raft = raft
+        self._checkpoints = checkpoints
+        self._edge = edge
+        self._ticks = 0
+        self._unanswered = False
+        self._reports: dict[Peer, Checkpoint] = {}
+        self._index = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a report is unanswered; otherwise a tick has nothing to do."""
+        return self._unanswered
+
+    def applied(self) -> None:
+        """A configuration entry was applied (`Checkpoints.fresh`)."""
+        self._unanswered = True
+        self._ticks = 0
+        self._report()
+
+    def tick(self) -> None:
+        """A tick of the core passed."""
+        if self._unanswered:
+            self._ticks += 1
+            if self._ticks % REPEAT_TICKS == 0:
+                self._report()
+
+    def _report(self) -> None:
+        latest, leader = self._checkpoints.latest, self._raft.leader
+        if latest is None or leader == self._me:
+            self._unanswered = False
+        elif leader is not None:
+            self._edge.send(Report(self._group, leader, self._me, self._raft.term, latest))
+
+    def reported(self, report: Report) -> None:
+        """A follower says what it has (to a leader)."""
+        status = self._raft.status()
+        own = self._checkpoints.latest
+        if status.role is not Role.LEADER or own is None or status.configuration is None:
+            return
+        found, members = report.checkpoint, status.configuration.members
+        if found.index != own.index or report.sender not in members:
+            if found.index < own.index:
+                self._answer(report.sender, found.index, None)  # too old to say anything
+            return
+        if own.index != self._index:
+            self._index = own.index
+            self._reports.clear()
+        self._reports[report.sender] = found
+        reports = {peer: each for peer, each in self._reports.items() if peer in members}
+        if self._me in members:
+            reports[self._me] = own
+        self._judge(own, reports, len(members))
+
+    def _judge(self, own: Checkpoint, reports: dict[Peer, Checkpoint], members: int) -> None:
+        right, count = Counter(reports.values()).most_common(1)[0]
+        if 2 * count <= members:
+            if len(reports) < members:
+                return
+            right = own
+        if right != own:
+            other = next(peer for peer, each in reports.items() if each == right)
+            self._edge.break_down(unequal_counters(own, self._me, right, other))
+            return
+        for peer, found in reports.items():
+            if peer != self._me:
+                self._answer(peer, own.index, None if found == right else (found, right))
+
+    def _answer(self, to: Peer, index: int, unequal: tuple[Checkpoint, Checkpoint] | None) -> None:
+        self._edge.send(Verdict(self._group, to, self._me, self._raft.term, index, unequal))
+
+    def judged(self, verdict: Verdict) -> None:
+        """The leader says what it thinks of a report (to a follower)."""
+        latest = self._checkpoints.latest
+        if verdict.term != self._raft.term or latest is None or latest.index != verdict.index:
+            return
+        self._unanswered = False
+        if verdict.unequal is not None:
+            found, expected = verdict.unequal
+            self._edge.break_down(unequal_counters(found, self._me, expected, verdict.sender))

@@ -1,0 +1,173 @@
+"""What demander and supplier say to each other. See the package for who says what when."""
+
+from __future__ import annotations
+
+import msgspec
+
+from zonequake_store.errors import ProtocolError
+from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """A replica's update counters when it has applied entry `index`."""
+
+    index: int = 0
+    lwm: int = 0
+    hwm: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def __str__(self) -> str:
+        return f"low watermark {self.lwm}, high {self.hwm}, ranges {list(self.ranges)}"
+
+
+class Invite(msgspec.Struct, frozen=True, array_like=True, tag="invite"):
+    """To a peer: ask me, the leader of `term`, for what you lack, in round `round` or a later."""
+
+    group: str
+    to: Peer
+    sender: Peer
+    term: int
+    round: int
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """How much of a snapshot is staged: pieces below `sequence`, keys up to `after`."""
+
+    snapshot: int
+    sequence: int
+    after: bytes
+    size_bytes: int
+
+
+class Demand(msgspec.Struct, frozen=True, array_like=True, tag="demand"):
+    """To a supplier: my log is stored up to (index, log_term), what follows?
+
+    `checkpoint`: the counters of my applied state. `staged`: what I have of a snapshot of yours.
+    `full`: entries do not help me, give me the state. In one round a later demand only says how far
+    the sender has come; a new round says that the supplier should go on from there.
+    """
+
+    group: str
+    to: Peer
+    sender: Peer
+    term: int
+    round: int
+    index: int
+    log_term: int
+    checkpoint: Checkpoint
+    staged: Position | None = None
+    full: bool = False
+
+
+class Supply(msgspec.Struct, frozen=True, array_like=True, tag="supply"):
+    """To a demander: entries, as an APPEND that its core checks like any other."""
+
+    group: str
+    to: Peer
+    sender: Peer
+    round: int
+    append: Message
+
+
+class End(msgspec.Struct, frozen=True, array_like=True):
+    """What a whole snapshot is of and consists of."""
+
+    meta: SnapshotMeta
+    pairs: int
+    size_bytes: int
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, tag="piece"):
+    """To a demander: piece `sequence` (from 0) of a snapshot, the keys that follow `after`.
+
+    `content` is a MessagePack array of pairs, `crc` its CRC-32; `term` the leader's. The last piece
+    carries `end`; it may be empty.
+    """
+
+    group: str
+    to: Peer
+    sender: Peer
+    term: int
+    round: int
+    snapshot: int
+    sequence: int
+    after: bytes
+    crc: int
+    content: bytes
+    end: End | None = None
+
+
+class Dismissal(msgspec.Struct, frozen=True, array_like=True, tag="dismissal"):
+    """To a demander: I supply you with nothing.
+
+    `unequal`: because the first counters, which your demand said, are not mine at their index,
+    which are the second.
+    """
+
+    group: str
+    to: Peer
+    sender: Peer
+    term: int
+    round: int
+    unequal: tuple[Checkpoint, Checkpoint] | None = None
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
+    """A follower's counters at the configuration entry that it applied last."""
+
+    group: str
+    to: Peer
+    sender: Peer
+    term: int
+    checkpoint: Checkpoint
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True, tag="verdict"):
+    """A leader's answer to a report of entry `index`; `unequal`: what was found, what is right."""
+
+    group: str
+    to: Peer
+    sender: Peer
+    term: int
+    index: int
+    unequal: tuple[Checkpoint, Checkpoint] | None = None
+
+
+class Staging(msgspec.Struct, frozen=True, array_like=True):
+    """What a demander has staged of a snapshot: stored with the pieces, in the same commit.
+
+    `number` is where its edge keeps the pairs. `end`: it is whole.
+    """
+
+    number: int
+    supplier: Peer
+    snapshot: int
+    sequence: int = 0
+    after: bytes = b""
+    pairs: int = 0
+    size_bytes: int = 0
+    end: End | None = None
+
+    @property
+    def position(self) -> Position:
+        """What the supplier must know of it."""
+        return Position(self.snapshot, self.sequence, self.after, self.size_bytes)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Pairs] = msgspec.msgpack.Decoder(Pairs)
+
+
+def encode_pairs(pairs: Pairs) -> bytes:
+    """The content of a piece."""
+    return _encoder.encode(pairs)
+
+
+def decode_pairs(content: bytes) -> Pairs:
+    """The pairs of a piece. Raises ProtocolError."""
+    try:
+        return _decoder.decode(content)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"{len(content)} bytes are no pairs of a state: {error}") from error

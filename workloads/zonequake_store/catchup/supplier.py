@@ -1,0 +1,390 @@
+"""The side that has what others lack: a leader's supplies to each peer that it doesn't push to.
+
+    demand ──► counters unequal at the same index? ──► Dismissal, its replica is broken
+           ──► is it supplied at all? ── no ──► Dismissal
+           ──► the log reaches back? ── yes ──► Supply, while less than a window is unanswered
+                                     └─ no, or it cannot be read ──► Piece, likewise
+
+Sans-IO. A peer that does not ask is invited again and again while the core says that it is
+supplied. One that is silent for long loses the snapshot that is kept open for it, because an open
+one keeps old pages and old entries; it gets another.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zonequake_store.catchup.messages import (
+    Checkpoint,
+    Demand,
+    Dismissal,
+    End,
+    Invite,
+    Piece,
+    Supply,
+)
+from zonequake_store.errors import LogCorrupt
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.errors import LogCompacted, LogCorrupted
+from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
+
+INVITE_TICKS = 10
+"""A peer that did not ask for so long is invited (again)."""
+FORGET_TICKS = 600
+"""A snapshot is kept open for a silent peer for a minute: a pod is back sooner, and resumes."""
+WINDOW_SUPPLIES = 16
+"""Supplies on their way that the peer has not stored: 4 MB cover a slow network and a slow disk."""
+PIECE_BYTES = 256 * 1024
+"""Small enough that a heartbeat behind a window of them is not late on a slow network."""
+WINDOW_PIECES = 12
+
+UNREADABLE = (LogCompacted, LogCorrupted, LogCorrupt)
+
+OutFrame = Invite | Supply | Piece | Dismissal
+
+
+class SupplierEdge(Protocol):
+    """What a supplier needs of the world around it. `snapshot` is a number that it gives."""
+
+    def send(self, frame: OutFrame) -> bool:
+        """Have it leave; it may get lost. False: it was not taken, try later."""
+
+    def open(self, to: Peer, snapshot: int) -> None:
+        """Open the state of what is applied by now, for `read`; then call `Supplier.opened`, or
+        `Supplier.lost` if that is not possible."""
+
+    def read(self, to: Peer, snapshot: int, after: bytes, max_bytes: int) -> None:
+        """Read the pairs whose keys follow `after`, at least one if there is one, while they have
+        less than `max_bytes`; then call `Supplier.read`."""
+
+    def close(self, to: Peer, snapshot: int) -> None:
+        """The state will not be read any more; it may not be open yet, or be being read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Snapshot:
+    """A state that is open for a peer. `index` 0: not open yet."""
+
+    number: int
+    index: int = 0
+    end: End | None = None
+    checkpoint: Checkpoint | None = None
+    reading: bool = False
+    sent: int = 0
+    after: bytes = b""
+    sent_bytes: int = 0
+    acknowledged: int = 0
+    whole: bool = False
+    """The last piece was sent."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """One supplied peer. `index`, `log_term`: where the next APPEND begins."""
+
+    peer: Peer
+    round: int = 0
+    silent_ticks: int = 0
+    asked: bool = False
+    full: bool = False
+    index: int = 0
+    log_term: int = 0
+    in_flight: deque[int] = field(default_factory=deque)
+    snapshot: _Snapshot | None = None
+
+
+class Supplier:
+    """One leadership's supplies.
+
+    `checkpoint_at(index)`: this replica's own counters when it had applied that entry, if it knows
+    them (any more). `new_snapshot()` numbers snapshots; a number must never come twice, also not
+    from another process: a demander that outlived it would mix two.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        me: Peer,
+        raft: Raft,
+        edge: SupplierEdge,
+        checkpoint_at: Callable[[int], Checkpoint | None],
+        new_snapshot: Callable[[], int],
+    ) -> None:
+        self._group = group
+        self._me = me
+        self._raft = raft
+        self._edge = edge
+        self._checkpoint_at = checkpoint_at
+        self._new_snapshot = new_snapshot
+        self._sessions: dict[Peer, _Session] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anybody is supplied; otherwise a tick has nothing to do."""
+        return bool(self._sessions)
+
+    @property
+    def lowest_index_needed(self) -> int:
+        """The log is needed behind this entry by those that install a snapshot right now."""
+        return min(
+            (each.snapshot.index for each in self._sessions.values() if each.snapshot is not None),
+            default=1 << 62,
+        )
+
+    # what the core and the demanders say
+
+    def begin(self, to: Peer) -> None:
+        """The core wants `to` supplied."""
+        self._end(to)
+        session = self._sessions[to] = _Session(peer=to)
+        self._invite(session)
+
+    def demanded(self, demand: Demand) -> None:
+        """A peer asks."""
+        peer = demand.sender
+        if self._is_unequal(demand):
+            return
+        if demand.term != self._raft.term or not self._raft.is_supplied(peer):
+            self._end(peer)
+            self._dismiss(demand)
+            return
+        session = self._sessions.get(peer)
+        if session is None:
+            session = self._sessions[peer] = _Session(peer=peer)
+        if demand.round < session.round:
+            return
+        session.silent_ticks = 0
+        if demand.round > session.round:
+            self._begin_round(session, demand)
+        else:
+            self._acknowledge(session, demand)
+        self._serve(session)
+
+    # what the edge says
+
+    def opened(
+        self,
+        to: Peer,
+        snapshot: int,
+        *,
+        meta: SnapshotMeta,
+        pairs: int,
+        size_bytes: int,
+        checkpoint: Checkpoint,
+    ) -> None:
+        """The state is open: that of `meta`, so many pairs and bytes (`demander.size_of`)."""
+        session, opened = self._find(to, snapshot)
+        if session is not None and opened is not None:
+            opened.index = meta.index
+            opened.end = End(meta, pairs, size_bytes)
+            opened.checkpoint = checkpoint
+            self._serve(session)
+
+    def lost(self, to: Peer, snapshot: int) -> None:
+        """The state could not be opened or read; the next demand tries another."""
+        session, lost = self._find(to, snapshot)
+        if session is not None and lost is not None:
+            self._close(session)
+            session.asked = False
+
+    def read(
+        self,
+        to: Peer,
+        snapshot: int,
+        *,
+        after: bytes,
+        content: bytes,
+        last: bytes,
+        size_bytes: int,
+        at_end: bool,
+    ) -> None:
+        """What follows `after`: encoded pairs, the last one's key (`after` if there is none), their
+        `demander.size_of`, and whether they are the last."""
+        session, source = self._find(to, snapshot)
+        if session is None or source is None or source.end is None:
+            return
+        source.reading = False
+        if after != source.after or source.whole:
+            self._serve(session)  # the demander went back meanwhile
+            return
+        piece = Piece(
+            self._group,
+            to,
+            self._me,
+            self._raft.term,
+            session.round,
+            snapshot,
+            source.sent,
+            after,
+            zlib.crc32(content),
+            content,
+            source.end if at_end else None,
+        )
+        if not self._edge.send(piece):
+            return  # the tick reads it again
+        source.sent += 1
+        source.after = last
+        source.sent_bytes += size_bytes
+        source.whole = at_end
+        self._raft.supplied_piece(
+            to,
+            index=source.index,
+            piece_bytes=len(content),
+            sent_bytes=source.sent_bytes,
+            total_bytes=source.end.size_bytes,
+        )
+        self._serve(session)
+
+    # what the host says
+
+    def advance(self) -> None:
+        """The log grew, perhaps."""
+        for session in self._sessions.values():
+            if session.asked and session.snapshot is None:
+                self._serve(session)
+
+    def tick(self) -> None:
+        """A tick of the core passed."""
+        for session in list(self._sessions.values()):
+            if not self._raft.is_supplied(session.peer):
+                self._end(session.peer)
+                continue
+            session.silent_ticks += 1
+            if session.silent_ticks % INVITE_TICKS == 0:
+                self._invite(session)
+            if session.silent_ticks >= FORGET_TICKS:
+                self._close(session)
+                session.asked = False
+            self._serve(session)
+
+    def close(self) -> None:
+        """The replica leads no more, or is gone."""
+        for peer in list(self._sessions):
+            self._end(peer)
+
+    # inside
+
+    def _is_unequal(self, demand: Demand) -> bool:
+        """Break a demander whose counters are not ours at the same index."""
+        found = demand.checkpoint
+        session = self._sessions.get(demand.sender)
+        snapshot = session.snapshot if session is not None else None
+        if snapshot is not None and snapshot.index == found.index:
+            expected = snapshot.checkpoint
+        else:
+            expected = self._checkpoint_at(found.index)
+        if expected is None or expected == found:
+            return False
+        self._dismiss(demand, (found, expected))
+        return True
+
+    def _dismiss(
+        self, demand: Demand, unequal: tuple[Checkpoint, Checkpoint] | None = None
+    ) -> None:
+        self._edge.send(
+            Dismissal(self._group, demand.sender, self._me, self._raft.term, demand.round, unequal)
+        )
+
+    def _begin_round(self, session: _Session, demand: Demand) -> None:
+        session.round = demand.round
+        session.asked = True
+        session.full = demand.full
+        session.index, session.log_term = demand.index, demand.log_term
+        session.in_flight.clear()
+        snapshot, staged = session.snapshot, demand.staged
+        if snapshot is None:
+            return
+        if staged is not None and staged.snapshot == snapshot.number:
+            snapshot.sent = snapshot.acknowledged = staged.sequence
+            snapshot.after = staged.after
+            snapshot.sent_bytes = staged.size_bytes
+            snapshot.whole = False
+        elif snapshot.whole:
+            self._close(session)  # what came of it was not what was announced: give another
+        else:
+            snapshot.sent = snapshot.acknowledged = snapshot.sent_bytes = 0
+            snapshot.after = b""
+
+    def _acknowledge(self, session: _Session, demand: Demand) -> None:
+        in_flight = session.in_flight
+        while in_flight and in_flight[0] <= demand.index:
+            in_flight.popleft()
+        snapshot, staged = session.snapshot, demand.staged
+        if snapshot is not None and staged is not None and staged.snapshot == snapshot.number:
+            snapshot.acknowledged = max(snapshot.acknowledged, staged.sequence)
+
+    def _serve(self, session: _Session) -> None:
+        """Send what the peer may be sent now."""
+        if not session.asked or not self._raft.is_supplied(session.peer):
+            return
+        if len(session.in_flight) >= WINDOW_SUPPLIES:
+            return
+        if not session.full:
+            try:
+                append = self._next(session)
+            except UNREADABLE:
+                append = None
+            if append is not None:
+                self._close(session)
+                self._send_entries(session, append)
+                return
+        self._send_state(session)
+
+    def _next(self, session: _Session) -> Message | None:
+        return self._raft.supply(session.peer, index=session.index, log_term=session.log_term)
+
+    def _send_entries(self, session: _Session, append: Message | None) -> None:
+        while append is not None and append.entries:
+            peer = session.peer
+            if not self._edge.send(Supply(self._group, peer, self._me, session.round, append)):
+                return
+            last = append.entries[-1]
+            session.index, session.log_term = last.index, last.term
+            session.in_flight.append(last.index)
+            if len(session.in_flight) >= WINDOW_SUPPLIES:
+                return
+            try:
+                append = self._next(session)
+            except UNREADABLE:
+                return  # the next demand finds out
+
+    def _send_state(self, session: _Session) -> None:
+        peer, snapshot = session.peer, session.snapshot
+        if snapshot is None:
+            snapshot = session.snapshot = _Snapshot(number=self._new_snapshot())
+            self._edge.open(peer, snapshot.number)
+            return
+        if snapshot.index == 0 or snapshot.reading or snapshot.whole:
+            return
+        if snapshot.sent - snapshot.acknowledged >= WINDOW_PIECES:
+            return
+        allowance = self._raft.supply_allowance(peer)
+        if allowance:
+            snapshot.reading = True
+            self._edge.read(peer, snapshot.number, snapshot.after, min(PIECE_BYTES, allowance))
+
+    def _invite(self, session: _Session) -> None:
+        self._edge.send(
+            Invite(self._group, session.peer, self._me, self._raft.term, session.round + 1)
+        )
+
+    def _find(self, to: Peer, snapshot: int) -> tuple[_Session | None, _Snapshot | None]:
+        session = self._sessions.get(to)
+        if session is None or session.snapshot is None or session.snapshot.number != snapshot:
+            return None, None
+        return session, session.snapshot
+
+    def _close(self, session: _Session) -> None:
+        snapshot, session.snapshot = session.snapshot, None
+        if snapshot is not None:
+            self._edge.close(session.peer, snapshot.number)
+
+    def _end(self, peer: Peer) -> None:
+        session = self._sessions.pop(peer, None)
+        if session is not None:
+            self._close(session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planted import resets
 from planted.registry import Planted
 from zonequake_store.raft import quorum
 from zonequake_store.raft.leader import Leader
@@ -58,7 +59,9 @@ def never_finish_an_inherited_change(patch: pytest.MonkeyPatch) -> None:
         log = leader.replica.log
         configuration = log.configuration
         log.configuration = type(configuration)(
-            peers=configuration.peers, token=configuration.token
+            peers=configuration.peers,
+            token=configuration.token,
+            lineage=configuration.lineage,
         )
         start(change, leader)
         log.configuration = configuration
@@ -84,7 +87,14 @@ def skip_joint(patch: pytest.MonkeyPatch) -> None:
     append = Leader.append_configuration
 
     def new_set_at_once(leader: Leader, configuration: object) -> None:
-        append(leader, type(configuration)(peers=configuration.peers, token=configuration.token))
+        append(
+            leader,
+            type(configuration)(
+                peers=configuration.peers,
+                token=configuration.token,
+                lineage=configuration.lineage,
+            ),
+        )
 
     patch.setattr(Leader, "append_configuration", new_set_at_once)
 
@@ -161,4 +171,5 @@ PLANTED = [
         "whoever asks for a vote with a later term ends a leadership",
         heed_the_removed,
     ),
+    *resets.PLANTED,
 ]

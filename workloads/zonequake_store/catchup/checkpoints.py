@@ -14,7 +14,7 @@ _REMEMBERED = 8
 def checkpoint_of(partition: Partition) -> Checkpoint:
     """A partition's counters as of what it has applied."""
     counter = partition.counter
-    return Checkpoint(partition.index, counter.lwm, counter.hwm, counter.ranges)
+    return Checkpoint(partition.index, counter.lwm, counter.hwm, counter.ranges, partition.term)
 
 
 class Checkpoints:

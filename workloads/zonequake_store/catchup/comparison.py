@@ -57,7 +57,7 @@ class Comparison:
         self._ticks = 0
         self._unanswered = False
         self._reports: dict[Peer, Checkpoint] = {}
-        self._index = 0
+        self._at = Checkpoint()
 
     @property
     def is_waiting(self) -> bool:
@@ -91,12 +91,12 @@ class Comparison:
         if status.role is not Role.LEADER or own is None or status.configuration is None:
             return
         found, members = report.checkpoint, status.configuration.members
-        if found.index != own.index or report.sender not in members:
+        if not found.is_at(own) or report.sender not in members:
             if found.index < own.index:
                 self._answer(report.sender, found.index, None)  # too old to say anything
             return
-        if own.index != self._index:
-            self._index = own.index
+        if not own.is_at(self._at):
+            self._at = own
             self._reports.clear()
         self._reports[report.sender] = found
         reports = {peer: each for peer, each in self._reports.items() if peer in members}

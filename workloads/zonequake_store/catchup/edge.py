@@ -498,7 +498,7 @@ def discard(host: CatchUpHost, group: str, staging: Staging) -> None:
 def checkpoint_in(view: View) -> Checkpoint:
     """The counters of a state."""
     state = view.state
-    return Checkpoint(state.index, state.lwm, state.hwm, state.ranges)
+    return Checkpoint(state.index, state.lwm, state.hwm, state.ranges, state.term)
 
 
 def measure(view: View) -> tuple[int, int] | StateCorrupt:

@@ -11,12 +11,21 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
-    """A replica's update counters when it has applied entry `index`."""
+    """A replica's update counters when it has applied entry `index`, which is of `term`.
+
+    Only at the same entry must they be equal. By its index alone, a replica that lived on in an
+    older lineage would be called broken for what it rightly applied there.
+    """
 
     index: int = 0
     lwm: int = 0
     hwm: int = 0
     ranges: tuple[tuple[int, int], ...] = ()
+    term: int = 0
+
+    def is_at(self, other: Checkpoint) -> bool:
+        """Whether both are of the same entry."""
+        return (self.index, self.term) == (other.index, other.term)
 
     def __str__(self) -> str:
         return f"low watermark {self.lwm}, high {self.hwm}, ranges {list(self.ranges)}"

@@ -278,7 +278,7 @@ class Supplier:
             expected = snapshot.checkpoint
         else:
             expected = self._checkpoint_at(found.index)
-        if expected is None or expected == found:
+        if expected is None or expected == found or not expected.is_at(found):
             return False
         self._dismiss(demand, (found, expected))
         return True

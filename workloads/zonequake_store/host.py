@@ -22,6 +22,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
+from zonequake_store.agenda import Agenda
 from zonequake_store.catchup.edge import CatchUp, Result
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, MemoryCells, Overlay, View
@@ -107,7 +108,9 @@ class Host(Edge):
         self._storing: list[tuple[Replica, Ready]] = []
         self._next_tick_s = self._loop.time() + TICK_S
         self._next_flush_s = self._next_tick_s + FLUSH_S
+        self.agenda = Agenda()
         self._ticks_since_beat = 0
+        self._leading: dict[Replica, None] = {}
         self._timer = self._loop.call_at(self._next_tick_s, self._tick)
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
@@ -133,14 +136,19 @@ class Host(Edge):
                 continue
             if replica.raft.has_ready():
                 self.wake(replica)
+            else:
+                self.agenda.consider(replica)
         # An idle node costs what its wake-ups cost: it wakes up once for the heartbeats of all its
         # groups, for those of its peers and for all answers.
         if self._ticks_since_beat >= HEARTBEAT_TICKS - 1 and _is_beat(frame):
             # The rest of this tick doesn't count: the node that beats first goes on to do so.
             self._ticks_since_beat = -1
-            for replica in self.replicas.values():
-                if replica.raft.beat():
-                    self.wake(replica)
+            self._beat()
+
+    def _beat(self) -> None:
+        for replica in self._leading:
+            if replica.raft.beat():
+                self.wake(replica)
 
     def _tick(self) -> None:
         now_s = self._loop.time()
@@ -152,15 +160,16 @@ class Host(Edge):
         self._next_tick_s = max(self._next_tick_s + TICK_S, now_s + TICK_S / 2)
         self._timer = self._loop.call_at(self._next_tick_s, self._tick)
         self._ticks_since_beat += 1
-        beats = self._ticks_since_beat >= HEARTBEAT_TICKS
-        if beats:
+        if self._ticks_since_beat >= HEARTBEAT_TICKS:
             self._ticks_since_beat = 0
-        now_ms = int(now_s * 1000)
-        for replica in self.replicas.values():
-            raft = replica.raft
-            led = beats and raft.beat()
-            if raft.tick(now_ms) or led:
+            self._beat()
+        for replica in self.agenda.pass_tick(int(now_s * 1000)):
+            if replica.stopped:
+                continue
+            if replica.raft.has_ready():
                 self.wake(replica)
+            else:
+                self.agenda.consider(replica)
         self.catch_up.tick()
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + FLUSH_S
@@ -180,6 +189,8 @@ class Host(Edge):
                 serve(replica, self)
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
+            else:
+                self.agenda.consider(replica)
         if storing:
             self.storage.write_log(batch, lambda: self._stored(storing))
         self.outbox.flush()
@@ -237,7 +248,10 @@ class Host(Edge):
         """Write what the core told into the journal."""
         record = replica.record
         if isinstance(event, LeaderChanged):
-            if not replica.leads:
+            if replica.leads:
+                self._leading[replica] = None
+            else:
+                self._leading.pop(replica, None)
                 self.catch_up.stop_supplying(replica)
             self.journal.add(
                 "leader.change",
@@ -327,6 +341,7 @@ class Host(Edge):
         replica.stop()
         self.replicas.pop(replica.group, None)
         self._awake.pop(replica, None)
+        self._leading.pop(replica, None)
         self.catch_up.removed(replica)
 
     def break_down(self, replica: Replica, reason: str) -> None:

@@ -342,6 +342,7 @@ class Orders:
             faults=self._faults,
             client_address=self._host.transport.client_address,
             clock_ms=self._host.clock_ms,
+            ticks=self._host.agenda.ticks,
         )
 
     # ── stop ─────────────────────────────────────────────────────────────────────────────────

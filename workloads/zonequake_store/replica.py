@@ -81,8 +81,19 @@ class Faults:
     forget_request_ids: bool = False
 
 
+@dataclass(slots=True)
+class Ticks:
+    """How many ticks have passed at a node, and the time of the last one."""
+
+    now: int = 0
+    now_ms: int = 0
+
+
 class Replica:
-    """One replica of a group, running in this process."""
+    """One replica of a group, running in this process.
+
+    `ticks`: those of the node; a host that tells each of them to the core itself gives none.
+    """
 
     def __init__(
         self,
@@ -97,12 +108,17 @@ class Replica:
         faults: Faults,
         client_address: Callable[[str], str | None],
         clock_ms: Callable[[], int],
+        ticks: Ticks | None = None,
     ) -> None:
         """`clock_ms`: the clock whose time the core is given with its ticks."""
         self.group = group
         self.record = record
         self.me = me
-        self.raft = raft
+        self._raft = raft
+        self._ticks = ticks or Ticks()
+        self._told_ticks = self._ticks.now
+        self.due_tick = self._ticks.now
+        """When the host must look at the core, if nothing happens before (`agenda`)."""
         self.log = log
         self.cells = cells
         self.partition = partition
@@ -121,6 +137,15 @@ class Replica:
         self._reading: dict[int, list[_Reading]] = {}
         self._confirmed: list[tuple[int, list[_Reading]]] = []
         self._reads = 0  # in the three above
+
+    @property
+    def raft(self) -> Raft:
+        """The core. The ticks that it slept through are told first."""
+        late = self._ticks.now - self._told_ticks
+        if late:
+            self._told_ticks += late
+            self._raft.tick(self._ticks.now_ms, count=late)
+        return self._raft
 
     @property
     def is_volatile(self) -> bool:

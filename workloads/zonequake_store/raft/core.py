@@ -71,19 +71,29 @@ class Raft:
 
     # inputs
 
-    def tick(self, now_ms: int | None = None) -> bool:
-        """`settings.tick_s` have passed. False: that made nothing ready. `now_ms`: a clock that
-        goes on while the process doesn't (without it, ticks are counted, and `fresh_since_ms` is
-        no better than the count)."""
+    def tick(self, now_ms: int | None = None, *, count: int = 1) -> None:
+        """`settings.tick_s` have passed, `count` times. `now_ms`: a clock that goes on while the
+        process doesn't (without it, ticks are counted, and `fresh_since_ms` is no better than the
+        count)."""
         replica = self._replica
         freshness = replica.freshness
         if now_ms is None:
-            now_ms = freshness.now_ms + int(replica.settings.tick_s * 1000)
+            now_ms = freshness.now_ms + count * int(replica.settings.tick_s * 1000)
         freshness.tick(now_ms)
-        if replica.leadership is None:
-            return election.tick(replica)
-        replica.leadership.tick()
-        return self.has_ready()
+        for _ in range(count):
+            if replica.leadership is not None:
+                replica.leadership.tick()
+            else:
+                election.tick(replica)
+
+    @property
+    def quiet_ticks(self) -> int:
+        """As many of the next ticks do nothing but count, unless something else comes before: a
+        host may tell them late, all at once. What tick() does must be reckoned with here."""
+        replica = self._replica
+        if replica.leadership is not None:
+            return replica.leadership.quiet_ticks
+        return max(0, replica.timeout_ticks - replica.elapsed_ticks - 1)
 
     def beat(self) -> bool:
         """Send a leader's heartbeats before they are due: a host that lets all its groups beat at

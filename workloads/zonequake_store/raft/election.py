@@ -21,18 +21,17 @@ TRANSFER = 1
 """`Message.context` of a VOTE that a leader asked for: the lease doesn't refuse it."""
 
 
-def tick(replica: Replica) -> bool:
-    """A tick of a replica that doesn't lead; whether it ended the wait for a leader."""
+def tick(replica: Replica) -> None:
+    """A tick of a replica that doesn't lead."""
     if replica.forced is not None:
-        return False  # it waits for its disk, for nobody else
+        return  # it waits for its disk, for nobody else
     replica.elapsed_ticks += 1
     if replica.elapsed_ticks < replica.timeout_ticks:
-        return False
+        return
     if replica.may_campaign and not replica.refusing and replica.log.pending_snapshot is None:
         _start_pre_vote(replica)
     else:
         replica.become_follower(replica.term, None, "the leader was not heard")
-    return True
 
 
 def on_timeout_now(replica: Replica, message: Message) -> None:

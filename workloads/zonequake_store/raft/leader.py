@@ -139,6 +139,22 @@ class Leader:
             self._check_ticks = 0
             self._check_quorum()
 
+    @property
+    def quiet_ticks(self) -> int:
+        """See Raft.quiet_ticks."""
+        settings = self.replica.settings
+        if (
+            self._transfer_to is not None
+            or self._departing_ticks is not None
+            or self.replica.refusing
+        ):
+            return 0
+        for progress in self.progress.values():
+            if progress.catching_up or progress.flow is Flow.SUPPLIED:
+                return 0
+        to_heartbeat = settings.heartbeat_ticks - self._heartbeat_ticks
+        return max(0, min(to_heartbeat, settings.election_ticks - self._check_ticks) - 1)
+
     def beat(self) -> None:
         """Send heartbeats now. The tick that is under way doesn't count for the next ones."""
         self._heartbeat_ticks = -1

@@ -133,9 +133,7 @@ class Demander:
         self._supplier = invite.sender
         self._term = invite.term
         self._round = max(self._round, invite.round - 1)
-        self._agreement = None
-        self._refusals = 0
-        self._full = False
+        self._forget_refusals()
         self._silent_ticks = 0
         self._begin_round()
 
@@ -151,8 +149,7 @@ class Demander:
             last_term = append.entries[-1].term
         self._silent_ticks = 0
         if self._raft.holds(last, last_term):
-            self._agreement = None
-            self._refusals = 0
+            self._forget_refusals()
             self.discard()
             return
         agreement = self._raft.may_agree_at(append.index, append.log_term)
@@ -248,7 +245,7 @@ class Demander:
     def installed(self) -> None:
         """The staged state is the replica's now."""
         self.staging = self._received = None
-        self._full = False
+        self._forget_refusals()
         if self._supplier is not None:
             self._begin_round()
 
@@ -276,6 +273,11 @@ class Demander:
             self._received, self._arrived = self.staging, []
 
     # inside
+
+    def _forget_refusals(self) -> None:
+        self._agreement = None
+        self._refusals = 0
+        self._full = False
 
     def _is_current(self, sender: Peer, round_: int) -> bool:
         return sender == self._supplier and round_ == self._round
@@ -340,7 +342,7 @@ class Demander:
             return
         if self._raft.pending_snapshot != end.meta:
             self.discard()  # the log has all of it, or another leader is followed
-            self._full = False
+            self._forget_refusals()
             self._begin_round()
 
     def discard(self) -> None:

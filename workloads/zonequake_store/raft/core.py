@@ -463,7 +463,9 @@ class Raft:
 
     def may_agree_at(self, index: int, term: int) -> tuple[int, int]:
         """Where this log can first agree with one that holds no entry newer than this."""
-        return self._replica.log.last_not_newer(index, term)
+        log = self._replica.log
+        at = log.last_not_newer(index, term)[0]
+        return at, log.term(at)
 
     def status(self) -> Status:
         """A copy of what is worth knowing."""

@@ -1,0 +1,220 @@
+"""How fast a node that joins gets its data: from the log, and as a whole state.
+
+    python benchmarks/store/bench_catch_up.py [--megabytes 200] [--json result.json]
+
+Two real data nodes on loopback, fsync on, no rate limit. The group lives on the first one, alone;
+the second joins. Historical: as much as a log keeps. Full: many times that. Beside them, in the
+same run and with the same bytes, what no catch-up can beat: writing them to LMDB in synced commits
+of one piece each, and copying them through a TCP connection on loopback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import socket
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import lmdb
+import msgspec
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "processes" / "store"))
+
+from local_nodes import LocalNodes, Zone
+
+from zonequake_store.catchup.supplier import PIECE_BYTES
+from zonequake_store.client_protocol import Reply, Request, Status, Write
+from zonequake_store.framing import FrameConnection
+
+VALUE_BYTES = 3000
+HISTORICAL_WRITES = 18_000  # a log keeps 20,000 entries, or 64 MB
+AT_ONCE = 256
+LIMIT_MB_PER_S = 50.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measurement. `cpu_s_per_gb`: of supplier and demander together."""
+
+    name: str
+    megabytes: float
+    seconds: float
+    mb_per_s: float
+    cpu_s_per_gb: float | None = None
+
+
+class Filler(FrameConnection):
+    """Writes key after key, AT_ONCE at a time."""
+
+    def __init__(self, group: str, writes: int) -> None:
+        super().__init__()
+        self._group = group
+        self._left = iter(range(writes))
+        self._open = 0
+        self._filler = bytes(range(250)) * (VALUE_BYTES // 250)
+        self._decode = msgspec.msgpack.Decoder(Reply).decode
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def opened(self) -> None:
+        for _ in range(AT_ONCE):
+            self._next()
+
+    def frame_received(self, frame: memoryview) -> None:
+        reply = self._decode(frame)
+        self._open -= 1
+        if reply.status is not Status.OK and not self.done.done():
+            self.done.set_exception(SystemExit(f"a write failed: {reply.status} {reply.error}"))
+        self._next()
+
+    def _next(self) -> None:
+        number = next(self._left, None)
+        if number is not None:
+            self._open += 1
+            body = Write(self._group, f"key-{number}", number, self._filler)
+            self.send(msgspec.msgpack.encode(Request(number, body)))
+        elif self._open == 0 and not self.done.done():
+            self.done.set_result(None)
+
+
+async def fill(nodes: LocalNodes, zone: Zone, writes: int) -> None:
+    port = nodes.nodes[await nodes.leader(zone.groups[0])].client_port
+    loop = asyncio.get_running_loop()
+    _, filler = await loop.create_connection(
+        lambda: Filler(zone.groups[0], writes), "127.0.0.1", port
+    )
+    await filler.done
+    filler.close()
+
+
+async def join(nodes: LocalNodes, name: str, writes: int, by: str) -> Row:
+    """Fill a group on n0, let n1 join it, and measure until n1 is caught up."""
+    zone = await nodes.create(name, on=["n0"])
+    await fill(nodes, zone, writes)
+    await asyncio.sleep(2.0)  # flushed and compacted
+    cpu_s = sum(nodes.nodes[node].cpu_s() for node in ("n0", "n1"))
+    await nodes.change(zone, ["n0", "n1"])
+    begun_s = time.perf_counter()
+    sent_bytes, ways = 0, set()
+    while True:
+        status = await nodes.status("n0", zone.groups[0])
+        assert status is not None
+        for progress in status.progress:
+            sent_bytes = max(sent_bytes, progress.bytes_sent)
+            if progress.bytes_sent:
+                ways.add(progress.by)
+        if status.caught_up:
+            break
+        await asyncio.sleep(0.02)
+    lasted_s = time.perf_counter() - begun_s
+    used_s = sum(nodes.nodes[node].cpu_s() for node in ("n0", "n1")) - cpu_s
+    if by not in ways:
+        raise SystemExit(f"{name} was to catch up by {by}, and did by {sorted(ways)}")
+    await nodes.finish_change(zone, ["n0", "n1"])
+    await nodes.until_equal(zone.groups[0], ["n0", "n1"])
+    return Row(
+        name=name,
+        megabytes=sent_bytes / 1e6,
+        seconds=lasted_s,
+        mb_per_s=sent_bytes / 1e6 / lasted_s,
+        cpu_s_per_gb=used_s / sent_bytes * 1e9,
+    )
+
+
+def raw_lmdb(directory: Path, megabytes: float) -> Row:
+    """The same bytes in synced commits of one piece each, by one thread."""
+    environment = lmdb.open(str(directory), map_size=4 << 30)
+    value = bytes(VALUE_BYTES)
+    per_piece = PIECE_BYTES // VALUE_BYTES
+    pieces = int(megabytes * 1e6 / (per_piece * VALUE_BYTES)) + 1
+    begun_s = time.perf_counter()
+    for piece in range(pieces):
+        first = piece * per_piece
+        pairs = [((first + n).to_bytes(8, "big"), value) for n in range(per_piece)]
+        with environment.begin(write=True) as txn, txn.cursor() as cursor:
+            cursor.putmulti(pairs)
+    lasted_s = time.perf_counter() - begun_s
+    environment.close()
+    written_mb = pieces * per_piece * VALUE_BYTES / 1e6
+    return Row(
+        name="raw LMDB, synced pieces",
+        megabytes=written_mb,
+        seconds=lasted_s,
+        mb_per_s=written_mb / lasted_s,
+    )
+
+
+def loopback(megabytes: float) -> Row:
+    """The same bytes through one TCP connection, in pieces, from one thread to another."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    total = int(megabytes * 1e6)
+
+    def receive() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            left = total
+            while left > 0:
+                left -= len(connection.recv(PIECE_BYTES))
+
+    receiver = threading.Thread(target=receive)
+    receiver.start()
+    piece = bytes(PIECE_BYTES)
+    begun_s = time.perf_counter()
+    with socket.create_connection(listener.getsockname()) as sender:
+        left = total
+        while left > 0:
+            sender.sendall(piece[: min(left, PIECE_BYTES)])
+            left -= PIECE_BYTES
+        receiver.join()
+    lasted_s = time.perf_counter() - begun_s
+    listener.close()
+    return Row(
+        name="copy over loopback",
+        megabytes=megabytes,
+        seconds=lasted_s,
+        mb_per_s=megabytes / lasted_s,
+    )
+
+
+async def run(megabytes: float, directory: Path) -> dict[str, object]:
+    maps = {"ZQ_LOG_MAP_BYTES": str(2 << 30), "ZQ_DATA_MAP_BYTES": str(4 << 30)}
+    async with LocalNodes(directory / "nodes") as nodes:
+        await nodes.start("n0", "n1", **maps)
+        historical = await join(nodes, "historical", HISTORICAL_WRITES, "log")
+        full = await join(nodes, "full", int(megabytes * 1e6 / VALUE_BYTES), "snapshot")
+    rows = [historical, full, raw_lmdb(directory / "raw", full.megabytes), loopback(full.megabytes)]
+    print(f"{'':26}{'MB':>8}{'s':>8}{'MB/s':>8}{'CPU s/GB':>10}")
+    for row in rows:
+        cpu = "" if row.cpu_s_per_gb is None else f"{row.cpu_s_per_gb:.1f}"
+        print(f"{row.name:26}{row.megabytes:8.0f}{row.seconds:8.2f}{row.mb_per_s:8.0f}{cpu:>10}")
+    print(f"{'limit':26}{'':16}{LIMIT_MB_PER_S:8.0f}")
+    raw = rows[2].mb_per_s
+    print(
+        f"of raw LMDB: historical {historical.mb_per_s / raw:.2f}, full {full.mb_per_s / raw:.2f}"
+    )
+    return {
+        "rows": [asdict(row) for row in rows],
+        "limit_mb_per_s": LIMIT_MB_PER_S,
+        "within_limits": min(historical.mb_per_s, full.mb_per_s) >= LIMIT_MB_PER_S,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=float, default=200.0, help="of the full supply")
+    parser.add_argument("--json", type=Path, help="write the result here")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        result = uvloop.run(run(arguments.megabytes, Path(directory)))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

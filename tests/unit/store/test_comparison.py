@@ -1,0 +1,169 @@
+"""Members compare their counters: who is broken, and who isn't."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from zonequake_store.catchup.checkpoints import Checkpoints
+from zonequake_store.catchup.comparison import Comparison
+from zonequake_store.catchup.demander import REPEAT_TICKS
+from zonequake_store.catchup.messages import Checkpoint, Report, Verdict
+from zonequake_store.data_store import MemoryCells
+from zonequake_store.partition import AppliedState, ClientTable, Partition
+from zonequake_store.raft.api import Role
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.transactions import TransactionTable
+
+
+class Standing:
+    """What a comparison asks of a core."""
+
+    def __init__(self, group: Group, me: Peer) -> None:
+        self.group, self.me, self.term = group, me, 3
+        self.leader: Peer | None = group.leader
+
+    @property
+    def role(self) -> Role:
+        return Role.LEADER if self.leader == self.me else Role.FOLLOWER
+
+    @property
+    def configuration(self) -> Configuration:
+        return Configuration(peers=self.group.peers, token=1)
+
+    def status(self) -> Standing:
+        return self
+
+
+class Member:
+    """One replica that compares."""
+
+    def __init__(self, group: Group, me: Peer) -> None:
+        self.group, self.me = group, me
+        self.checkpoints = Checkpoints()
+        self.broken: str | None = None
+        self.standing = Standing(group, me)
+        self.comparison = Comparison(
+            group="z.0.0",
+            me=me,
+            raft=cast("Raft", self.standing),
+            checkpoints=self.checkpoints,
+            edge=self,
+        )
+
+    def send(self, frame: Report | Verdict) -> None:
+        self.group.sent.append(frame)
+        to = self.group.members[frame.to.node]
+        if frame.to.node in self.group.down or to.broken:
+            return
+        if isinstance(frame, Report):
+            to.comparison.reported(frame)
+        else:
+            to.comparison.judged(frame)
+
+    def break_down(self, reason: str) -> None:
+        self.broken = reason
+
+    def apply(self, index: int, lwm: int) -> None:
+        self.checkpoints.record(
+            Partition(
+                MemoryCells(),
+                clients=ClientTable(),
+                transactions=TransactionTable(),
+                state=AppliedState(index=index, lwm=lwm, hwm=lwm),
+            )
+        )
+        self.comparison.applied()
+
+
+class Group:
+    """Replicas a, b, c, …; a leads. Each has applied a configuration at entry 9."""
+
+    def __init__(self, *counters: int, down: str = "") -> None:
+        names = "abcde"[: len(counters)]
+        self.peers = tuple(Peer(name, "1") for name in names)
+        self.leader = self.peers[0]
+        self.down = set(down)
+        self.sent: list[Report | Verdict] = []
+        self.members = {peer.node: Member(self, peer) for peer in self.peers}
+        for peer, lwm in zip(self.peers, counters, strict=True):
+            if peer.node not in self.down:
+                self.members[peer.node].apply(9, lwm)
+
+    def tick(self, count: int) -> None:
+        for _ in range(count):
+            for name, member in self.members.items():
+                if name not in self.down and not member.broken:
+                    member.comparison.tick()
+
+    @property
+    def broken(self) -> str:
+        return "".join(name for name, member in self.members.items() if member.broken)
+
+
+def test_equal_counters_break_nobody_and_nobody_goes_on_reporting() -> None:
+    group = Group(5, 5, 5)
+    group.tick(REPEAT_TICKS)
+    assert group.broken == ""
+    count = len(group.sent)
+    group.tick(5 * REPEAT_TICKS)
+    assert len(group.sent) == count
+
+
+def test_a_follower_that_differs_from_the_others_is_broken_and_told_both_counters() -> None:
+    group = Group(5, 5, 4)
+    group.tick(REPEAT_TICKS)
+    assert group.broken == "c"
+    reason = group.members["c"].broken or ""
+    assert "low watermark 4, high 4, ranges [] on c" in reason
+    assert "low watermark 5, high 5, ranges [] on a" in reason
+
+
+def test_a_leader_that_differs_from_the_others_is_the_broken_one() -> None:
+    group = Group(4, 5, 5)
+    group.tick(REPEAT_TICKS)
+    assert group.broken == "a"
+    assert "on b" in (group.members["a"].broken or "")
+
+
+def test_nothing_is_decided_while_a_majority_is_missing() -> None:
+    group = Group(4, 5, 5, down="c")
+    group.tick(20 * REPEAT_TICKS)
+    assert group.broken == "", "a or b: nobody knows yet"
+    group.down.clear()
+    group.members["c"].apply(9, 5)
+    assert group.broken == "a"
+
+
+def test_where_no_majority_agrees_the_leader_is_right() -> None:
+    assert Group(5, 4).broken == "b"
+    group = Group(5, 4, 3)
+    group.tick(REPEAT_TICKS)
+    assert group.broken == "bc"
+
+
+def test_a_report_of_an_older_entry_is_answered_and_judges_nobody() -> None:
+    group = Group(5, 5, 5)
+    group.members["a"].apply(12, 6)
+    group.sent.clear()
+    group.members["b"].comparison.applied()
+    assert isinstance(group.sent[-1], Verdict)
+    assert group.sent[-1].unequal is None
+    assert group.broken == ""
+
+
+def test_a_report_that_comes_before_its_leader_applied_the_entry_is_repeated() -> None:
+    group = Group(5, 5, 5)
+    group.members["b"].apply(12, 6)
+    assert group.members["b"].comparison.is_waiting
+    group.members["a"].apply(12, 6)
+    group.members["c"].apply(12, 6)
+    group.tick(REPEAT_TICKS)
+    assert not group.members["b"].comparison.is_waiting
+
+
+def test_who_is_no_member_has_no_voice() -> None:
+    group = Group(5, 5, 5)
+    stranger = Report("z.0.0", group.leader, Peer("x", "1"), 3, Checkpoint(9, 1, 1))
+    group.members["a"].comparison.reported(stranger)
+    assert group.broken == ""

@@ -1,0 +1,481 @@
+"""Supplier and demander between a leader's and a peer's core, on a line that does what it likes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from zonequake_store.catchup.demander import REFUSALS, REPEAT_TICKS, Demander, size_of
+from zonequake_store.catchup.messages import (
+    Checkpoint,
+    Demand,
+    Dismissal,
+    Invite,
+    Pairs,
+    Piece,
+    Staging,
+    Supply,
+    encode_pairs,
+)
+from zonequake_store.catchup.supplier import (
+    FORGET_TICKS,
+    INVITE_TICKS,
+    WINDOW_PIECES,
+    WINDOW_SUPPLIES,
+    OutFrame,
+    Supplier,
+)
+from zonequake_store.errors import LogCorrupt
+from zonequake_store.raft.api import Ready, Settings
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.memory import MemoryLogStore
+from zonequake_store.raft.messages import Configuration, HardState, Message, Peer
+
+LEADER, NEW = Peer("a", "1"), Peer("d", "1")
+GROUP = "z.0.0"
+SMALL = Settings(max_append_bytes=40)
+
+
+class Core:
+    """A Raft core with its stored log; what is stored, is stored at once."""
+
+    def __init__(self, me: Peer, store: MemoryLogStore | None = None) -> None:
+        self.me = me
+        self.store = store or MemoryLogStore()
+        self.raft = Raft(
+            me=me,
+            settings=SMALL,
+            log=self.store,
+            hard_state=HardState(),
+            random=lambda n: n - 1,
+            applied=self.store.first_index - 1,
+        )
+
+    def turn(self) -> list[Ready]:
+        done: list[Ready] = []
+        while self.raft.has_ready():
+            ready = self.raft.ready()
+            self.store.store(ready)
+            self.raft.stored(ready)
+            if ready.committed:
+                self.raft.applied(ready.committed[-1].index)
+            done.append(ready)
+        return done
+
+
+class World:
+    """A leader, its supplier, and a peer with its demander. `line` decides what becomes of a frame:
+    how often it arrives."""
+
+    def __init__(self, commands: int, *, compacted_to: int = 0, cells: int = 40) -> None:
+        self.leader = Core(LEADER)
+        self.leader.raft.bootstrap(Configuration(peers=(LEADER,), token=1))
+        for _ in range(40):
+            self.leader.raft.tick()
+            self.leader.turn()
+        self.leader.raft.propose([b"%05d" % n for n in range(commands)])
+        self.leader.turn()
+        self.line: Callable[[object], int] = lambda frame: 1
+        self.waiting: list[object] = []
+        self.sent: list[object] = []
+        self.state: Pairs = [(b"k%04d" % n, b"v" * (n % 17)) for n in range(cells)]
+        self.index = self.leader.raft.status().commit
+        self.lwm: int | None = None
+        """Of the supplied state, if not as many as its index."""
+        self.counters: dict[int, Checkpoint] = {}
+        self.opened: set[int] = set()
+        self.snapshots = 0
+        self.broken: list[str] = []
+        self.staged: dict[int, Pairs] = {}
+        self.durable: Staging | None = None
+        self.installed: Pairs | None = None
+        self.numbers = 0
+        self.holds_up_staging = False
+        self.held: list[Staging] = []
+        self.peer = Core(NEW)
+        self.new_supplier()
+        self.new_demander()
+        if compacted_to:
+            self.leader.store.compact(self.leader.raft.snapshot_meta(compacted_to))
+            self.leader.raft.compact(compacted_to)
+        self.change()
+
+    def change(self) -> None:
+        raft = self.leader.raft
+        raft.change_peers(term=raft.term, token=2, peers=(LEADER, NEW))
+        self.turns()
+
+    def new_supplier(self) -> None:
+        self.supplier = Supplier(
+            group=GROUP,
+            me=LEADER,
+            raft=self.leader.raft,
+            edge=self,
+            checkpoint_at=self.counters.get,
+            new_snapshot=self._new_snapshot,
+        )
+
+    def new_demander(self) -> None:
+        self.demander = Demander(
+            group=GROUP, me=NEW, raft=self.peer.raft, edge=self.Peer(self), staging=self.durable
+        )
+
+    def later(self, at: Peer, callback: Callable[[], None]) -> None:
+        self.waiting.append((at, callback))
+
+    def forget(self, at: Peer) -> None:
+        """A process ended: what its edge would have called back is gone."""
+        self.waiting = [
+            each for each in self.waiting if not isinstance(each, tuple) or each[0] != at
+        ]
+
+    def _new_snapshot(self) -> int:
+        self.snapshots += 1
+        return self.snapshots
+
+    # the supplier's edge
+
+    def send(self, frame: OutFrame | Demand) -> bool:
+        self.sent.append(frame)
+        self.waiting += [frame] * self.line(frame)
+        return True
+
+    def open(self, to: Peer, snapshot: int) -> None:
+        self.opened.add(snapshot)
+        self.later(
+            LEADER,
+            lambda: self.supplier.opened(
+                to,
+                snapshot,
+                meta=self.leader.raft.snapshot_meta(self.index),
+                pairs=len(self.state),
+                size_bytes=size_of(self.state),
+                checkpoint=Checkpoint(self.index, self.lwm or self.index, self.index),
+            ),
+        )
+
+    def read(self, to: Peer, snapshot: int, after: bytes, max_bytes: int) -> None:
+        assert snapshot in self.opened, "it was closed"
+        pairs: Pairs = []
+        left = max_bytes
+        for pair in self.state:
+            if pair[0] > after and left > 0:
+                pairs.append(pair)
+                left -= size_of([pair])
+        last = pairs[-1][0] if pairs else after
+        self.later(
+            LEADER,
+            lambda: self.supplier.read(
+                to,
+                snapshot,
+                after=after,
+                content=encode_pairs(pairs),
+                last=last,
+                size_bytes=size_of(pairs),
+                at_end=left > 0,
+            ),
+        )
+
+    def close(self, to: Peer, snapshot: int) -> None:
+        self.opened.discard(snapshot)
+
+    # the demander's edge
+
+    class Peer:
+        def __init__(self, world: World) -> None:
+            self.world = world
+
+        def send(self, frame: Demand) -> None:
+            self.world.send(frame)
+
+        def checkpoint(self) -> Checkpoint:
+            applied = self.world.peer.raft.status().applied
+            return Checkpoint(applied, applied, applied)
+
+        def step(self, message: Message) -> bool:
+            self.world.peer.raft.step(message)
+            return True
+
+        def new_number(self) -> int:
+            self.world.numbers += 1
+            return self.world.numbers
+
+        def stage(self, staging: Staging, pairs: Pairs) -> None:
+            def stored() -> None:
+                self.world.staged.setdefault(staging.number, []).extend(pairs)
+                self.world.durable = staging
+                self.world.demander.staged(staging)
+
+            if self.world.holds_up_staging:
+                self.world.held.append(staging)
+            else:
+                self.world.later(NEW, stored)
+
+        def discard(self, staging: Staging) -> None:
+            self.world.staged.pop(staging.number, None)
+            self.world.durable = None
+
+        def state_of(self, staging: Staging) -> tuple[int, int]:
+            assert staging.end is not None
+            return staging.end.meta.index, staging.end.meta.term
+
+        def break_down(self, reason: str) -> None:
+            self.world.broken.append(reason)
+
+    # what happens
+
+    def turns(self) -> None:
+        for ready in self.leader.turn():
+            for request in ready.supplies:
+                self.supplier.begin(request.to)
+            for message in ready.messages:
+                if message.to == NEW:
+                    self.peer.raft.step(message)
+        self.supplier.advance()
+        for ready in self.peer.turn():
+            if ready.snapshot is not None:
+                staging = self.demander.staging
+                assert staging is not None
+                self.installed = self.staged.pop(staging.number)
+                self.durable = None
+                self.demander.installed()
+            for message in ready.messages_after_store:
+                self.leader.raft.step(message)
+        self.demander.progressed()
+
+    def deliver(self, frame: object) -> None:
+        if isinstance(frame, Demand):
+            self.supplier.demanded(frame)
+        elif isinstance(frame, Invite):
+            self.demander.invited(frame)
+        elif isinstance(frame, Supply):
+            self.demander.supplied(frame)
+        elif isinstance(frame, Piece):
+            self.demander.piece(frame)
+        elif isinstance(frame, Dismissal):
+            self.demander.dismissed(frame)
+        elif isinstance(frame, tuple):
+            frame[1]()
+        self.turns()
+
+    def run(self, *, choose: Callable[[int], int] = lambda n: 0, most: int = 5000) -> None:
+        """Deliver until nothing moves."""
+        while self.waiting and most:
+            most -= 1
+            self.deliver(self.waiting.pop(choose(len(self.waiting))))
+
+    def tick(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.leader.raft.tick()
+            self.supplier.tick()
+            self.demander.tick()
+            self.turns()
+            self.run()
+
+    @property
+    def is_caught_up(self) -> bool:
+        return self.leader.raft.status().caught_up
+
+    def of(self, kind: type) -> list[object]:
+        return [frame for frame in self.sent if isinstance(frame, kind)]
+
+
+def test_entries_are_supplied_until_nothing_is_missing() -> None:
+    world = World(50)
+    world.run()
+    assert world.is_caught_up
+    assert world.of(Piece) == []
+    assert not world.leader.raft.status().progress[0].by_snapshot
+    world.leader.raft.propose([b"later"])
+    world.turns()
+    world.run()
+    assert world.peer.raft.stored_position == world.leader.raft.stored_position
+
+
+def test_a_log_that_does_not_reach_back_is_replaced_by_the_state_and_the_rest_follows() -> None:
+    world = World(50, compacted_to=45)
+    world.index = 47
+    world.run()
+    assert world.installed == world.state
+    assert world.is_caught_up
+    assert world.peer.raft.status().first_index == 48
+    assert world.opened == set(), "nobody reads it any more"
+    progress = world.leader.raft.status().progress[0]
+    assert progress.fraction == 1.0
+    assert progress.bytes_sent > size_of(world.state)
+
+
+def test_no_more_than_a_window_is_on_its_way() -> None:
+    world = World(900, cells=0)
+    world.line = lambda frame: 0 if isinstance(frame, Supply) else 1
+    world.run()
+    assert len(world.of(Supply)) == WINDOW_SUPPLIES
+    world = World(50, compacted_to=45, cells=900)
+    world.holds_up_staging = True
+    world.run()
+    assert len(world.of(Piece)) == WINDOW_PIECES
+
+
+def test_a_lost_demand_is_repeated_and_a_lost_supply_asked_for_again() -> None:
+    world = World(50)
+    chance = random.Random(1)
+    world.line = lambda frame: chance.randrange(2)
+    world.run()
+    assert not world.is_caught_up
+    world.tick(20 * REPEAT_TICKS)
+    assert world.is_caught_up
+
+
+def test_a_peer_that_says_nothing_is_invited_again() -> None:
+    world = World(5)
+    world.waiting.clear()
+    world.tick(INVITE_TICKS)
+    assert len(world.of(Invite)) == 2
+    assert world.is_caught_up
+
+
+def test_a_transfer_goes_on_where_it_stopped_when_the_demander_was_restarted() -> None:
+    world = World(50, compacted_to=45)
+    world.run(most=12)
+    staged = world.durable
+    assert staged is not None
+    assert staged.sequence > 0
+    assert staged.end is None
+    before = [frame.after for frame in world.of(Piece)]  # type: ignore[attr-defined]
+    world.forget(NEW)
+    world.sent.clear()
+    world.peer = Core(NEW, world.peer.store)
+    world.new_demander()
+    world.tick(2 * INVITE_TICKS)
+    assert world.installed == world.state
+    after = [frame.after for frame in world.of(Piece)]  # type: ignore[attr-defined]
+    assert staged.after in after
+    assert b"" not in after, "not from the beginning"
+    assert before[0] == b""
+
+
+def test_a_restarted_supplier_offers_another_snapshot_and_nothing_is_mixed() -> None:
+    world = World(50, compacted_to=45)
+    world.run(most=12)
+    assert world.durable is not None
+    world.forget(LEADER)
+    world.opened.clear()
+    world.state = [(b"k%04d" % n, b"w" * (n % 13)) for n in range(5, 70)]
+    world.new_supplier()
+    world.supplier.begin(NEW)
+    world.tick(2 * REPEAT_TICKS)
+    assert world.installed == world.state
+    assert world.is_caught_up
+
+
+def test_a_snapshot_is_closed_when_its_peer_is_silent_for_long_and_then_offered_anew() -> None:
+    world = World(50, compacted_to=45)
+    world.run(most=12)
+    assert world.opened == {1}
+    assert world.supplier.lowest_index_needed == world.index
+    world.line = lambda frame: 0
+    world.tick(FORGET_TICKS + 5)
+    assert world.opened == set()
+    assert world.supplier.lowest_index_needed > world.index
+    world.line = lambda frame: 1
+    if not world.leader.raft.is_supplied(NEW):  # its silence ended the change
+        world.leader.raft.change_peers(term=world.leader.raft.term, token=3, peers=(LEADER, NEW))
+    world.tick(3 * REPEAT_TICKS)
+    assert world.installed == world.state
+
+
+def test_a_log_that_cannot_be_read_is_replaced_by_the_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rotten(raft: Raft, to: Peer, *, index: int, log_term: int) -> Message | None:
+        if index < 30:
+            raise LogCorrupt("record of index 1: CRC is wrong")
+        return supply(raft, to, index=index, log_term=log_term)
+
+    supply = Raft.supply
+    monkeypatch.setattr(Raft, "supply", rotten)
+    world = World(50)
+    world.run()
+    assert world.installed == world.state
+    assert world.is_caught_up
+
+
+def test_entries_that_the_core_refuses_again_and_again_are_replaced_by_the_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    supply = Raft.supply
+
+    def wrong(raft: Raft, to: Peer, *, index: int, log_term: int) -> Message | None:
+        message = supply(raft, to, index=index, log_term=log_term)
+        if message is None or index >= 30:
+            return message
+        return msgspec.structs.replace(message, log_term=message.log_term + 1)
+
+    monkeypatch.setattr(Raft, "supply", wrong)
+    world = World(50)
+    world.run()
+    assert world.installed == world.state
+    assert len(world.of(Supply)) < WINDOW_SUPPLIES * REFUSALS
+
+
+def test_unequal_counters_at_the_same_index_break_the_demander() -> None:
+    world = World(50)
+    world.counters[world.index] = Checkpoint(world.index, 5, 5)
+    world.run()
+    world.tick(REPEAT_TICKS)
+    assert world.broken
+    assert "[]" in world.broken[0]
+    assert "low watermark 5" in world.broken[0]
+    assert f"low watermark {world.index}" in world.broken[0]
+
+
+def test_a_state_whose_counters_were_not_installed_breaks_the_demander() -> None:
+    world = World(50, compacted_to=45)
+    world.lwm = 7
+    world.run()
+    assert world.installed == world.state
+    assert "low watermark 7" in world.broken[0]
+
+
+def test_who_is_not_supplied_is_dismissed_and_asks_no_more() -> None:
+    world = World(5)
+    world.run()
+    world.leader.raft.cancel_change_peers(term=world.leader.raft.term, token=2)
+    world.tick(REPEAT_TICKS)
+    assert world.of(Dismissal)
+    assert not world.demander.is_asking
+    assert not world.supplier.is_active
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_the_line_does_the_peer_catches_up_with_the_whole_state(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World(60, compacted_to=chance.choice([0, 45, 58]))
+    world.line = lambda frame: chance.choices([0, 1, 2], [1, 4, 1])[0]
+    for _ in range(12):
+        world.run(choose=chance.randrange, most=chance.randrange(40))
+        match chance.randrange(8):
+            case 0:
+                world.peer = Core(NEW, world.peer.store)
+                world.forget(NEW)
+                world.new_demander()
+            case 1:
+                world.supplier.close()
+                world.forget(LEADER)
+                world.new_supplier()
+                world.supplier.begin(NEW)
+            case 2:
+                world.leader.raft.propose([b"more"])
+                world.turns()
+        world.tick(chance.randrange(15))
+    world.line = lambda frame: 1
+    world.tick(4 * REPEAT_TICKS)
+    if not world.leader.raft.is_supplied(NEW):
+        world.change()
+        world.tick(4 * REPEAT_TICKS)
+    assert world.peer.raft.stored_position == world.leader.raft.stored_position
+    if world.peer.raft.status().first_index > 1:
+        assert world.installed == world.state

@@ -329,6 +329,18 @@ def test_a_lost_demand_is_repeated_and_a_lost_supply_asked_for_again() -> None:
     assert world.is_caught_up
 
 
+def test_a_late_demand_of_an_earlier_leadership_does_not_end_the_supplies_of_this_one() -> None:
+    world = World(10)
+    world.line = lambda frame: 0
+    late = Demand(GROUP, LEADER, NEW, world.leader.raft.term - 1, 7, 0, 0, Checkpoint())
+    world.supplier.demanded(late)
+    assert isinstance(world.sent[-1], Dismissal)
+    world.line = lambda frame: 1
+    world.tick(2 * INVITE_TICKS)
+    world.run()
+    assert world.is_caught_up
+
+
 def test_a_peer_that_says_nothing_is_invited_again() -> None:
     world = World(5)
     world.waiting.clear()

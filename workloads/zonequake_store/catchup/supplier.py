@@ -149,8 +149,13 @@ class Supplier:
         peer = demand.sender
         if self._is_unequal(demand):
             return
-        if demand.term != self._raft.term or not self._raft.is_supplied(peer):
+        if not self._raft.is_supplied(peer):
             self._end(peer)
+            self._dismiss(demand)
+            return
+        if demand.term != self._raft.term:
+            # Of an earlier leadership: it must not end this one's supplies, which nobody would
+            # begin again.
             self._dismiss(demand)
             return
         session = self._sessions.get(peer)

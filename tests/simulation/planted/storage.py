@@ -1,7 +1,211 @@
-"""Faults in what is stored and when."""
+"""Faults in what is stored, when, and what a start makes of it."""
 
 from __future__ import annotations
 
-from planted.registry import Planted
+import dataclasses
 
-PLANTED: list[Planted] = []
+import msgspec
+import pytest
+
+from planted.registry import Planted
+from zonequake_chaos.simulation import member
+from zonequake_store import data_store, log_records, log_recovery, turn
+from zonequake_store.data_store import DataStore, DataView, Flush, Overlay
+from zonequake_store.log_store import LogStore
+from zonequake_store.log_writes import Append, LogWrite, PutHardState
+from zonequake_store.partition import ClientTable, Partition
+from zonequake_store.raft.api import Ready
+from zonequake_store.replica import Replica
+
+
+def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
+    """The turn goes on with a Ready as soon as it has handed it to the disk."""
+
+    class Hasty:
+        """An edge that waits for no disk."""
+
+        def __init__(self, edge: turn.Edge) -> None:
+            self._edge = edge
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._edge, name)
+
+        def store(self, replica: Replica, ready: Ready) -> None:
+            self._edge.store(replica, ready)
+            turn.finish(replica, ready, self)
+
+    def serve(replica: Replica, edge: turn.Edge) -> None:
+        turn.serve(replica, Hasty(edge))
+
+    patch.setattr(member, "serve", serve)
+    patch.setattr(member, "finish", lambda replica, ready, edge: None)
+
+
+def without(kind: type[LogWrite]) -> object:
+    """A plant that never writes one kind of what a Ready asks for."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        writes_of = turn.writes_of
+
+        def some(replica: Replica, ready: Ready) -> list[LogWrite]:
+            return [write for write in writes_of(replica, ready) if not isinstance(write, kind)]
+
+        patch.setattr(member, "writes_of", some)
+
+    return plant
+
+
+def commit_index_alone_stored(patch: pytest.MonkeyPatch) -> None:
+    writes_of = turn.writes_of
+
+    def without_vote(replica: Replica, ready: Ready) -> list[LogWrite]:
+        return [
+            PutHardState(write.number, msgspec.structs.replace(write.hard_state, vote=None))
+            if isinstance(write, PutHardState)
+            else write
+            for write in writes_of(replica, ready)
+        ]
+
+    patch.setattr(member, "writes_of", without_vote)
+
+
+def overwritten_tail_kept(patch: pytest.MonkeyPatch) -> None:
+    write = LogStore._write
+
+    def never_truncate(store: LogStore, txn: object, asked: LogWrite) -> None:
+        if isinstance(asked, Append):
+            asked = dataclasses.replace(asked, truncates=False)
+        write(store, txn, asked)
+
+    patch.setattr(LogStore, "_write", never_truncate)
+
+
+def rot_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(log_records, "damage", lambda record: None)
+    patch.setattr(log_recovery, "damage", lambda record: None)
+
+
+def flush(patch: pytest.MonkeyPatch, change: object) -> None:
+    """A flush that stores something else than what changed."""
+    begin = Overlay.begin_flush
+
+    def changed(cells: Overlay, partition: Partition) -> Flush:
+        return change(begin(cells, partition))
+
+    patch.setattr(Overlay, "begin_flush", changed)
+
+
+def sessions_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    flush(patch, lambda found: dataclasses.replace(found, sessions={}))
+
+
+def cells_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    flush(
+        patch, lambda found: dataclasses.replace(found, cells=dict(list(found.cells.items())[1:]))
+    )
+
+
+def applied_index_not_flushed(patch: pytest.MonkeyPatch) -> None:
+    def behind(found: Flush) -> Flush:
+        index = max(found.state.index - 1, 0)
+        state = msgspec.structs.replace(found.state, index=index)
+        return dataclasses.replace(found, state=state)
+
+    flush(patch, behind)
+
+
+def session_table_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
+    pairs = DataView.pairs
+
+    def without_sessions(view: DataView, *given: object) -> object:
+        return (pair for pair in pairs(view, *given) if pair[0][:1] != data_store._CLIENT)
+
+    patch.setattr(DataView, "pairs", without_sessions)
+
+
+def session_table_lost_at_a_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DataStore, "clients", lambda store, number: ClientTable())
+
+
+def planted_replica(patch: pytest.MonkeyPatch, **faults: bool) -> None:
+    """A replica with one of the faults that the chart can plant, too."""
+    shipped = member.Faults
+    patch.setattr(member, "Faults", lambda: shipped(**faults))
+
+
+def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
+    planted_replica(patch, acknowledge_before_commit=True)
+
+
+def read_from_any_replica(patch: pytest.MonkeyPatch) -> None:
+    planted_replica(patch, local_reads=True)
+
+
+def forget_request_ids(patch: pytest.MonkeyPatch) -> None:
+    def apply_again(table: ClientTable, request_id: object, term: int, index: int) -> None:
+        return None
+
+    patch.setattr(ClientTable, "lookup", apply_again)
+
+
+def _planted(name: str, what: str, apply: object) -> Planted:
+    return Planted(name=name, area="storage", scenario="storage", what=what, apply=apply)
+
+
+PLANTED = [
+    _planted(
+        "commit-before-fsync",
+        "a node acts on its writes when they were handed to the disk, not when they are stored",
+        commit_before_fsync,
+    ),
+    _planted("vote-not-written", "term and vote are never written", without(PutHardState)),
+    _planted(
+        "vote-lost-in-the-write", "the term is written without its vote", commit_index_alone_stored
+    ),
+    _planted(
+        "overwritten-tail-kept",
+        "entries that a later leader overwrote stay in the file behind the new ones",
+        overwritten_tail_kept,
+    ),
+    _planted("rot-not-noticed", "checksums of the log are not compared", rot_is_not_noticed),
+    _planted(
+        "cell-not-flushed",
+        "the first changed cell is missing in each flush of the applied state",
+        cells_not_flushed,
+    ),
+    _planted(
+        "applied-index-behind-its-cells",
+        "the applied index is stored one entry behind the cells it belongs to",
+        applied_index_not_flushed,
+    ),
+    _planted(
+        "session-table-not-flushed",
+        "outcomes of requests are not stored with the state",
+        sessions_not_flushed,
+    ),
+    _planted(
+        "session-table-lost-at-start",
+        "a node starts without the outcomes of requests that its disk holds",
+        session_table_lost_at_a_start,
+    ),
+    _planted(
+        "session-table-lost-in-snapshot",
+        "a snapshot carries cells but no outcomes of requests",
+        session_table_lost_in_a_snapshot,
+    ),
+    _planted(
+        "acknowledged-before-commit",
+        "a leader answers a write when it has it in its log",
+        acknowledge_before_commit,
+    ),
+    _planted(
+        "read-from-any-replica",
+        "every replica answers reads from what it has applied",
+        read_from_any_replica,
+    ),
+    _planted(
+        "request-id-forgotten",
+        "a repeated request is applied again",
+        forget_request_ids,
+    ),
+]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scripts import membership, replication
+from scripts import membership, replication, resets
 
 SCRIPTS = {
     script.__name__.replace("_", "-"): script
-    for script in (*replication.SCRIPTS, *membership.SCRIPTS)
+    for script in (*replication.SCRIPTS, *membership.SCRIPTS, *resets.SCRIPTS)
 }

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zonequake_chaos.simulation.violation import Violation, require
-from zonequake_store.raft.api import Ready, Role, Settings
+from zonequake_store.lineage import lineage_of
+from zonequake_store.raft.api import Ready, ResetAnswer, Role, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.memory import MemoryLogStore
@@ -46,8 +47,8 @@ class Stage:
         self._read_began: dict[tuple[str, int], int] = {}
         self.answered: list[tuple[str, int]] = []
         """(node, number) of each read that may be answered."""
-        self.chosen: dict[int, tuple[int, bytes]] = {}
-        """Index → term and data of each committed entry."""
+        self.lineages: dict[int, dict[int, tuple[int, bytes]]] = {}
+        """Lineage → index → term and data of each entry that was committed in it."""
         self._votes: dict[tuple[Peer, int], Peer] = {}
         self._leaders: dict[int, Peer] = {}
         self._seen: dict[str, tuple[int, int]] = {}
@@ -57,6 +58,11 @@ class Stage:
             first = Configuration(peers=self.set_of(members), token=1)
             assert self.rafts[name].bootstrap(first)
             self.turn(name)
+
+    @property
+    def chosen(self) -> dict[int, tuple[int, bytes]]:
+        """What was committed before any reset."""
+        return self.lineages.setdefault(0, {})
 
     def set_of(self, names: str) -> tuple[Peer, ...]:
         """The peers of these names."""
@@ -111,7 +117,8 @@ class Stage:
     def read(self, name: str) -> int:
         """The number of a read that begins now."""
         number = self.rafts[name].read()
-        self._read_began[name, number] = max(self.chosen, default=0)
+        lineage = self.rafts[name].status().lineage
+        self._read_began[name, number] = max(self.lineages.get(lineage, {}), default=0)
         self.turn(name)
         return number
 
@@ -189,6 +196,20 @@ class Stage:
         """All that flies is lost."""
         self.flying = []
 
+    # resets
+
+    def silence(self, name: str) -> None:
+        """So long that the node hears no leader any more; what it says about it is lost."""
+        self.tick(name, 2 * self.settings.election_ticks)
+        self.flying = [each for each in self.flying if each.sender.node != name]
+
+    def reset(self, name: str, token: int) -> ResetAnswer:
+        """Ask a node to go on alone."""
+        raft = self.rafts[name]
+        answer = raft.reset_peers(term=raft.status().term, token=token, peers=(self.peers[name],))
+        self.turn(name)
+        return answer
+
     # elections
 
     def campaign(self, name: str, voters: str, *, rounds: int = 3) -> bool:
@@ -229,15 +250,21 @@ class Stage:
         replica = self.rafts[name]._replica
         term, commit = self._seen.get(name, (0, 0))
         require(status.term >= term, "terms never fall", node=name, term=status.term)
-        require(status.commit >= commit, "commit never falls", node=name, commit=status.commit)
+        if lineage_of(status.term) == lineage_of(term):
+            require(status.commit >= commit, "commit never falls", node=name, commit=status.commit)
+        else:
+            commit = 0  # all that it has committed is judged by the lineage it is in now
+        # Who waits for a lineage's log has committed nothing in it yet.
+        chosen = self.lineages.setdefault(status.lineage, {}) if not status.abstains else {}
         for index in range(max(commit + 1, status.first_index), status.commit + 1):
             (entry,) = replica.log.entries(index, 1, index + 1)
             found = (entry.term, entry.data)
-            known = self.chosen.setdefault(index, found)
+            known = chosen.setdefault(index, found)
             require(known == found, "commits agree", node=name, index=index, a=known, b=found)
         self._seen[name] = (status.term, status.commit)
         if status.role is not Role.LEADER:
             return
+        require(not status.abstains, "who abstains does not lead", node=name, term=status.term)
         me = self.peers[name]
         known_leader = self._leaders.get(status.term)
         if known_leader is not None:
@@ -246,7 +273,7 @@ class Stage:
             )
             return
         self._leaders[status.term] = me
-        for index, (term, _) in self.chosen.items():
+        for index, (term, _) in chosen.items():
             require(
                 index < status.first_index or replica.log.matches(index, term),
                 "a leader has every committed entry",

@@ -21,6 +21,7 @@ def begin_change(stage: Stage, leader: str, to: str, *, token: int = 2) -> None:
     everybody = "".join(stage.rafts)
     for _ in range(5):
         stage.exchange(everybody)
+        stage.supply()
         stage.tick(leader)
     stage.exchange(everybody)
     stage.lose()

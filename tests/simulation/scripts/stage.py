@@ -44,6 +44,8 @@ class Stage:
         self.held: set[str] = set()
         """Nodes whose disk stores nothing until `finish`."""
         self._storing: dict[str, Ready] = {}
+        self._lagging: list[tuple[str, Peer]] = []
+        """(leader, peer) of each supply that a leader asked its host for."""
         self._read_began: dict[tuple[str, int], int] = {}
         self.answered: list[tuple[str, int]] = []
         """(node, number) of each read that may be answered."""
@@ -79,6 +81,7 @@ class Stage:
             self._leave(ready.messages)
             if ready.committed:
                 raft.applied(ready.committed[-1].index)
+            self._lagging += [(name, request.to) for request in ready.supplies]
             for read in ready.reads:
                 began = self._read_began.pop((name, read.request))
                 require(read.index >= began, "reads see what was committed", index=read.index)
@@ -191,6 +194,23 @@ class Stage:
             for sender in names:
                 for to in names:
                     moved = bool(self.deliver(sender, to, *kinds)) or moved
+
+    def supply(self) -> None:
+        """Answer the demands of peers that catch up, from their leaders' logs, until they have all.
+
+        The newest position of the peer decides what is supplied, as its own demands would.
+        """
+        for leader, peer in self._lagging:
+            while leader in self.rafts and peer.node in self.rafts:
+                raft = self.rafts[leader]
+                if not raft.is_supplied(peer):
+                    break
+                index, term = self.rafts[peer.node].stored_position
+                message = raft.supply(peer, index=index, log_term=term)
+                if message is None or not message.entries:
+                    break
+                self.hand(message)
+                self.exchange(leader + peer.node)
 
     def lose(self) -> None:
         """All that flies is lost."""

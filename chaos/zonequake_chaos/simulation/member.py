@@ -226,10 +226,10 @@ class Node(Edge):
             answer(Reply(id_, Status.NOT_HERE))
             return
         rules = self._rules[group]
-        committed = rules.ledger.chosen_to
+        before = rules.replies.seen()
 
         def judged(reply: Reply) -> None:
-            rules.replies.answered(self.name, operation, reply, committed)
+            rules.replies.answered(self.name, operation, reply, before)
             answer(reply)
 
         if replica.offer(id_, operation, judged):
@@ -566,7 +566,8 @@ class Node(Edge):
         self.catch_up.install(replica)
         self._world.tally["snapshots installed"] += 1
         life = self.lives[replica.group]
-        life.digest = life.rules.ledger.digests[replica.partition.index]
+        state = replica.partition.state
+        life.digest = life.rules.ledger.digests[state.index, state.term]
 
     @property
     def data(self) -> DataStore:

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,7 @@ from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.clients import Client
 from zonequake_chaos.simulation.control import GroupOperator
 from zonequake_chaos.simulation.judge import judged
+from zonequake_chaos.simulation.lineages import seen_from
 from zonequake_chaos.simulation.member import GroupPlace, Node
 from zonequake_chaos.simulation.network import Network, Weather
 from zonequake_chaos.simulation.plan import FaultPlan
@@ -26,6 +28,7 @@ from zonequake_chaos.simulation.trace import TraceEvent
 from zonequake_chaos.simulation.trouble import Trouble
 from zonequake_chaos.simulation.violation import Violation, require
 from zonequake_chaos.simulation.world import World
+from zonequake_load.history import Event
 from zonequake_load.operation import Operation, Outcome, Type
 from zonequake_store.data_store import MemoryCells, Overlay, cells_of
 from zonequake_store.partition import digest
@@ -171,7 +174,9 @@ class Simulation:
         self._until(self._is_at_rest, "everything comes to rest without faults")
         self._compare()
         for group, rules in self.rules.items():
-            world.tally["commits"] += rules.ledger.chosen_to
+            ledger = rules.ledger
+            world.tally["commits"] += ledger.lineages[ledger.newest].chosen_to
+            world.tally["resets"] += rules.raft.resets
             world.tally["reconfigurations"] += len(rules.reconfiguration.tokens - {1})
             require(
                 self.operators[group].token in rules.reconfiguration.tokens,
@@ -180,10 +185,27 @@ class Simulation:
                 token=self.operators[group].token,
             )
 
+    def histories(self) -> dict[str, list[Event]]:
+        """The clients' history as each lineage must explain it, by names for `judged`."""
+        ledgers = [rules.ledger for rules in self.rules.values()]
+        numbers = sorted({number for ledger in ledgers for number in ledger.lineages})
+        if len(numbers) == 1:
+            return {f"seed-{self.seed}": self.client.history}
+
+        def has(lineage: int, partition: int, index: int, term: int) -> bool:
+            known = ledgers[partition].lineages
+            return known[max(number for number in known if number <= lineage)].has(index, term)
+
+        return {
+            f"seed-{self.seed}-lineage-{number}": list(
+                seen_from(number, self.client.history, partial(has, number))
+            )
+            for number in numbers
+        }
+
     def judge(self) -> None:
         """Have the clients' history judged. Raises Violation."""
-        found = judged({f"seed-{self.seed}": self.client.history}, self._folder)
-        for violation in found.values():
+        for violation in judged(self.histories(), self._folder).values():
             raise violation
 
     def _step(self) -> None:

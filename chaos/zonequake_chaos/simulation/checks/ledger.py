@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zonequake_chaos.simulation.checks.model import Model
+from zonequake_store.lineage import lineage_of
 from zonequake_store.raft.api import Ready
 from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta
 
@@ -46,17 +48,50 @@ class Stored:
         self.first_index, self.start_term = meta.index + 1, meta.term
 
 
+class Lineage:
+    """What was committed between two resets, with what the survivor had committed before."""
+
+    def __init__(self, chosen: dict[int, int] | None = None, model: Model | None = None) -> None:
+        self.chosen = {} if chosen is None else chosen
+        """Index → term of committed entries."""
+        self.chosen_to = max(self.chosen, default=0)
+        self.model = Model() if model is None else model
+        """What applying them comes to."""
+
+    def forked(self, index: int) -> Lineage:
+        """A lineage that goes on behind `index`."""
+        chosen = {at: term for at, term in self.chosen.items() if at <= index}
+        return Lineage(chosen, self.model.forked(index))
+
+    def has(self, index: int, term: int) -> bool:
+        """Whether this entry is committed here."""
+        return self.chosen.get(index) == term
+
+
 class Ledger:
     """One group: what is stored where, and which entries were committed anywhere."""
 
     def __init__(self) -> None:
         self.stored: dict[Peer, Stored] = {}
         """Of every replica there ever was, also of those whose disk is gone."""
-        self.chosen: dict[int, int] = {}
-        """Index → term of committed entries."""
-        self.chosen_to = 0
-        self.digests: dict[int, int] = {0: 0}
-        """Index → digest over all entries up to it."""
+        self.lineages: dict[int, Lineage] = {0: Lineage()}
+        self.digests: dict[tuple[int, int], int] = {(0, 0): 0}
+        """(index, term) → digest over all entries up to it."""
+        self.acknowledged = 0
+        """The newest lineage in which a client was told that something is done."""
+
+    def lineage(self, term: int) -> Lineage:
+        """The lineage of a term."""
+        number = lineage_of(term)
+        found = self.lineages.get(number)
+        if found is None:
+            found = self.lineages[number] = Lineage()  # bootstrapped anew
+        return found
+
+    @property
+    def newest(self) -> int:
+        """The newest lineage."""
+        return max(self.lineages)
 
 
 def has_quorum(configuration: Configuration, peers: set[Peer]) -> bool:

@@ -22,15 +22,20 @@ class Life:
         self.core = raft._replica
         self.peer: Peer = self.core.me
         self.term = self.core.term
-        self.commit = 0
-        """0 at first: what a replica knows as committed when it starts is judged like the rest."""
+        self.commit = self.core.log.commit
+        self.abstained = self.core.abstains
+        """Before the step that runs."""
         self.configuration: Configuration | None = None
         """The newest in its log, before the step that runs."""
         self.configuration_index = 0
         self.was_leader = False
         """Before the event that runs."""
         self.stage = Stage.NONE
-        self.digest = rules.ledger.digests.get(self.core.log.applied, 0)
+        self.digest = self._digest_of_applied()
+
+    def _digest_of_applied(self) -> int:
+        log = self.core.log
+        return self.rules.ledger.digests[log.applied, log.term(log.applied)]
 
     def after_step(self) -> None:
         """Judge what the step did."""
@@ -45,7 +50,7 @@ class Life:
             for index in range(first, log.commit + 1):
                 if index:
                     rules.raft.committed(self, index, log.term(index))
-        self.term, self.commit = core.term, log.commit
+        self.term, self.commit, self.abstained = core.term, log.commit, core.abstains
         if log.configuration is not self.configuration:
             rules.reconfiguration.took_effect(self)
             self.configuration = log.configuration

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from zonequake_chaos.simulation.checks.ledger import Ledger, has_quorum
 from zonequake_chaos.simulation.violation import Violation, require
+from zonequake_store.lineage import lineage_of
 from zonequake_store.raft.api import Ready, Role
-from zonequake_store.raft.messages import HardState, Kind, Message, Peer
+from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
 
 if TYPE_CHECKING:
     from zonequake_chaos.simulation.checks.life import Life
@@ -19,6 +20,7 @@ class RaftRules:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.leaders: dict[int, Peer] = {}
+        self.resets = 0
         self._votes: dict[tuple[Peer, int], Peer] = {}
         self._entries: dict[tuple[int, int], tuple[int, bytes]] = {}
         """(index, term) → (term of the entry before, data): log matching by induction."""
@@ -26,11 +28,13 @@ class RaftRules:
         """(index, term) of a committed entry → term of the leader that counted it."""
 
     def went_on(self, life: Life) -> None:
-        """Terms and commits never go back in one life."""
+        """Terms and commits never go back in one life, but commits of a lineage that ended."""
         core = life.core
         if core.term < life.term:
             raise Violation("terms never fall", peer=life.peer, before=life.term, term=core.term)
-        if core.log.commit < life.commit:
+        if core.log.commit < life.commit and not (
+            life.abstained or lineage_of(core.term) > lineage_of(life.term)
+        ):
             raise Violation(
                 "commit never falls", peer=life.peer, before=life.commit, commit=core.log.commit
             )
@@ -38,6 +42,8 @@ class RaftRules:
     def leads(self, life: Life) -> None:
         """One leader to a term, elected by a stored majority, with every committed entry."""
         term = life.core.term
+        if life.core.abstains:
+            raise Violation("who abstains does not lead", peer=life.peer, term=term)
         known = self.leaders.get(term)
         if known is None:
             self.leaders[term] = life.peer
@@ -49,10 +55,14 @@ class RaftRules:
         core = life.core
         log, term, leadership = core.log, core.term, core.leadership
         assert leadership is not None, "a leader leads"
-        before = log.configuration
+        now = before = log.configuration
         if leadership.term_start == log.configuration_index:
             before = log.configuration_at(log.configuration_index - 1)[1]
         assert before is not None, "only members are elected"
+        assert now is not None, "only members are elected"
+        if now.lineage > before.lineage:
+            self._reset(life, now, before)
+            return
         voters = {
             peer for (peer, at), vote in self._votes.items() if at == term and vote == life.peer
         }
@@ -64,28 +74,62 @@ class RaftRules:
             voters=sorted(voters),
             configuration=before,
         )
-        chosen = self._ledger.chosen
-        for index in range(max(log.first_index - 1, 1), self._ledger.chosen_to + 1):
+        lineage = self._ledger.lineage(term)
+        for index in range(max(log.first_index - 1, 1), lineage.chosen_to + 1):
             # Who learns late that it was elected owes nothing to the leaders of later terms.
-            counted_in = self._committed_in.get((index, chosen[index]), 0)
-            if counted_in <= term and not log.matches(index, chosen[index]):
+            chosen = lineage.chosen[index]
+            counted_in = self._committed_in.get((index, chosen), 0)
+            if counted_in <= term and not log.matches(index, chosen):
                 raise Violation(
                     "a leader has every committed entry", leader=life.peer, term=term, index=index
                 )
 
+    def _reset(self, life: Life, forced: Configuration, before: Configuration) -> None:
+        """A survivor goes on alone, in a lineage of its own."""
+        number, term = forced.lineage, life.core.term
+        require(
+            forced.peers == (life.peer,) and not forced.is_joint and forced.token == number,
+            "a reset set has one member, itself",
+            survivor=life.peer,
+            configuration=forced,
+        )
+        require(
+            lineage_of(term) == number and forced.token > before.token,
+            "a reset has a new token and its term",
+            survivor=life.peer,
+            term=term,
+            configuration=forced,
+            before=before,
+        )
+        require(
+            self._votes.get((life.peer, term)) == life.peer,
+            "a survivor has stored its vote",
+            survivor=life.peer,
+            term=term,
+        )
+        require(
+            number not in self._ledger.lineages,
+            "a lineage begins once",
+            survivor=life.peer,
+            lineage=number,
+        )
+        old = self._ledger.lineages[before.lineage]
+        self._ledger.lineages[number] = old.forked(life.core.log.commit)
+        self.resets += 1
+
     def committed(self, life: Life, index: int, term: int) -> None:
         """A replica counts an entry as committed: rightly, and the same as all others."""
-        ledger = self._ledger
-        known = ledger.chosen.get(index)
+        ledger, core = self._ledger, life.core
+        lineage = ledger.lineage(core.term)
+        known = lineage.chosen.get(index)
         if known is not None:
             if known != term:
                 raise Violation(
                     "commits agree", peer=life.peer, index=index, chosen=known, here=term
                 )
             return
-        ledger.chosen[index] = term
-        ledger.chosen_to = max(ledger.chosen_to, index)
-        core = life.core
+        lineage.chosen[index] = term
+        lineage.chosen_to = max(lineage.chosen_to, index)
         self._committed_in[index, term] = core.term
         require(
             core.role is Role.LEADER or life.was_leader,

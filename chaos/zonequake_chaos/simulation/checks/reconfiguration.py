@@ -116,9 +116,10 @@ class ReconfigurationRules:
         self.tokens.add(event.token)
         at, configuration = life.core.log.configuration_at(event.index)
         require(
-            at == event.index in self._ledger.chosen
+            at == event.index in self._ledger.lineages[event.lineage].chosen
             and configuration.peers == event.peers
             and configuration.token == event.token
+            and configuration.lineage == event.lineage
             and not configuration.is_joint,
             "an announced configuration is committed and final",
             event=event,

@@ -2,39 +2,87 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.simulation.checks.ledger import Ledger
-from zonequake_chaos.simulation.violation import Violation
-from zonequake_store.client_protocol import Read, Reply, Status
+from zonequake_chaos.simulation.checks.ledger import Ledger, Lineage
+from zonequake_chaos.simulation.checks.model import shown
+from zonequake_chaos.simulation.violation import Violation, require
+from zonequake_store.client_protocol import Append, Cas, Read, Reply, RequestId, Status, Write
+from zonequake_store.lineage import lineage_of
 
 
 class ReplyRules:
-    """An answer rests on what is committed."""
+    """An answer rests on what is committed, and says what a plain model says."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def answered(self, node: str, body: object, reply: Reply, committed_before: int) -> None:
-        """A node answered `body`, which came when `committed_before` was committed."""
+    def seen(self) -> tuple[int, int]:
+        """What is committed when a request comes: the newest lineage, and how far it is."""
+        newest = self._ledger.newest
+        return newest, self._ledger.lineages[newest].chosen_to
+
+    def answered(self, node: str, body: object, reply: Reply, before: tuple[int, int]) -> None:
+        """A node answered `body`, which came when `seen` said `before`."""
         if reply.status is not Status.OK:
             return
-        ledger = self._ledger
-        if isinstance(body, Read):
-            if body.bounded:
-                return
-            if reply.index < committed_before:
-                raise Violation(
-                    "reads see what was committed",
-                    node=node,
-                    key=body.key,
-                    index=reply.index,
-                    committed=committed_before,
-                )
-        if ledger.chosen.get(reply.index) != reply.term and reply.index:
+        ledger, number = self._ledger, lineage_of(reply.term)
+        lineage = ledger.lineage(reply.term)
+        if reply.index and not lineage.has(reply.index, reply.term):
             raise Violation(
                 "only what is committed is acknowledged",
                 node=node,
                 body=body,
                 index=reply.index,
                 term=reply.term,
-                chosen=ledger.chosen.get(reply.index),
+                chosen=lineage.chosen.get(reply.index),
             )
+        if isinstance(body, Read):
+            self._read(node, body, reply, lineage, before)
+            if body.bounded:
+                return
+        elif isinstance(body, Write | Cas | Append) and body.request_id is not None:
+            _wrote(node, body.request_id, reply, lineage)
+        if number < ledger.acknowledged:
+            raise Violation(
+                "two lineages never both acknowledge",
+                node=node,
+                body=body,
+                lineage=number,
+                newest=ledger.acknowledged,
+            )
+        ledger.acknowledged = number
+
+    def _read(
+        self, node: str, body: Read, reply: Reply, lineage: Lineage, before: tuple[int, int]
+    ) -> None:
+        expected = lineage.model.value_at(body.key, reply.index)
+        require(
+            shown(reply.value) == expected,
+            "a read shows what the entries before it wrote",
+            node=node,
+            key=body.key,
+            index=reply.index,
+            shown=reply.value,
+            expected=expected,
+        )
+        if not body.bounded and lineage_of(reply.term) == before[0] and reply.index < before[1]:
+            raise Violation(
+                "reads see what was committed",
+                node=node,
+                key=body.key,
+                index=reply.index,
+                committed=before[1],
+            )
+
+
+def _wrote(node: str, request_id: RequestId, reply: Reply, lineage: Lineage) -> None:
+    done = lineage.model.done(request_id)
+    require(
+        done is not None
+        and (done.index, done.term, done.applied) == (reply.index, reply.term, reply.applied)
+        and (done.applied is not False or done.found == shown(reply.value)),
+        "a write is acknowledged as what it came to",
+        node=node,
+        request=request_id,
+        reply=reply,
+        model=done,
+    )

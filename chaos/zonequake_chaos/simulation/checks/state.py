@@ -19,31 +19,56 @@ class StateRules:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._counters: dict[tuple[int, int], tuple[object, ...]] = {}
+        """(index, term) → counters of whoever applied it first."""
 
     def handed_out(self, life: Life, entries: tuple[Entry, ...]) -> None:
         """Entries are about to be applied: the next ones, and the same as everywhere."""
         digest, digests = life.digest, self._ledger.digests
+        model = self._ledger.lineage(life.core.term).model
         for entry in entries:
             mixed = (digest * 31 + entry.term * 8191 + entry.index) & 0xFFFFFFFF
             digest = zlib.crc32(entry.data, mixed)
-            known = digests.setdefault(entry.index, digest)
+            known = digests.setdefault((entry.index, entry.term), digest)
             if known != digest:
                 raise Violation("replicas apply the same", peer=life.peer, index=entry.index)
+            model.apply(entry)
         life.digest = digest
 
     def applied(self, replica: Replica) -> None:
-        """A replica has applied entries: its marks lie within what it has applied."""
+        """A replica has applied entries: marks and counters are right, and as everywhere."""
         state = replica.partition.state
+        index = state.index
         require(
-            state.last_user_index <= state.index and state.last_configuration_index <= state.index,
+            state.last_user_index <= index and state.last_configuration_index <= index,
             "what is marked as applied is applied",
             peer=replica.me,
             state=state,
         )
         require(
-            self._ledger.chosen.get(state.index) == state.term,
+            any(lineage.has(index, state.term) for lineage in self._ledger.lineages.values()),
             "only what is committed is applied",
             peer=replica.me,
-            index=state.index,
+            index=index,
             term=state.term,
+        )
+        end = state.lwm
+        for start, delta in state.ranges:
+            require(
+                start > end and delta > 0,
+                "ranges are sorted, disjoint and above the low watermark",
+                peer=replica.me,
+                state=state,
+            )
+            end = start + delta
+        require(end <= state.hwm, "the high watermark is above all", peer=replica.me, state=state)
+        counted = (state.lwm, state.hwm, state.ranges)
+        known = self._counters.setdefault((index, state.term), counted)
+        require(
+            known == counted,
+            "equal indexes mean equal counters",
+            peer=replica.me,
+            index=index,
+            a=known,
+            b=counted,
         )

@@ -1,100 +1,151 @@
-"""The operator in virtual time: gives replicas permission to start, changes peers, grants.
+"""The operator in virtual time: gives replicas permission to start, changes peers, grants, resets.
 
-Level-triggered: it looks, and does the next thing that brings a group to what is wanted. What it
-looked at may be old when its order arrives; term and token guard the rest.
+Level-triggered: it looks, and does the next thing that brings a group to what is wanted. Several
+run at once: each acts on what it saw, which may be old when its order arrives, and writes by
+compare-and-swap; term and token guard the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
+from zonequake_chaos.simulation.api import NAME, ApiServer, Wish
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.member import GroupPlace, Node
+from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.violation import require
 from zonequake_chaos.simulation.world import World
 from zonequake_store.admin_protocol import Stage
-from zonequake_store.raft.api import ChangePeersAnswer, GrantAnswer, Role, Status
+from zonequake_store.raft.api import (
+    CancelAnswer,
+    ChangePeersAnswer,
+    GrantAnswer,
+    ResetAnswer,
+    Role,
+    Status,
+)
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica import Replica
 
 _SIZES = (1, 2, 3, 3, 3, 4, 5)
+_RESET_AFTER_US = 300_000
+"""How long a majority must be missing before the operator gives it up."""
 
 
 class GroupOperator:
-    """The operator of one group. `wanted` and `token` are what it has written down."""
+    """The operators of one group, and what they share through the API server."""
 
     def __init__(
         self,
         place: GroupPlace,
         *,
         world: World,
+        network: Network,
+        api: ApiServer,
         scenario: Scenario,
         rules: GroupRules,
         nodes: dict[str, Node],
     ) -> None:
         self.place = place
-        self.token = 1
-        self.wanted: tuple[Peer, ...] = ()
         self.quiet = False
         """No tricks any more: only what has to be done."""
         self.after_grant: Callable[[Node], None] | None = None
         """A fault that waits for the next grant, and gets the leader."""
         self._world = world
+        self._network = network
+        self._api = api
         self._scenario = scenario
         self._rules = rules
         self._nodes = nodes
         self._random: Random = world.stream(f"operator {place.name}")
+        self._missing_since_us: int | None = None
+
+    @property
+    def wish(self) -> Wish:
+        """What is written down now."""
+        return self._api.read(self.place.name)[1]
 
     def bootstrap(self, members: list[str]) -> None:
         """Begin the group on these nodes."""
         for node in self._nodes.values():
-            node.start_replica(self.place, self.token)
+            node.start_replica(self.place, token=1, lineage=0)
         group = self.place.name
-        self.wanted = tuple(sorted(self._nodes[name].replicas[group].me for name in members))
-        first = Configuration(peers=self.wanted, token=self.token)
+        peers = tuple(sorted(self._nodes[name].replicas[group].me for name in members))
+        assert self._api.write(group, 0, Wish(token=1, wanted=peers)), "the group is new"
+        first = Configuration(peers=peers, token=1)
         for name in members:
             self._nodes[name].act(group, lambda replica: _bootstrap(replica, first))
         self._world.later(200_000, self._operate)
 
+    # ── permission to start ──────────────────────────────────────────────────────────────────
+
     def node_started(self, node: Node) -> None:
         """A process began: its replica may start once the operator says so."""
         delay_us = self._random.randrange(5_000, 300_000)
-        self._world.later(delay_us, lambda: self._permit(node))
+        self._world.later(delay_us, lambda: self._permit(node, node.process))
 
-    def _permit(self, node: Node) -> None:
-        if not node.alive:
+    def _permit(self, node: Node, process: int) -> None:
+        if node.process != process or not node.alive:
             return
-        replica = node.start_replica(self.place, self.token)
+        if not self._hears(node):
+            self._world.later(300_000, lambda: self._permit(node, process))
+            return
+        version, wish = self._api.read(self.place.name)
+        replica = node.start_replica(self.place, token=wish.token, lineage=wish.lineage)
         if replica is None:
             node.erase(self.place.name)
-            replica = node.start_replica(self.place, self.token)
+            replica = node.start_replica(self.place, token=wish.token, lineage=wish.lineage)
             assert replica is not None, "an empty replica starts"
         me = replica.me
-        if any(peer.node == me.node and peer != me for peer in self.wanted):
+        if any(peer.node == me.node and peer != me for peer in wish.wanted):
             # The storage that the wanted peer had is gone: another incarnation takes its place.
-            self.token += 1
-            self.wanted = tuple(
-                sorted(me if peer.node == me.node else peer for peer in self.wanted)
+            wanted = tuple(sorted(me if peer.node == me.node else peer for peer in wish.wanted))
+            self._api.write(
+                self.place.name, version, replace(wish, token=wish.token + 1, wanted=wanted)
             )
 
-    def wish(self, draw: int) -> None:
+    def _hears(self, node: Node) -> bool:
+        """Whether an order reaches a node, and its answer comes back."""
+        network = self._network
+        return network.reaches(NAME, node.name) and network.reaches(node.name, NAME)
+
+    # ── wishes ───────────────────────────────────────────────────────────────────────────────
+
+    def wish_for(self, draw: int) -> None:
         """Want another set of peers."""
+        version, wish = self._api.read(self.place.name)
+        if wish.survivor is not None:
+            return  # a forced set is locked until it leads
         random = Random(draw)  # noqa: S311
         size = min(random.choice(_SIZES), len(self._nodes))
-        present = {
-            name: node.replicas[self.place.name].me
-            for name, node in self._nodes.items()
-            if self.place.name in node.replicas
-        }
+        present = self._present()
         if len(present) < size:
             return
-        self.token += 1
-        self.wanted = tuple(sorted(present[name] for name in random.sample(sorted(present), size)))
+        wanted = tuple(sorted(present[name] for name in random.sample(sorted(present), size)))
+        self._write(version, replace(wish, token=wish.token + 1, wanted=wanted))
+
+    def _write(self, version: int, wish: Wish) -> None:
+        self._api.write(self.place.name, version, wish)
+
+    def _present(self) -> dict[str, Peer]:
+        group = self.place.name
+        return {
+            name: node.replicas[group].me
+            for name, node in self._nodes.items()
+            if group in node.replicas and not self._has_left(name)
+        }
+
+    def _has_left(self, name: str) -> bool:
+        lease_us = self._scenario.lease_ms * 1000
+        return bool(lease_us) and self._api.has_left(name, lease_us)
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────
 
     def leader(self) -> tuple[Node, Status] | None:
-        """The leader of the highest term."""
+        """The leader of the highest term, whoever can hear it."""
         found: tuple[Node, Status] | None = None
         for node in self._nodes.values():
             replica = node.replicas.get(self.place.name)
@@ -106,19 +157,32 @@ class GroupOperator:
 
     def is_settled(self, status: Status) -> bool:
         """Whether a leader reports what is wanted, and nothing is under way."""
-        configuration = status.configuration
+        configuration, wish = status.configuration, self.wish
         return (
             configuration is not None
-            and configuration.peers == self.wanted
-            and configuration.token == self.token
+            and configuration.peers == wish.wanted
+            and configuration.token == wish.token
+            and configuration.lineage == wish.lineage
             and not configuration.is_joint
             and status.stage is Stage.NONE
+            and wish.survivor is None
         )
 
     def _operate(self) -> None:
         random = self._random
         self._world.later(random.randrange(50_000, 400_000), self._operate)
+        version, wish = self._api.read(self.place.name)
+        if wish.lineage:
+            self._enforce(wish)
         found = self.leader()
+        if found is not None and not self._hears(found[0]):
+            found = None
+        if self._scenario.lease_ms and self._reset_is_due(wish, found):
+            self._begin_reset(version, wish)
+            return
+        if wish.survivor is not None:
+            self._reset(version, wish, found)
+            return
         if found is None:
             return
         node, seen = found
@@ -127,59 +191,201 @@ class GroupOperator:
                 node.act(self.place.name, self._try_old_orders)
             return
         late_us = 0 if self.quiet else random.choice([0, 0, 1_000, 50_000])
-        self._world.later(late_us, lambda: self._order(node, seen))
+        self._world.later(late_us, lambda: self._order(node, seen, wish))
 
-    def _order(self, node: Node, seen: Status) -> None:
+    # ── changes ──────────────────────────────────────────────────────────────────────────────
+
+    def _order(self, node: Node, seen: Status, wish: Wish) -> None:
+        group = self.place.name
         if seen.stage is Stage.NONE:
-            node.act(self.place.name, lambda replica: self._change_peers(replica, seen))
-        elif seen.caught_up and seen.stage_token == self.token:
+            node.act(group, lambda replica: self._change_peers(replica, seen, wish))
+        elif seen.caught_up and seen.stage_token == wish.token:
+            if wish != self.wish:
+                return  # the lock is asked for at the API server, not remembered
             granted: list[bool] = []
-            node.act(self.place.name, lambda replica: granted.append(self._grant(replica, seen)))
+            node.act(group, lambda replica: granted.append(self._grant(replica, seen, wish)))
             if granted == [True] and self.after_grant is not None:
                 strike, self.after_grant = self.after_grant, None
                 strike(node)
         elif seen.caught_up:  # it waits for a grant that won't come
-            node.act(self.place.name, lambda replica: self._change_peers(replica, seen))
+            node.act(group, lambda replica: self._change_peers(replica, seen, wish))
+        elif not self.quiet and self._random.random() < self._scenario.cancels:
+            node.act(group, lambda replica: self._cancel(replica, seen))
 
-    def _change_peers(self, replica: Replica, seen: Status) -> None:
+    def _change_peers(self, replica: Replica, seen: Status, wish: Wish) -> None:
         before = replica.raft.status()
-        answer = replica.raft.change_peers(term=seen.term, token=self.token, peers=self.wanted)
-        if before.term == seen.term and before.role is Role.LEADER:
-            configuration = before.configuration
-            assert configuration is not None, "a leader has a configuration"
-            if self.token < max(configuration.token, before.stage_token):
-                expected = {ChangePeersAnswer.STALE}
-            elif before.stage in (Stage.NONE, Stage.CATCHING_UP):
-                expected = {ChangePeersAnswer.RECEIVED}
-            else:
-                expected = {ChangePeersAnswer.BUSY, ChangePeersAnswer.RECEIVED}
+        answer = replica.raft.change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
+        if before.term != seen.term or before.role is not Role.LEADER:
             require(
-                answer in expected,
-                "a change is received in NONE and CATCHING_UP alone",
+                answer is not ChangePeersAnswer.RECEIVED,
+                "a change is received by the leader of its term alone",
+                asked=seen.term,
+                term=before.term,
+                role=before.role,
+            )
+            return
+        configuration = before.configuration
+        assert configuration is not None, "a leader has a configuration"
+        if wish.token < max(configuration.token, before.stage_token):
+            require(answer is ChangePeersAnswer.STALE, "old orders are refused", token=wish.token)
+        elif wish.token > max(configuration.token, before.stage_token):
+            may = {ChangePeersAnswer.STALE}  # a token between was seen and cancelled
+            if before.stage in (Stage.NONE, Stage.CATCHING_UP):
+                may.add(ChangePeersAnswer.RECEIVED)
+            else:
+                may.add(ChangePeersAnswer.BUSY)
+            require(
+                answer in may,
+                "a change is received in NONE and CATCHING_UP, and busy later",
                 answer=answer,
                 stage=before.stage,
-                token=self.token,
+                token=wish.token,
                 known=(configuration.token, before.stage_token),
             )
 
-    def _grant(self, replica: Replica, seen: Status) -> bool:
-        self._rules.reconfiguration.grants.add((replica.me, seen.term, self.token, self.wanted))
-        answer = replica.raft.grant(term=seen.term, token=self.token, peers=self.wanted)
+    def _cancel(self, replica: Replica, seen: Status) -> None:
+        before = replica.raft.status()
+        answer = replica.raft.cancel_change_peers(term=seen.term, token=seen.stage_token)
+        if before.term != seen.term or before.role is not Role.LEADER:
+            return
+        after = replica.raft.status()
+        require(
+            after.last_index == before.last_index, "a cancel leaves no entry", before=before.stage
+        )
+        if before.stage_token == seen.stage_token and before.stage is not Stage.NONE:
+            catching_up = before.stage is Stage.CATCHING_UP
+            require(
+                (answer is CancelAnswer.RECEIVED) == catching_up,
+                "a cancel is received until JOINT",
+                answer=answer,
+                stage=before.stage,
+            )
+            require(
+                after.stage is (Stage.NONE if catching_up else before.stage),
+                "a cancel ends what catches up, and nothing else",
+                before=before.stage,
+                after=after.stage,
+            )
+            self._world.tally["cancels"] += catching_up
+
+    def _grant(self, replica: Replica, seen: Status, wish: Wish) -> bool:
+        self._rules.reconfiguration.grants.add((replica.me, seen.term, wish.token, wish.wanted))
+        answer = replica.raft.grant(term=seen.term, token=wish.token, peers=wish.wanted)
         return answer is GrantAnswer.RECEIVED
 
     def _try_old_orders(self, replica: Replica) -> None:
-        raft = replica.raft
+        raft, wanted = replica.raft, self.wish.wanted
         before = raft.status()
         if before.configuration is None or before.role is not Role.LEADER:
             return
         stale = raft.change_peers(
-            term=before.term, token=before.configuration.token - 1, peers=self.wanted
+            term=before.term, token=before.configuration.token - 1, peers=wanted
         )
-        old = raft.change_peers(term=before.term - 1, token=999_999, peers=self.wanted)
+        old = raft.change_peers(term=before.term - 1, token=999_999, peers=wanted)
         require(
             stale is old is ChangePeersAnswer.STALE, "old orders are refused", token=stale, term=old
         )
         require(before == raft.status(), "refused orders have no effect", before=before)
+
+    # ── resets ───────────────────────────────────────────────────────────────────────────────
+
+    def _reset_is_due(self, wish: Wish, found: tuple[Node, Status] | None) -> bool:
+        """Whether a majority has been missing for long enough, and is missing now."""
+        if not self._is_missing(wish, found):
+            self._missing_since_us = None
+            return False
+        now_us = self._world.now_us
+        if self._missing_since_us is None:
+            self._missing_since_us = now_us
+        return now_us - self._missing_since_us >= _RESET_AFTER_US
+
+    def _is_missing(self, wish: Wish, found: tuple[Node, Status] | None) -> bool:
+        if wish.survivor is not None:
+            return self._has_left(wish.survivor.node)  # a forced set lost its only member
+        if found is not None:
+            return False
+        present = self._present()
+        newest: tuple[int, int, Configuration] | None = None
+        for name in present:
+            status = self._nodes[name].replicas[self.place.name].raft.status()
+            if status.configuration is not None:
+                key = (status.configuration.lineage, status.configuration_index)
+                if newest is None or key > newest[:2]:
+                    newest = (*key, status.configuration)
+        if newest is None:
+            return False  # nobody alive knows anything: nothing can be reset
+        alive = set(present.values())
+        return any(
+            2 * len(alive.intersection(half)) <= len(half)
+            for half in (newest[2].peers, newest[2].old_peers, wish.wanted)
+            if half
+        )
+
+    def _begin_reset(self, version: int, wish: Wish) -> None:
+        """Give up the majority: who of those alive has the newest log goes on alone."""
+        best: tuple[int, int, Peer] | None = None
+        for name, peer in self._present().items():
+            log = self._nodes[name].replicas[self.place.name].raft._replica.log
+            configuration = log.configuration
+            if configuration is None or configuration.token < wish.lineage:
+                continue
+            key = (log.last_term, log.last_index, peer)
+            if best is None or key > best:
+                best = key
+        self._missing_since_us = None
+        if best is None:
+            return
+        token, survivor = wish.token + 1, best[2]
+        self._write(
+            version, Wish(token=token, wanted=(survivor,), lineage=token, survivor=survivor)
+        )
+        self._world.tally["resets decided"] += 1
+
+    def _enforce(self, wish: Wish) -> None:
+        """Tell everybody who can be reached below which lineage nobody takes part."""
+        for node in self._nodes.values():
+            if self._hears(node):
+                node.act(self.place.name, lambda replica: replica.raft.enforce(wish.lineage))
+
+    def _reset(self, version: int, wish: Wish, found: tuple[Node, Status] | None) -> None:
+        """Repeat the reset until a leader of its lineage reports itself; then grow again."""
+        survivor = wish.survivor
+        assert survivor is not None, "a forced set is under way"
+        if found is not None:
+            configuration = found[1].configuration
+            assert configuration is not None, "a leader has a configuration"
+            if configuration.lineage == wish.lineage and found[1].commit >= (
+                found[1].configuration_index
+            ):
+                present = {**self._present(), survivor.node: survivor}
+                names = sorted(present, key=lambda name: (name != survivor.node, name))
+                wanted = tuple(sorted(present[name] for name in names[:3]))
+                token = wish.token + (len(wanted) > 1)
+                self._write(version, replace(wish, token=token, wanted=wanted, survivor=None))
+                return
+        node = self._nodes[survivor.node]
+        if self._hears(node):
+            node.act(self.place.name, lambda replica: self._reset_peers(replica, wish))
+
+    def _reset_peers(self, replica: Replica, wish: Wish) -> None:
+        if replica.me != wish.survivor or replica.raft.status().configuration is None:
+            return
+        before = replica.raft.status()
+        configuration = before.configuration
+        assert configuration is not None, "looked at above"
+        if configuration.token - 1 > configuration.lineage:
+            answer = replica.raft.reset_peers(
+                term=before.term, token=configuration.token - 1, peers=(replica.me,)
+            )
+            require(
+                answer is not ResetAnswer.RECEIVED and replica.raft.status() == before,
+                "a reset of an older token is refused",
+                answer=answer,
+                before=before,
+            )
+        replica.raft.reset_peers(
+            term=replica.raft.status().term, token=wish.lineage, peers=(replica.me,)
+        )
 
 
 def _bootstrap(replica: Replica, first: Configuration) -> None:

@@ -35,9 +35,11 @@ def judged(histories: Mapping[str, Sequence[Event]], folder: Path) -> dict[str, 
     """
     file = folder / "history.jsonl"
     with file.open("wb") as stream:
-        for name, events in histories.items():
+        for number, (name, events) in enumerate(histories.items()):
             for event in events:
-                stream.write(_encode(msgspec.structs.replace(event, zone=name)) + b"\n")
+                # Names of operations pair their lines, so they must differ between histories.
+                named = msgspec.structs.replace(event, zone=name, op=f"{number}.{event.op}")
+                stream.write(_encode(named) + b"\n")
     tables = [
         typed(lines, writer="simulation", clock_offset_ns=0)[0]
         for part in byte_ranges([file])

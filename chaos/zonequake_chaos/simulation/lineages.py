@@ -1,8 +1,8 @@
-"""A history, lineage by lineage: what each must explain (docs: HA loses only what a survivor lacked).
+"""A history, lineage by lineage: what each must explain.
 
-A reset takes back what its survivor did not have. In the eyes of a lineage, therefore, an operation
-that an older one answered happened if its entry is part of this lineage, and never else. What was
-not answered may have happened in any.
+A reset takes back what its survivor did not have. In the eyes of a lineage, therefore, a read that
+an older one answered counts only if the state it saw is part of this lineage. A write that is not
+part of it may still have happened: an earlier attempt of it may be what the survivor had.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from zonequake_load.history import Event
-from zonequake_load.operation import Type
+from zonequake_load.operation import Function, Type
 from zonequake_store.lineage import term_of
 
 Has = Callable[[int, int, int], bool]
@@ -20,14 +20,18 @@ Has = Callable[[int, int, int], bool]
 def seen_from(lineage: int, history: Iterable[Event], has: Has) -> Iterator[Event]:
     """The events that this lineage must explain, in their order."""
     events = list(history)
-    left_out = {
+    foreign = {
         event.op for event in events if event.type is Type.OK and not _counts(lineage, event, has)
     }
-    return (event for event in events if event.op not in left_out)
+    for event in events:
+        if event.op not in foreign:
+            yield event
+        elif event.f is not Function.READ and event.type is Type.INVOKE:
+            yield event  # and no completion: unknown
 
 
 def _counts(lineage: int, event: Event, has: Has) -> bool:
-    """Whether an answer was given in this lineage or rests on what is part of it."""
+    """Whether an answer rests on what is part of this lineage."""
     assert event.lineage is not None, "an answer has a place"
     assert event.term is not None, "an answer has a place"
     assert event.index is not None, "an answer has a place"

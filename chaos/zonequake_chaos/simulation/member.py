@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from zonequake_chaos.simulation.api import NAME as API
+from zonequake_chaos.simulation.api import ApiServer
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.checks.life import Life
 from zonequake_chaos.simulation.checks.watch import WatchedRaft
@@ -81,11 +83,14 @@ class Node(Edge):
         rules: dict[str, GroupRules],
         folder: Path,
         rate: float,
+        api: ApiServer,
         find: Callable[[str], Node],
         died: Callable[[Node], None],
     ) -> None:
         self.name = name
         self.alive = False
+        self.process = 0
+        """The number of the process that runs or ran last."""
         self.refuses = False
         self.replicas: dict[str, Replica] = {}
         self.lives: dict[str, Life] = {}
@@ -106,6 +111,8 @@ class Node(Edge):
         self._scenario = scenario
         self._rules = rules
         self._rate = rate
+        self._api = api
+        self._lease_until_us = 0.0
         self._find = find
         self._died = died
         self._random = world.stream(f"node {name}")
@@ -120,6 +127,7 @@ class Node(Edge):
         """Begin a process. Its replicas wait for permission to start."""
         assert not self.alive, "a data directory has one process"
         self.alive = True
+        self.process += 1
         self.disk.open()
         self.waiting = dict(self.disk.log.records())
         self.catch_up = self._new_catch_up()
@@ -127,6 +135,9 @@ class Node(Edge):
             self._world.later(self._random.randrange(TICK_US), self._tick),
             self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
         ]
+        self._lease_until_us = 0.0
+        if self._scenario.lease_ms:
+            self._timers.append(self._world.later(0, self._renew))
         self._world.note(TraceKind.START, self.name)
 
     def _new_catch_up(self) -> CatchUp:
@@ -177,6 +188,26 @@ class Node(Edge):
         self.catch_up.tick()
         self._turn()
 
+    def _renew(self) -> None:
+        """Ask the API server to renew the node's Lease."""
+        lease_us = self._scenario.lease_ms * 1000
+        self._timers[2] = self._world.later(int(lease_us * self._rate / 4), self._renew)
+        if self._awake_again_us():
+            return
+        asked_us, process = self._world.now_us, self.process
+
+        def renewed() -> None:
+            if self.alive and self.process == process:
+                # By the node's own clock, from when it asked.
+                until_us = asked_us + lease_us * self._rate
+                self._lease_until_us = max(self._lease_until_us, until_us)
+
+        def asked() -> None:
+            self._api.renew(self.name)
+            self._network.send(API, self.name, lambda: "LEASE", renewed)
+
+        self._network.send(self.name, API, lambda: "RENEW", asked)
+
     def _wake(self, replica: Replica) -> None:
         self._awake[replica.group] = replica
 
@@ -226,10 +257,13 @@ class Node(Edge):
             answer(Reply(id_, Status.NOT_HERE))
             return
         rules = self._rules[group]
-        before = rules.replies.seen()
+        before, life = rules.replies.seen(), self.lives[group]
 
         def judged(reply: Reply) -> None:
-            rules.replies.answered(self.name, operation, reply, before)
+            if self._scenario.lease_ms and self._world.now_us >= self._lease_until_us:
+                self._world.tally["answers without a Lease"] += 1
+                return
+            rules.replies.answered(life, operation, reply, before)
             answer(reply)
 
         if replica.offer(id_, operation, judged):
@@ -345,8 +379,11 @@ class Node(Edge):
 
     # ── replicas come and go ─────────────────────────────────────────────────────────────────
 
-    def start_replica(self, place: GroupPlace, token: int) -> Replica | None:
-        """What a start order does: recover what is stored, or begin anew. None: it is broken."""
+    def start_replica(self, place: GroupPlace, *, token: int, lineage: int) -> Replica | None:
+        """What a start order does: recover what is stored, or begin anew. None: it is broken.
+
+        `lineage`: below which no replica takes part.
+        """
         replica = self.replicas.get(place.name)
         if replica is not None:
             return replica
@@ -380,6 +417,7 @@ class Node(Edge):
                 self._world.note(TraceKind.FAULT, self.name, f"{place.name} is broken")
                 return None
         self.replicas[place.name] = replica
+        replica.raft.enforce(lineage)
         if self.refuses:
             replica.raft.refuse_leadership(True)
         self._wake(replica)

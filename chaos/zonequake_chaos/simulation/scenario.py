@@ -31,6 +31,9 @@ class FaultKind(enum.StrEnum):
     UNREACHABLE = "unreachable"  # a transport says that it dropped something
     WISH = "wish"  # the operator wants another set of peers
     STRIKE = "strike"  # the leader is hit right after the next grant
+    BLACKOUT = "blackout"  # a majority is cut off from all others and from the API server
+    MASSACRE = "massacre"  # a majority dies at once
+    API_OUTAGE = "api-outage"  # nobody reaches the API server
 
 
 SMALL = Settings(
@@ -61,6 +64,10 @@ class Scenario:
     pause_ms: int = 250
     settings: Settings = SMALL
     is_volatile: bool = False
+    lease_ms: int = 0
+    """Of the nodes' Leases, without which nothing is acknowledged; 0: none, and no resets."""
+    cancels: float = 0.0
+    """Share of the operator's looks at a running catch-up at which it is cancelled."""
     drift: float = 0.02
     lost: tuple[float, ...] = (0.0, 0.02, 0.15)
     doubled: tuple[float, ...] = (0.0, 0.05)

@@ -28,6 +28,12 @@ _DISKS = {
     FaultKind.WIPE: 2,
 }
 _CHANGES = {FaultKind.WISH: 8, FaultKind.STRIKE: 4, FaultKind.WIPE: 1}
+_LOSSES = {
+    FaultKind.BLACKOUT: 10,
+    FaultKind.MASSACRE: 5,
+    FaultKind.API_OUTAGE: 3,
+    FaultKind.WISH: 2,
+}
 
 SCENARIOS = {
     scenario.name: scenario
@@ -37,8 +43,24 @@ SCENARIOS = {
             name="reconfiguration",
             nodes=6,
             members=(1, 3, 3, 3),
+            cancels=0.1,
             faults=_NETWORK | _PROCESSES | _CHANGES,
         ),
+        Scenario(
+            name="reset",
+            nodes=5,
+            lease_ms=800,
+            faults=_NETWORK | _PROCESSES | _LOSSES,
+            least_gap_ms=200,
+            most_gap_ms=1_500,
+        ),
+        Scenario(
+            name="volatile",
+            nodes=5,
+            is_volatile=True,
+            faults=_NETWORK | _PROCESSES | _CHANGES,
+        ),
+        Scenario(name="two-groups", nodes=4, groups=2, faults=_NETWORK | _PROCESSES | _CHANGES),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _DISKS),
     )
 }

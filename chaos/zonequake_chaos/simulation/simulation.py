@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from zonequake_chaos.simulation.api import ApiServer
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.clients import Client
 from zonequake_chaos.simulation.control import GroupOperator
@@ -69,6 +70,7 @@ class Simulation:
             for number in range(scenario.groups)
         ]
         self.rules = {place.name: GroupRules(scenario.settings) for place in places}
+        api = ApiServer(world)
         self.nodes: dict[str, Node] = {}
         for number in range(scenario.nodes):
             name = f"n{number}"
@@ -81,12 +83,15 @@ class Simulation:
                 folder=self._folder / name,
                 rate=1 + scenario.drift * draw.uniform(-1, 1),
                 find=self.nodes.__getitem__,
+                api=api,
                 died=self._died,
             )
         self.operators = {
             place.name: GroupOperator(
                 place,
                 world=world,
+                network=self._network,
+                api=api,
                 scenario=scenario,
                 rules=self.rules[place.name],
                 nodes=self.nodes,
@@ -179,10 +184,10 @@ class Simulation:
             world.tally["resets"] += rules.raft.resets
             world.tally["reconfigurations"] += len(rules.reconfiguration.tokens - {1})
             require(
-                self.operators[group].token in rules.reconfiguration.tokens,
+                self.operators[group].wish.token in rules.reconfiguration.tokens,
                 "each change is announced",
                 group=group,
-                token=self.operators[group].token,
+                token=self.operators[group].wish.token,
             )
 
     def histories(self) -> dict[str, list[Event]]:
@@ -232,8 +237,7 @@ class Simulation:
     def _state(self) -> dict[str, object]:
         return {
             group: (
-                operator.token,
-                operator.wanted,
+                operator.wish,
                 [
                     node.replicas[group].raft.status()
                     for node in self.nodes.values()
@@ -251,7 +255,7 @@ class Simulation:
             if found is None or not operator.is_settled(found[1]):
                 return False
             status = found[1]
-            for peer in operator.wanted:
+            for peer in operator.wish.wanted:
                 replica = self.nodes[peer.node].replicas.get(group)
                 if replica is None or not (
                     replica.partition.index == status.commit == status.last_index
@@ -269,7 +273,8 @@ class Simulation:
         """Replicas of one group hold the same, at one moment."""
         for group, operator in self.operators.items():
             found = {
-                peer.node: self._content(self.nodes[peer.node], group) for peer in operator.wanted
+                peer.node: self._content(self.nodes[peer.node], group)
+                for peer in operator.wish.wanted
             }
             require(
                 len(set(found.values())) == 1, "all replicas are equal", group=group, digests=found

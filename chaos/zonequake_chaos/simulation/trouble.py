@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
+from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.control import GroupOperator
 from zonequake_chaos.simulation.disk import DiskTrouble
 from zonequake_chaos.simulation.member import Node
@@ -109,9 +110,16 @@ class Trouble:
                 self._unreachable(node, fault)
             case FaultKind.WISH:
                 operators = list(self._operators.values())
-                operators[fault.choice % len(operators)].wish(fault.choice)
+                operators[fault.choice % len(operators)].wish_for(fault.choice)
             case FaultKind.STRIKE:
                 self._arm(fault)
+            case FaultKind.BLACKOUT:
+                self._black_out(fault)
+            case FaultKind.MASSACRE:
+                for each in self._majority(fault):
+                    self._crash(each, self._long(fault))
+            case FaultKind.API_OUTAGE:
+                self._cut(((name, API) for name in self._nodes), fault)
 
     def _target(self, fault: Fault) -> Node:
         if fault.target is Target.LEADER:
@@ -161,7 +169,7 @@ class Trouble:
             self._world.note(TraceKind.HEAL, "", text)
 
     def _cut_off(self, node: Node, fault: Fault) -> None:
-        others = [name for name in self._nodes if name != node.name]
+        others = [name for name in (*self._nodes, API) if name != node.name]
         if fault.choice & 1024:
             others.append(self._client)
         to = [(other, node.name) for other in others]
@@ -185,6 +193,26 @@ class Trouble:
             ),
             fault,
         )
+
+    def _majority(self, fault: Fault) -> list[Node]:
+        """A majority of what a group wants, as `choice` says."""
+        operators = list(self._operators.values())
+        wanted = [peer.node for peer in operators[fault.choice % len(operators)].wish.wanted]
+        turn = fault.choice >> 8
+        count = len(wanted) // 2 + 1
+        return [self._nodes[wanted[(turn + place) % len(wanted)]] for place in range(count)]
+
+    def _long(self, fault: Fault) -> Fault:
+        """Long enough for Leases to run out, and for a reset."""
+        return replace(fault, for_ms=fault.for_ms + 2 * self._scenario.lease_ms)
+
+    def _black_out(self, fault: Fault) -> None:
+        inside = {node.name for node in self._majority(fault)}
+        outside = [name for name in (*self._nodes, API) if name not in inside]
+        if fault.choice & 4096:
+            outside.append(self._client)
+        links = [(a, b) for a in sorted(inside) for b in outside]
+        self._cut(links + [(b, a) for a, b in links], self._long(fault))
 
     def _storm(self, fault: Fault) -> None:
         self._network.weather = replace(

@@ -14,6 +14,7 @@ from zonequake_store.partition import (
     AppendCommand,
     CasCommand,
     Command,
+    PlainCommand,
     SetCommand,
     decode_command,
 )
@@ -72,6 +73,10 @@ class Model:
         return self._done.get((request_id.client, request_id.sequence))
 
     def _apply(self, index: int, term: int, command: Command) -> None:
+        if isinstance(command, SetCommand | CasCommand | AppendCommand):
+            self._apply_plain(index, term, command)
+
+    def _apply_plain(self, index: int, term: int, command: PlainCommand) -> None:
         name = command.request_id
         if name is not None and (name.client, name.sequence) in self._done:
             return

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zonequake_chaos.simulation.checks.ledger import Ledger, Lineage
 from zonequake_chaos.simulation.checks.model import shown
 from zonequake_chaos.simulation.violation import Violation, require
 from zonequake_store.client_protocol import Append, Cas, Read, Reply, RequestId, Status, Write
 from zonequake_store.lineage import lineage_of
+
+if TYPE_CHECKING:
+    from zonequake_chaos.simulation.checks.life import Life
 
 
 class ReplyRules:
@@ -20,12 +25,19 @@ class ReplyRules:
         newest = self._ledger.newest
         return newest, self._ledger.lineages[newest].chosen_to
 
-    def answered(self, node: str, body: object, reply: Reply, before: tuple[int, int]) -> None:
-        """A node answered `body`, which came when `seen` said `before`."""
+    def answered(self, life: Life, body: object, reply: Reply, before: tuple[int, int]) -> None:
+        """A replica answered `body`, which came when `seen` said `before`.
+
+        It answers in its own lineage, also about an entry that an older one wrote.
+        """
         if reply.status is not Status.OK:
             return
-        ledger, number = self._ledger, lineage_of(reply.term)
-        lineage = ledger.lineage(reply.term)
+        core, node = life.core, life.peer.node
+        configuration = core.log.configuration
+        assert configuration is not None, "only members answer"
+        number = configuration.lineage if core.abstains else lineage_of(core.term)
+        ledger = self._ledger
+        lineage = ledger.lineages[number]
         if reply.index and not lineage.has(reply.index, reply.term):
             raise Violation(
                 "only what is committed is acknowledged",
@@ -36,9 +48,17 @@ class ReplyRules:
                 chosen=lineage.chosen.get(reply.index),
             )
         if isinstance(body, Read):
-            self._read(node, body, reply, lineage, before)
+            _read(node, body, reply, lineage)
             if body.bounded:
                 return
+            if number == before[0] and reply.index < before[1]:
+                raise Violation(
+                    "reads see what was committed",
+                    node=node,
+                    key=body.key,
+                    index=reply.index,
+                    committed=before[1],
+                )
         elif isinstance(body, Write | Cas | Append) and body.request_id is not None:
             _wrote(node, body.request_id, reply, lineage)
         if number < ledger.acknowledged:
@@ -51,27 +71,18 @@ class ReplyRules:
             )
         ledger.acknowledged = number
 
-    def _read(
-        self, node: str, body: Read, reply: Reply, lineage: Lineage, before: tuple[int, int]
-    ) -> None:
-        expected = lineage.model.value_at(body.key, reply.index)
-        require(
-            shown(reply.value) == expected,
-            "a read shows what the entries before it wrote",
-            node=node,
-            key=body.key,
-            index=reply.index,
-            shown=reply.value,
-            expected=expected,
-        )
-        if not body.bounded and lineage_of(reply.term) == before[0] and reply.index < before[1]:
-            raise Violation(
-                "reads see what was committed",
-                node=node,
-                key=body.key,
-                index=reply.index,
-                committed=before[1],
-            )
+
+def _read(node: str, body: Read, reply: Reply, lineage: Lineage) -> None:
+    expected = lineage.model.value_at(body.key, reply.index)
+    require(
+        shown(reply.value) == expected,
+        "a read shows what the entries before it wrote",
+        node=node,
+        key=body.key,
+        index=reply.index,
+        shown=reply.value,
+        expected=expected,
+    )
 
 
 def _wrote(node: str, request_id: RequestId, reply: Reply, lineage: Lineage) -> None:

@@ -90,6 +90,8 @@ class _Session:
     round: int = 0
     silent_ticks: int = 0
     asked: bool = False
+    begun: bool = False
+    """A round began, and nothing was sent in it yet."""
     full: bool = False
     index: int = 0
     log_term: int = 0
@@ -297,7 +299,7 @@ class Supplier:
 
     def _begin_round(self, session: _Session, demand: Demand) -> None:
         session.round = demand.round
-        session.asked = True
+        session.asked = session.begun = True
         session.full = demand.full
         session.index, session.log_term = demand.index, demand.log_term
         session.in_flight.clear()
@@ -344,9 +346,14 @@ class Supplier:
         return self._raft.supply(session.peer, index=session.index, log_term=session.log_term)
 
     def _send_entries(self, session: _Session, append: Message | None) -> None:
-        while append is not None and append.entries:
+        """The first one of a round leaves even if it is empty: its answer tells the core how far
+        the peer is, which it does not know if all earlier answers were lost."""
+        while append is not None and (append.entries or session.begun):
             peer = session.peer
             if not self._edge.send(Supply(self._group, peer, self._me, session.round, append)):
+                return
+            session.begun = False
+            if not append.entries:
                 return
             last = append.entries[-1]
             session.index, session.log_term = last.index, last.term

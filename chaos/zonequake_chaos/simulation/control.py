@@ -197,18 +197,18 @@ class GroupOperator:
 
     def _order(self, node: Node, seen: Status, wish: Wish) -> None:
         group = self.place.name
-        if seen.stage is Stage.NONE:
+        catching_up = seen.stage is Stage.CATCHING_UP
+        if seen.stage is Stage.NONE or (catching_up and seen.stage_token != wish.token):
             node.act(group, lambda replica: self._change_peers(replica, seen, wish))
-        elif seen.caught_up and seen.stage_token == wish.token:
-            if wish != self.wish:
-                return  # the lock is asked for at the API server, not remembered
+        elif catching_up and seen.caught_up:
+            alive = set(self._present().values()).intersection(wish.wanted)
+            if wish != self.wish or 2 * len(alive) <= len(wish.wanted):
+                return  # the lock is asked for at the API server, and only for a live majority
             granted: list[bool] = []
             node.act(group, lambda replica: granted.append(self._grant(replica, seen, wish)))
             if granted == [True] and self.after_grant is not None:
                 strike, self.after_grant = self.after_grant, None
                 strike(node)
-        elif seen.caught_up:  # it waits for a grant that won't come
-            node.act(group, lambda replica: self._change_peers(replica, seen, wish))
         elif not self.quiet and self._random.random() < self._scenario.cancels:
             node.act(group, lambda replica: self._cancel(replica, seen))
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from zonequake_chaos.simulation.member import ZONE, Node
+from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
+from zonequake_chaos.simulation.replicas import ZONE
 from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import Timer, World

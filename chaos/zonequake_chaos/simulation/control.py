@@ -13,8 +13,9 @@ from random import Random
 
 from zonequake_chaos.simulation.api import NAME, ApiServer, Wish
 from zonequake_chaos.simulation.checks.group import GroupRules
-from zonequake_chaos.simulation.member import GroupPlace, Node
+from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
+from zonequake_chaos.simulation.replicas import GroupPlace
 from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.violation import require
 from zonequake_chaos.simulation.world import World

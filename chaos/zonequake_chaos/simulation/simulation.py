@@ -21,9 +21,10 @@ from zonequake_chaos.simulation.clients import Client
 from zonequake_chaos.simulation.control import GroupOperator
 from zonequake_chaos.simulation.judge import judged
 from zonequake_chaos.simulation.lineages import seen_from
-from zonequake_chaos.simulation.member import GroupPlace, Node
+from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network, Weather
 from zonequake_chaos.simulation.plan import FaultPlan
+from zonequake_chaos.simulation.replicas import GroupPlace
 from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.trace import TraceEvent
 from zonequake_chaos.simulation.trouble import Trouble

@@ -58,7 +58,7 @@ class Trouble:
         for operator in self._operators.values():
             operator.after_grant = None
         for node in self._nodes.values():
-            node.compact_to = None
+            node.flushing.compact_to = None
             node.resume()
             self._start(node)
 
@@ -98,9 +98,9 @@ class Trouble:
             case FaultKind.WIPE:
                 self._wipe(node, fault)
             case FaultKind.COMPACT:
-                node.compact_to = fault.amount
+                node.flushing.compact_to = fault.amount
                 if node.alive:
-                    node.flush()
+                    node.flushing.flush()
             case FaultKind.REFUSE:
                 self._refuse(node, fault)
             case FaultKind.TRANSFER:
@@ -249,8 +249,8 @@ class Trouble:
             return
         node.crash()
         if node.disk.flip_bit():
-            node.rotten = True
-            node.forget()
+            node.home.rotten = True
+            node.home.forget()
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
 
     def _wipe(self, node: Node, fault: Fault) -> None:
@@ -259,7 +259,7 @@ class Trouble:
         if node.alive:
             node.crash()
         node.disk.wipe()
-        node.forget()
+        node.home.forget()
         self._world.note(TraceKind.WIPE, node.name)
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
 
@@ -272,10 +272,10 @@ class Trouble:
         gone = {node.name for node in nodes}
         for group in self._operators:
             present = {
-                node.present(group) for node in self._nodes.values() if node.name not in gone
+                node.home.present(group) for node in self._nodes.values() if node.name not in gone
             }
             for node in self._nodes.values():
-                for configuration in node.configurations(group):
+                for configuration in node.home.configurations(group):
                     for half in (configuration.peers, configuration.old_peers):
                         if half and 2 * len(present.intersection(half)) <= len(half):
                             return False

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_chaos.simulation.member import Node
+from zonequake_chaos.simulation.replicas import Replicas
 from zonequake_store.admin_protocol import Stage
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.raft import core, election, reset
@@ -177,13 +177,13 @@ def change_by_an_older_token(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_the_incarnation(patch: pytest.MonkeyPatch) -> None:
-    new_record = Node._new_record
+    new_record = Replicas._new_record
 
-    def under_the_old_name(node: Node, *args: Any, **named: Any) -> GroupRecord:
-        record = new_record(node, *args, **named)
-        return msgspec.structs.replace(record, incarnation=f"{node.name}-as-ever")
+    def under_the_old_name(replicas: Replicas, *args: Any, **named: Any) -> GroupRecord:
+        record = new_record(replicas, *args, **named)
+        return msgspec.structs.replace(record, incarnation=f"{replicas._name}-as-ever")
 
-    patch.setattr(Node, "_new_record", under_the_old_name)
+    patch.setattr(Replicas, "_new_record", under_the_old_name)
 
 
 def ignore_the_bound(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_chaos.simulation import member
+from zonequake_chaos.simulation import member, replicas
 from zonequake_store import data_store, log_records, log_recovery, turn
 from zonequake_store.data_store import DataStore, DataView, Flush, Overlay
 from zonequake_store.log_store import LogStore
@@ -129,8 +129,8 @@ def session_table_lost_at_a_start(patch: pytest.MonkeyPatch) -> None:
 
 def planted_replica(patch: pytest.MonkeyPatch, **faults: bool) -> None:
     """A replica with one of the faults that the chart can plant, too."""
-    shipped = member.Faults
-    patch.setattr(member, "Faults", lambda: shipped(**faults))
+    shipped = replicas.Faults
+    patch.setattr(replicas, "Faults", lambda: shipped(**faults))
 
 
 def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:

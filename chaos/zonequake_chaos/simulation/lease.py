@@ -1,0 +1,53 @@
+"""A node's Lease as the node knows it, by its own clock."""
+
+from __future__ import annotations
+
+from zonequake_chaos.simulation.api import NAME as API
+from zonequake_chaos.simulation.api import ApiServer
+from zonequake_chaos.simulation.network import Network
+from zonequake_chaos.simulation.world import World
+
+
+class Lease:
+    """Of one process; it begins without. `rate`: how fast the node's clock goes."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        world: World,
+        network: Network,
+        api: ApiServer,
+        lease_ms: int,
+        rate: float,
+    ) -> None:
+        self._node = node
+        self._world = world
+        self._network = network
+        self._api = api
+        self._lease_us = lease_ms * 1000
+        self._rate = rate
+        self._until_us = 0.0
+
+    @property
+    def renew_every_us(self) -> int:
+        """How long until the next renewal."""
+        return int(self._lease_us * self._rate / 4)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the node may act on it; always, where nodes have none."""
+        return not self._lease_us or self._world.now_us < self._until_us
+
+    def renew(self) -> None:
+        """Ask the API server. What is answered counts from now, when it was asked."""
+        asked_us = self._world.now_us
+
+        def renewed() -> None:
+            self._until_us = max(self._until_us, asked_us + self._lease_us * self._rate)
+
+        def asked() -> None:
+            self._api.renew(self._node)
+            self._network.send(API, self._node, lambda: "LEASE", renewed)
+
+        self._network.send(self._node, API, lambda: "RENEW", asked)

@@ -1,0 +1,227 @@
+"""The replicas of one node: begun, recovered from its disk, found broken, erased."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from zonequake_chaos.simulation.checks.group import GroupRules
+from zonequake_chaos.simulation.checks.life import Life
+from zonequake_chaos.simulation.checks.watch import WatchedRaft
+from zonequake_chaos.simulation.disk import Disk
+from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.trace import TraceKind
+from zonequake_chaos.simulation.violation import Violation
+from zonequake_chaos.simulation.world import World
+from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.errors import LogCorrupt
+from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
+from zonequake_store.partition import AppliedState, ClientTable, Partition
+from zonequake_store.raft.errors import LogCorrupted
+from zonequake_store.raft.messages import Configuration, HardState, Peer
+from zonequake_store.replica import Faults, Replica
+from zonequake_store.replica_log import DurableLog, MemoryLog
+from zonequake_store.transactions import TransactionTable
+
+ZONE = "z"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """A group by name, and its partition among the zone's."""
+
+    name: str
+    partition: int
+    partitions: int
+
+
+class Replicas:
+    """Those of one node: what runs, and what its disk holds of those that do not."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        world: World,
+        scenario: Scenario,
+        rules: Mapping[str, GroupRules],
+        disk: Disk,
+        random: Random,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.running: dict[str, Replica] = {}
+        self.lives: dict[str, Life] = {}
+        """Of those that run."""
+        self.broken: dict[str, str] = {}
+        """Groups whose replica does not run any more, and why."""
+        self.rotten = False
+        """A bit of the log was flipped while no process ran."""
+        self._name = name
+        self._world = world
+        self._scenario = scenario
+        self._rules = rules
+        self._disk = disk
+        self._random = random
+        self._clock_ms = clock_ms
+        self._known: dict[str, Life] = {}
+        """As `lives`, kept beyond the process."""
+        self._waiting: dict[str, GroupRecord] = {}
+
+    def process_began(self) -> None:
+        """The disk is open; all that it holds waits for permission to start."""
+        self._waiting = dict(self._disk.log.records())
+
+    def process_ended(self) -> None:
+        """Nothing runs any more."""
+        self.running.clear()
+        self.lives.clear()
+        self.broken.clear()
+        self._waiting.clear()
+
+    def begin(self, place: GroupPlace, *, token: int) -> Replica | None:
+        """Recover what is stored of a replica that does not run, or begin anew. None: broken."""
+        if place.name in self.broken:
+            return None
+        record = self._waiting.pop(place.name, None)
+        if self._scenario.is_volatile:
+            record = self._new_record(place, token, number=0, data_number=0)
+            return self._started(
+                place,
+                record,
+                MemoryLog(),
+                HardState(),
+                MemoryCells(),
+                ClientTable(),
+                TransactionTable(),
+                AppliedState(),
+            )
+        if record is None:
+            new = self._disk.new_number
+            record = self._new_record(place, token, number=new(), data_number=new())
+            self._disk.log.write([PutRecord(place.name, record)])
+        try:
+            return self._recovered(place, record)
+        except (LogCorrupt, LogCorrupted) as error:
+            self._found_broken(place.name, str(error))
+            return None
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good."""
+        self._found_broken(replica.group, reason)
+        replica.stop()
+        self.running.pop(replica.group, None)
+        self.lives.pop(replica.group, None)
+
+    def _found_broken(self, group: str, reason: str) -> None:
+        """Nothing but a rotten disk may break a replica."""
+        if not self.rotten:
+            raise Violation("no sound replica breaks", node=self._name, reason=reason)
+        self.broken[group] = reason
+        self._world.tally["broken replicas"] += 1
+        self._world.note(TraceKind.FAULT, self._name, f"{group} is broken: {reason}")
+
+    def erase(self, group: str) -> None:
+        """What an order to erase does, once the replica has stopped if it ran."""
+        replica = self.running.pop(group, None)
+        self.lives.pop(group, None)
+        self._known.pop(group, None)
+        self.broken.pop(group, None)
+        self._waiting.pop(group, None)
+        record = replica.record if replica else self._disk.log.records().get(group)
+        if record is not None and not self._scenario.is_volatile:
+            self._disk.log.write([Erase(group, record.number)])
+            self._disk.data.erase(record.data_number)
+            if replica is not None and isinstance(replica.cells, Overlay):
+                self._disk.data.erase(replica.cells.number)  # while a snapshot is installed
+
+    def present(self, group: str) -> Peer | None:
+        """The replica whose state this node still has, perhaps on its disk alone."""
+        life = self._known.get(group)
+        if life is None or (self._scenario.is_volatile and group not in self.lives):
+            return None
+        return life.peer
+
+    def configurations(self, group: str) -> list[Configuration]:
+        """The last two configurations that this node's replica may go by."""
+        life = self._known.get(group)
+        return [known for _, known in life.core.log._configurations[-2:]] if life else []
+
+    def forget(self) -> None:
+        """What is on the disk will not be used any more."""
+        self._known.clear()
+
+    def _new_record(
+        self, place: GroupPlace, token: int, *, number: int, data_number: int
+    ) -> GroupRecord:
+        return GroupRecord(
+            number=number,
+            data_number=data_number,
+            incarnation=f"{self._random.getrandbits(64):016x}",
+            zone=ZONE,
+            partition=place.partition,
+            partitions=place.partitions,
+            token=token,
+        )
+
+    def _recovered(self, place: GroupPlace, record: GroupRecord) -> Replica:
+        disk = self._disk
+        state = disk.data.state(record.data_number)
+        recovered = disk.log.recover(record.number)
+        start = recovered.snapshot.index if recovered.snapshot else 0
+        if not start <= state.index <= recovered.last_index:
+            raise LogCorrupt(
+                f"the stored state is that of index {state.index}, but the log holds "
+                f"{start + 1} to {recovered.last_index}"
+            )
+        return self._started(
+            place,
+            record,
+            DurableLog(disk.log, record.number, recovered),
+            recovered.hard_state,
+            Overlay(disk.data, record.data_number),
+            disk.data.clients(record.data_number),
+            disk.data.transactions(record.data_number),
+            state,
+        )
+
+    def _started(
+        self,
+        place: GroupPlace,
+        record: GroupRecord,
+        log: DurableLog | MemoryLog,
+        hard_state: HardState,
+        cells: Overlay | MemoryCells,
+        clients: ClientTable,
+        transactions: TransactionTable,
+        state: AppliedState,
+    ) -> Replica:
+        me = Peer(self._name, record.incarnation)
+        raft = WatchedRaft(
+            me=me,
+            settings=self._scenario.settings,
+            log=log,
+            hard_state=hard_state,
+            random=self._random.randrange,
+            applied=state.index,
+        )
+        raft.is_volatile = isinstance(log, MemoryLog)
+        rules = self._rules[place.name]
+        rules.created(me)
+        life = Life(rules, raft)
+        self.lives[place.name] = self._known[place.name] = life
+        raft.witness = life
+        life.after_step()
+        self.running[place.name] = replica = Replica(
+            group=place.name,
+            record=record,
+            me=me,
+            raft=raft,
+            log=log,
+            cells=cells,
+            partition=Partition(cells, clients=clients, transactions=transactions, state=state),
+            faults=Faults(),
+            client_address=lambda node: node,
+            clock_ms=self._clock_ms,
+        )
+        return replica

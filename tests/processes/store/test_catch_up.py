@@ -97,7 +97,9 @@ async def test_a_node_that_the_log_cannot_serve_gets_a_snapshot(nodes: LocalNode
     await nodes.until_equal(group, [*THREE, "n3"])
 
 
-async def test_a_snapshot_that_was_interrupted_by_a_kill_is_sent_again(nodes: LocalNodes) -> None:
+async def test_a_snapshot_that_was_interrupted_by_a_kill_goes_on_where_it_stopped(
+    nodes: LocalNodes,
+) -> None:
     await nodes.start(*THREE, "n3")
     zone = await nodes.create("z", on=THREE, catch_up_bytes_per_second=1_000_000)
     group, client = zone.groups[0], nodes.client()
@@ -106,15 +108,24 @@ async def test_a_snapshot_that_was_interrupted_by_a_kill_is_sent_again(nodes: Lo
     await compacted(nodes, group)
     target = [*THREE, "n3"]
     leader = await nodes.change(zone, target)
+    interrupted = False
+    sent_bytes = 0
     while True:
         status = await nodes.status(leader, group)
         assert status is not None
-        if any(progress.fraction > 0.3 for progress in status.progress):
-            assert status.progress[0].by == "snapshot"
+        if status.caught_up:
             break
+        (progress,) = status.progress
+        sent_bytes = max(sent_bytes, progress.bytes_sent)
+        if progress.fraction > 0.5 and not interrupted:
+            assert progress.by == "snapshot"
+            interrupted = True
+            nodes.nodes["n3"].kill()
+            await nodes.restart(zone, "n3")
         await asyncio.sleep(0.05)
-    nodes.nodes["n3"].kill()
-    await nodes.restart(zone, "n3")
+    assert interrupted
+    state_bytes = 8000 * 330
+    assert sent_bytes < 1.35 * state_bytes, "what was staged was not sent again"
     await nodes.finish_change(zone, target, timeout_s=60)
     await client.write(group, "after", 1)
     await nodes.until_equal(group, target)

@@ -27,6 +27,7 @@ _DISKS = {
     FaultKind.ROT: 4,
     FaultKind.WIPE: 2,
 }
+_GAPS = {FaultKind.COMPACT: 12, FaultKind.CRASH: 6, FaultKind.WISH: 8, FaultKind.STRIKE: 4}
 _CHANGES = {FaultKind.WISH: 8, FaultKind.STRIKE: 4, FaultKind.WIPE: 1}
 _LOSSES = {
     FaultKind.BLACKOUT: 10,
@@ -61,6 +62,11 @@ SCENARIOS = {
             faults=_NETWORK | _PROCESSES | _CHANGES,
         ),
         Scenario(name="two-groups", nodes=4, groups=2, faults=_NETWORK | _PROCESSES | _CHANGES),
+        Scenario(
+            name="catch-up",
+            nodes=5,
+            faults=_NETWORK | _PROCESSES | _CHANGES | _GAPS,
+        ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _DISKS),
     )
 }

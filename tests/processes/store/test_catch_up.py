@@ -117,7 +117,7 @@ async def test_a_snapshot_that_was_interrupted_by_a_kill_goes_on_where_it_stoppe
             break
         (progress,) = status.progress
         sent_bytes = max(sent_bytes, progress.bytes_sent)
-        if progress.fraction > 0.5 and not interrupted:
+        if progress.fraction > 0.8 and not interrupted:
             assert progress.by == "snapshot"
             interrupted = True
             nodes.nodes["n3"].kill()
@@ -125,7 +125,7 @@ async def test_a_snapshot_that_was_interrupted_by_a_kill_goes_on_where_it_stoppe
         await asyncio.sleep(0.05)
     assert interrupted
     state_bytes = 8000 * 330
-    assert sent_bytes < 1.35 * state_bytes, "what was staged was not sent again"
+    assert sent_bytes < 1.6 * state_bytes, "what was staged was not sent again"
     await nodes.finish_change(zone, target, timeout_s=60)
     await client.write(group, "after", 1)
     await nodes.until_equal(group, target)

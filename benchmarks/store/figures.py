@@ -1,0 +1,154 @@
+"""What the store's benchmarks share: the nodes, what a process costs, and how figures are shown.
+
+Each benchmark prints one table, whose last column sets each figure against the peer or limit beside
+it, and then one line of JSON with the same figures, the verdict and the load average: what others
+do on the machine takes part in every figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "processes" / "store"))
+
+from local_nodes import LocalNodes, Zone, until
+
+from zonequake_store.admin_protocol import Bootstrap, OrderStatus, Role, TransferLeadership
+
+NODES = ["n0", "n1", "n2"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A target: `value` at most (or, `at_least`, at least)."""
+
+    name: str
+    found: float
+    value: float
+    at_least: bool = False
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the target is reached."""
+        return self.found >= self.value if self.at_least else self.found <= self.value
+
+
+def arguments(text: str | None) -> argparse.Namespace:
+    """`--quick`: short and rough."""
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="short and rough: does it run at all?")
+    return parser.parse_args()
+
+
+def show(name: str, rows: list[dict[str, Any]], limits: list[Limit]) -> None:
+    """Print the table and the JSON line. Columns are the rows' keys, in order of appearance."""
+    load = round(os.getloadavg()[0], 2)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [columns] + [[_text(row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    for line in cells:
+        first, *others = zip(line, widths, strict=True)
+        print(first[0].ljust(first[1]), *(text.rjust(width) for text, width in others), sep="  ")
+    for limit in limits:
+        sign = "at least" if limit.at_least else "at most"
+        verdict = "met" if limit.is_met else "MISSED"
+        ratio = limit.found / limit.value
+        print(
+            f"{limit.name}: {_text(limit.found)}, target {sign} {_text(limit.value)} "
+            f"({ratio:.2f} of it): {verdict}"
+        )
+    document = {
+        "benchmark": name,
+        "load_average": load,
+        "rows": rows,
+        "targets": [asdict(limit) | {"is_met": limit.is_met} for limit in limits],
+    }
+    print(json.dumps(document), flush=True)
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, float):
+        return str(value)
+    return (
+        f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    )
+
+
+def bare_process(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start one of `bare_processes`."""
+    program = str(Path(__file__).parent / "bare_processes.py")
+    return subprocess.Popen([sys.executable, program, *arguments])
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of all threads of a process, to the nanosecond."""
+    spent_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        spent_ns += int((task / "schedstat").read_text().split()[0])
+    return spent_ns / 1e9
+
+
+def heap_bytes(pid: int) -> int:
+    """Memory that the process holds by itself: no file, and so none of LMDB's pages."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/{pid}/smaps_rollup names no anonymous memory")
+
+
+def pid_of(nodes: LocalNodes, name: str) -> int:
+    """The process of a running node."""
+    process = nodes.nodes[name].process
+    assert process is not None
+    return process.pid
+
+
+async def create(nodes: LocalNodes, name: str, partitions: int, **settings: object) -> Zone:
+    """A zone on all nodes whose leaders are spread evenly."""
+    groups = [f"{name}.00000000.{partition}" for partition in range(partitions)]
+    zone = Zone(name, partitions, groups, 1, list(NODES), settings)
+    peers = await nodes.start_replicas(zone, *NODES)
+    for node in NODES:
+        orders = [Bootstrap(group=group, token=1, peers=peers[group]) for group in groups]
+        for reply in await nodes.order(node, *orders):
+            assert reply.status is OrderStatus.RECEIVED, reply
+    wanted = {group: NODES[place % len(NODES)] for place, group in enumerate(groups)}
+
+    async def is_spread() -> bool:
+        found = await leaders(nodes, groups)
+        for node in NODES:
+            moves = [
+                TransferLeadership(group=group, token=1, to=wanted[group])
+                for group, leader in found.items()
+                if leader == node != wanted[group]
+            ]
+            if moves:
+                await nodes.order(node, *moves)
+        return found == wanted
+
+    await until(is_spread, f"the leaders of {name} are spread", timeout_s=120, every_s=0.3)
+    return zone
+
+
+async def leaders(nodes: LocalNodes, groups: list[str]) -> dict[str, str]:
+    """The nodes that lead these groups, as far as they have leaders."""
+    wanted = set(groups)
+    found: dict[str, tuple[int, str]] = {}
+    for node in NODES:
+        for status in (await nodes.report(node)).replicas:
+            if status.role is Role.LEADER and status.group in wanted:
+                known = found.get(status.group)
+                if known is None or known[0] < status.term:
+                    found[status.group] = (status.term, node)
+    return {group: node for group, (_, node) in found.items()}

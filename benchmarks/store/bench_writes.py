@@ -64,6 +64,7 @@ class Clients(FrameConnection):
         self._decode = msgspec.msgpack.Decoder(Reply).decode
         self.due_s: dict[int, float] = {}
         self.latencies_s: list[float] = []
+        self.refused = 0
         self.failed: Counter[str] = Counter()
         self.answered = answered
 
@@ -71,6 +72,8 @@ class Clients(FrameConnection):
         reply = self._decode(frame)
         if reply.status is Status.OK:
             self.latencies_s.append(time.perf_counter() - self.due_s.pop(reply.id))
+        elif reply.status is Status.OVERLOADED:
+            self.refused += 1
         else:
             self.failed[f"{reply.status} {reply.error or ''}"] += 1
         if self.answered is not None:
@@ -108,6 +111,7 @@ async def measured(
     begin()
     await asyncio.sleep(1.0)
     connection.latencies_s.clear()
+    connection.refused = 0
     used_s, own_s, begun_s = sum(map(cpu_s, pids)), time.process_time(), time.perf_counter()
     await asyncio.sleep(seconds)
     lasted_s = time.perf_counter() - begun_s
@@ -120,6 +124,7 @@ async def measured(
         raise SystemExit(f"{len(latencies_s)} writes succeeded, others: {connection.failed}")
     return summary(name, latencies_s, lasted_s, used_s) | {
         "driver %": 100 * own_s / (own_s + used_s),
+        "refused": connection.refused,
         "client-bound": "yes" if own_s > CLIENT_BOUND * (own_s + used_s) else "no",
     }
 

@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 GROUPS := lint programs unit simulation processes chart kube spark foreign cluster
 
-.PHONY: demo test setup bench images lock clean help $(GROUPS)
+.PHONY: demo test setup bench bench-store images lock clean help $(GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
 	.venv/bin/zonequake demo
@@ -17,6 +17,9 @@ setup: ## system packages and .venv; does nothing if nothing is missing
 
 bench: setup ## the measurements of docs/performance.md
 	@set -e; for program in benchmarks/*/bench_*.py; do echo "=== $$program"; .venv/bin/python $$program; done
+
+bench-store: setup ## those of the store alone, in Markdown; takes about 8 minutes
+	@set -e; for program in benchmarks/store/bench_*.py; do echo "### $$program"; echo; .venv/bin/python $$program; done
 
 images: setup ## build the container images into .zonequake/images
 	.venv/bin/zonequake images build

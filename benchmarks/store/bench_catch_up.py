@@ -1,6 +1,6 @@
 """How fast a node that joins gets its data: from the log, and as a whole state.
 
-    python benchmarks/store/bench_catch_up.py [--megabytes 200] [--json result.json]
+    python benchmarks/store/bench_catch_up.py
 
 Two real data nodes on loopback, fsync on, no rate limit. The group lives on the first one, alone;
 the second joins. Historical: as much as a log keeps. Full: many times that. Beside them, in the
@@ -10,44 +10,26 @@ of one piece each, and copying them through a TCP connection on loopback.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import socket
-import sys
-import tempfile
 import threading
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import figures
 import lmdb
 import msgspec
-import uvloop
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "processes" / "store"))
-
-from local_nodes import LocalNodes, Zone
+from figures import Limit, LocalNodes, Result, Row, Zone
 
 from zonequake_store.catchup.supplier import PIECE_BYTES
 from zonequake_store.client_protocol import Reply, Request, Status, Write
 from zonequake_store.framing import FrameConnection
 
 VALUE_BYTES = 3000
+FULL_WRITES = 66_000
 HISTORICAL_WRITES = 18_000  # a log keeps 20,000 entries, or 64 MB
 AT_ONCE = 256
 LIMIT_MB_PER_S = 50.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One measurement. `cpu_s_per_gb`: of supplier and demander together."""
-
-    name: str
-    megabytes: float
-    seconds: float
-    mb_per_s: float
-    cpu_s_per_gb: float | None = None
 
 
 class Filler(FrameConnection):
@@ -118,13 +100,8 @@ async def join(nodes: LocalNodes, name: str, writes: int, by: str) -> Row:
         raise SystemExit(f"{name} was to catch up by {by}, and did by {sorted(ways)}")
     await nodes.finish_change(zone, ["n0", "n1"])
     await nodes.until_equal(zone.groups[0], ["n0", "n1"])
-    return Row(
-        name=name,
-        megabytes=sent_bytes / 1e6,
-        seconds=lasted_s,
-        mb_per_s=sent_bytes / 1e6 / lasted_s,
-        cpu_s_per_gb=used_s / sent_bytes * 1e9,
-    )
+    cpu_s_per_gb = used_s / sent_bytes * 1e9
+    return _row(name, sent_bytes / 1e6, lasted_s) | {"CPU s/GB, both nodes": cpu_s_per_gb}
 
 
 def raw_lmdb(directory: Path, megabytes: float) -> Row:
@@ -142,12 +119,7 @@ def raw_lmdb(directory: Path, megabytes: float) -> Row:
     lasted_s = time.perf_counter() - begun_s
     environment.close()
     written_mb = pieces * per_piece * VALUE_BYTES / 1e6
-    return Row(
-        name="raw LMDB, synced pieces",
-        megabytes=written_mb,
-        seconds=lasted_s,
-        mb_per_s=written_mb / lasted_s,
-    )
+    return _row("raw LMDB, synced pieces", written_mb, lasted_s)
 
 
 def loopback(megabytes: float) -> Row:
@@ -174,47 +146,33 @@ def loopback(megabytes: float) -> Row:
         receiver.join()
     lasted_s = time.perf_counter() - begun_s
     listener.close()
-    return Row(
-        name="copy over loopback",
-        megabytes=megabytes,
-        seconds=lasted_s,
-        mb_per_s=megabytes / lasted_s,
-    )
+    return _row("copy over loopback", megabytes, lasted_s)
 
 
-async def run(megabytes: float, directory: Path) -> dict[str, object]:
+def _row(case: str, megabytes: float, seconds: float) -> Row:
+    return {"case": case, "MB": megabytes, "s": seconds, "MB/s": megabytes / seconds}
+
+
+async def measure(directory: Path) -> Result:
     maps = {"ZQ_LOG_MAP_BYTES": str(2 << 30), "ZQ_DATA_MAP_BYTES": str(4 << 30)}
     async with LocalNodes(directory / "nodes") as nodes:
         await nodes.start("n0", "n1", **maps)
         historical = await join(nodes, "historical", HISTORICAL_WRITES, "log")
-        full = await join(nodes, "full", int(megabytes * 1e6 / VALUE_BYTES), "snapshot")
-    rows = [historical, full, raw_lmdb(directory / "raw", full.megabytes), loopback(full.megabytes)]
-    print(f"{'':26}{'MB':>8}{'s':>8}{'MB/s':>8}{'CPU s/GB':>10}")
-    for row in rows:
-        cpu = "" if row.cpu_s_per_gb is None else f"{row.cpu_s_per_gb:.1f}"
-        print(f"{row.name:26}{row.megabytes:8.0f}{row.seconds:8.2f}{row.mb_per_s:8.0f}{cpu:>10}")
-    print(f"{'limit':26}{'':16}{LIMIT_MB_PER_S:8.0f}")
-    raw = rows[2].mb_per_s
-    print(
-        f"of raw LMDB: historical {historical.mb_per_s / raw:.2f}, full {full.mb_per_s / raw:.2f}"
-    )
-    return {
-        "rows": [asdict(row) for row in rows],
-        "limit_mb_per_s": LIMIT_MB_PER_S,
-        "within_limits": min(historical.mb_per_s, full.mb_per_s) >= LIMIT_MB_PER_S,
-    }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=float, default=200.0, help="of the full supply")
-    parser.add_argument("--json", type=Path, help="write the result here")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        result = uvloop.run(run(arguments.megabytes, Path(directory)))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+        full = await join(nodes, "full", FULL_WRITES, "snapshot")
+    raw = raw_lmdb(directory / "raw", full["MB"])
+    for row in (historical, full):
+        row["MB/s / raw LMDB"] = row["MB/s"] / raw["MB/s"]
+    limits = [
+        Limit(
+            name=f"MB/s of a {row['case']} supply",
+            found=row["MB/s"],
+            value=LIMIT_MB_PER_S,
+            at_least=True,
+        )
+        for row in (historical, full)
+    ]
+    return Result(rows=[historical, full, raw, loopback(full["MB"])], limits=limits)
 
 
 if __name__ == "__main__":
-    main()
+    figures.run(__doc__, measure)

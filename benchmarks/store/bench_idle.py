@@ -1,6 +1,6 @@
 """What a node costs whose groups nobody asks anything: CPU and memory, by number of groups.
 
-    python benchmarks/store/bench_idle.py [--quick]
+    python benchmarks/store/bench_idle.py
 
 Three real data nodes on loopback, every group on all of them, leaders spread evenly. CPU is in
 percent of one core. The peer is measured at the same time: three bare processes with the same event
@@ -12,26 +12,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import uvloop
+import figures
 from figures import (
     NODES,
     Limit,
     LocalNodes,
-    arguments,
+    Result,
+    Row,
     bare_process,
     cpu_s,
     create,
     heap_bytes,
     pid_of,
-    show,
 )
 from local_nodes import free_ports
 
+WATCHED_S = 20.0
 LIMITS_CORE_PERCENT = {128: 1.0, 1024: 6.0}
 
 
@@ -64,9 +63,8 @@ async def percents(pids: list[int], seconds: float) -> list[float]:
     ]
 
 
-async def run(directory: Path, *, quick: bool) -> None:
-    seconds = 5.0 if quick else 20.0
-    rows: list[dict[str, Any]] = []
+async def measure(directory: Path) -> Result:
+    rows: list[Row] = []
     limits: list[Limit] = []
     async with LocalNodes(directory) as nodes, bare_beats() as bare:
         await nodes.start(*NODES)
@@ -74,11 +72,11 @@ async def run(directory: Path, *, quick: bool) -> None:
         await asyncio.sleep(2.0)
         empty_bytes = max(heap_bytes(pid) for pid in pids)
         created = 0
-        for groups in (128,) if quick else (128, 1024):
+        for groups in LIMITS_CORE_PERCENT:
             await create(nodes, f"zone-{groups}", groups - created)
             created = groups
             await asyncio.sleep(3.0)
-            both = await percents(pids + bare, seconds)
+            both = await percents(pids + bare, WATCHED_S)
             node, peer = max(both[:3]), max(both[3:])
             heap = max(heap_bytes(pid) for pid in pids) - empty_bytes
             rows.append(
@@ -98,10 +96,8 @@ async def run(directory: Path, *, quick: bool) -> None:
                     value=LIMITS_CORE_PERCENT[groups],
                 )
             )
-    show("idle", rows, limits)
+    return Result(rows=rows, limits=limits)
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__)
-    with tempfile.TemporaryDirectory() as folder:
-        uvloop.run(run(Path(folder), quick=options.quick))
+    figures.run(__doc__, measure)

@@ -1,8 +1,8 @@
 """How long a restart takes with 1 GB of data, and what memory a group with data needs.
 
-    python benchmarks/store/bench_restart.py [--quick]
+    python benchmarks/store/bench_restart.py
 
-1 GiB of values of 16 KiB in 16 groups, three nodes, fsync on; --quick: 64 MiB. Then all three nodes
+1 GiB of values of 16 KiB in 16 groups, three nodes, fsync on. Then all three nodes
 are killed at once and started again with their start orders, like a cluster after a power cut.
 *Serves* means that every group has answered a linearizable read. The peer reads the files of one
 node once, from one end to the other. An election time-out of 1 to 2 s is part of every restart: the
@@ -12,18 +12,17 @@ row with empty groups shows what is left without data.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-import uvloop
-from figures import NODES, Limit, LocalNodes, Zone, arguments, create, heap_bytes, pid_of, show
+import figures
+from figures import NODES, Limit, LocalNodes, Result, Row, Zone, create, heap_bytes, pid_of
 from local_nodes import key_of
 
 from zonequake_store.client_protocol import Status, Write, partition_of
 
 GROUPS = 16
+SIZE_BYTES = 1 << 30
 VALUE_BYTES = 16 * 1024
 IN_FLIGHT = 64
 MAP_BYTES = 8 << 30
@@ -31,11 +30,11 @@ MAP_BYTES = 8 << 30
 LIMIT_S = 15.0
 
 
-async def fill(nodes: LocalNodes, zone: Zone, size_bytes: int) -> None:
-    """Write that much, under keys that spread over all groups."""
+async def fill(nodes: LocalNodes, zone: Zone) -> None:
+    """Write SIZE_BYTES under keys that spread over all groups."""
     client = nodes.client("filler")
     filler = bytes(VALUE_BYTES)
-    numbers = iter(range(size_bytes // VALUE_BYTES))
+    numbers = iter(range(SIZE_BYTES // VALUE_BYTES))
 
     async def write() -> None:
         for number in numbers:
@@ -77,16 +76,15 @@ def read_once(directory: Path) -> tuple[float, int]:
     return time.monotonic() - begun_s, size_bytes
 
 
-async def run(directory: Path, *, quick: bool) -> None:
-    size_bytes = (64 if quick else 1024) << 20
-    rows: list[dict[str, Any]] = []
+async def measure(directory: Path) -> Result:
+    rows: list[Row] = []
     async with LocalNodes(directory) as nodes:
         await nodes.start(*NODES, ZQ_LOG_MAP_BYTES=str(MAP_BYTES), ZQ_DATA_MAP_BYTES=str(MAP_BYTES))
         empty_bytes = max(heap_bytes(pid_of(nodes, name)) for name in NODES)
         zone = await create(nodes, "zone", GROUPS)
         rows.append({"data": "none", **await restart(nodes, zone)})
         begun_s = time.monotonic()
-        await fill(nodes, zone, size_bytes)
+        await fill(nodes, zone)
         filled_s = time.monotonic() - begun_s
         await asyncio.sleep(2.0)  # flushed
         heaps = [max(heap_bytes(pid_of(nodes, name)) for name in NODES)]
@@ -95,12 +93,12 @@ async def run(directory: Path, *, quick: bool) -> None:
         read_s, stored_bytes = read_once(nodes.nodes[NODES[0]].directory)
         rows.append(
             {
-                "data": f"{size_bytes >> 20} MiB",
+                "data": f"{SIZE_BYTES >> 20} MiB",
                 **with_data,
                 "reading its files once s": read_s,
                 "ratio": with_data["serves s"] / read_s,
                 "MiB on disk per node": stored_bytes / (1 << 20),
-                "MiB/s written": size_bytes / (1 << 20) / filled_s,
+                "MiB/s written": SIZE_BYTES / (1 << 20) / filled_s,
                 "MiB of memory per group, after writing": (heaps[0] - empty_bytes)
                 / GROUPS
                 / (1 << 20),
@@ -108,10 +106,8 @@ async def run(directory: Path, *, quick: bool) -> None:
             }
         )
     limit = Limit(name="seconds until all groups serve", found=with_data["serves s"], value=LIMIT_S)
-    show("restart", rows, [limit])
+    return Result(rows=rows, limits=[limit])
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__)
-    with tempfile.TemporaryDirectory() as folder:
-        uvloop.run(run(Path(folder), quick=options.quick))
+    figures.run(__doc__, measure)

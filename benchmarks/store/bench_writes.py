@@ -1,6 +1,6 @@
 """What a write costs: CPU over all replicas, writes/s and latency, with and without fsync.
 
-    python benchmarks/store/bench_writes.py [--quick]
+    python benchmarks/store/bench_writes.py
 
 Three real data nodes on loopback, one partition, clients in this process, whose CPU does not count.
 Closed loop: each client sends its next write when the last is answered. Open loop: writes leave at
@@ -14,42 +14,39 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import figures
 import lmdb
 import msgspec
-import uvloop
 from figures import (
     NODES,
     Limit,
     LocalNodes,
+    Result,
+    Row,
     Zone,
-    arguments,
     bare_process,
     cpu_s,
     create,
     leaders,
     pid_of,
-    show,
 )
 from local_nodes import free_ports
 
 from zonequake_store.client_protocol import Reply, Request, RequestId, Status, Write
 from zonequake_store.framing import FrameConnection
 
-CLIENTS = (1, 16, 64, 256)
+CLIENTS = (1, 8, 64, 256)
 MOST_CLIENTS = max(CLIENTS)
 VALUE_BYTES = 100
 LIMIT_US_PER_WRITE = 120.0  # at 64 clients with fsync, all replicas together
 LIMIT_P99_MS = 20.0  # at half load, with fsync
 CLIENT_BOUND = 0.4
-
-Summary = dict[str, Any]
+SECONDS = 5.0
 
 _sequences = itertools.count(1)
 
@@ -106,7 +103,7 @@ async def connect(kind: type[Clients], group: str, port: int) -> Clients:
 
 async def measured(
     name: str, connection: Clients, pids: list[int], begin: Callable[[], None], seconds: float
-) -> Summary:
+) -> Row:
     """Let it run for a second, then measure."""
     begin()
     await asyncio.sleep(1.0)
@@ -129,7 +126,7 @@ async def measured(
     }
 
 
-def summary(name: str, latencies_s: list[float], lasted_s: float, used_s: float) -> Summary:
+def summary(name: str, latencies_s: list[float], lasted_s: float, used_s: float) -> Row:
     """`latencies_s` ascend."""
     return {
         "case": name,
@@ -142,7 +139,7 @@ def summary(name: str, latencies_s: list[float], lasted_s: float, used_s: float)
 
 async def closed_loop(
     name: str, connection: Clients, pids: list[int], clients: int, seconds: float
-) -> Summary:
+) -> Row:
     def write(client: int) -> None:
         connection.write(client, time.perf_counter())
 
@@ -156,7 +153,7 @@ async def closed_loop(
 
 async def open_loop(
     name: str, connection: Clients, pids: list[int], rate_per_s: float, seconds: float
-) -> Summary:
+) -> Row:
     loop = asyncio.get_running_loop()
     begun_s = time.perf_counter() + 0.1
     ends_s = begun_s + seconds + 1.0
@@ -176,7 +173,7 @@ async def open_loop(
     return await measured(name, connection, pids, send_due, seconds)
 
 
-def raw_lmdb(directory: Path, seconds: float, *, fsync: bool) -> Summary:
+def raw_lmdb(directory: Path, seconds: float, *, fsync: bool) -> Row:
     """Commits of one record each, one after the other, by one thread."""
     environment = lmdb.open(str(directory / f"raw-{fsync}"), map_size=1 << 30, sync=fsync)
     latencies_s: list[float] = []
@@ -196,7 +193,7 @@ def _fsync(fsync: bool) -> str:
     return "fsync" if fsync else "no fsync"
 
 
-async def echo(seconds: float) -> dict[int, Summary]:
+async def echo(seconds: float) -> dict[int, Row]:
     """The echo of a bare process, by number of clients."""
     (port,) = free_ports(1)
     process = bare_process("echo", str(port))
@@ -223,14 +220,14 @@ async def writes(
     seconds: float,
     *,
     fsync: bool,
-    raw: Summary,
-    echoes: dict[int, Summary],
-) -> list[Summary]:
+    raw: Row,
+    echoes: dict[int, Row],
+) -> list[Row]:
     """All rows of one zone."""
     group = zone.groups[0]
     leader = nodes.nodes[(await leaders(nodes, [group]))[group]]
     pids = [pid_of(nodes, name) for name in NODES]
-    rows: list[Summary] = []
+    rows: list[Row] = []
     for clients in CLIENTS:
         connection = await connect(Clients, group, leader.client_port)
         row = await closed_loop(
@@ -246,8 +243,8 @@ async def writes(
     return rows
 
 
-async def run(directory: Path, *, quick: bool) -> None:
-    seconds = 1.0 if quick else 5.0
+async def measure(directory: Path) -> Result:
+    seconds = SECONDS
     raw = {fsync: raw_lmdb(directory, seconds, fsync=fsync) for fsync in (True, False)}
     echoes = await echo(seconds)
     async with LocalNodes(directory / "nodes") as nodes:
@@ -273,10 +270,9 @@ async def run(directory: Path, *, quick: bool) -> None:
         ),
         Limit(name="p99 ms at half load, fsync", found=synced[-1]["p99 ms"], value=LIMIT_P99_MS),
     ]
-    show("writes", [*raw.values(), *echoes.values(), *synced, *rows[False]], limits)
+    all_rows = [*raw.values(), *echoes.values(), *synced, *rows[False]]
+    return Result(rows=all_rows, limits=limits)
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__)
-    with tempfile.TemporaryDirectory() as folder:
-        uvloop.run(run(Path(folder), quick=options.quick))
+    figures.run(__doc__, measure)

@@ -1,8 +1,8 @@
 """What the store's benchmarks share: the nodes, what a process costs, and how figures are shown.
 
-Each benchmark prints one table, whose last column sets each figure against the peer or limit beside
-it, and then one line of JSON with the same figures, the verdict and the load average: what others
-do on the machine takes part in every figure.
+Each benchmark prints Markdown, for docs/performance.md: one table, in which figures stand beside a
+peer of the same run and as a ratio to it, and its targets. What others do on the machine takes part
+in every figure, so that the load average is told before and after.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "processes" / "store"))
 
@@ -23,6 +27,9 @@ from local_nodes import LocalNodes, Zone, until
 from zonequake_store.admin_protocol import Bootstrap, OrderStatus, Role, TransferLeadership
 
 NODES = ["n0", "n1", "n2"]
+
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,39 +47,51 @@ class Limit:
         return self.found >= self.value if self.at_least else self.found <= self.value
 
 
-def arguments(text: str | None) -> argparse.Namespace:
-    """`--quick`: short and rough."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a benchmark found."""
+
+    rows: list[Row]
+    limits: list[Limit]
+
+
+def run(text: str | None, measure: Callable[[Path], Awaitable[Result]]) -> None:
+    """A benchmark's command line: measure in a temporary folder, print, and keep with `--json`."""
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="short and rough: does it run at all?")
-    return parser.parse_args()
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        result = uvloop.run(measure(Path(folder)))
+    loads = [round(load, 2), round(os.getloadavg()[0], 2)]
+    print(_markdown(result, loads), flush=True)
+    if arguments.json:
+        document = {"load_average": loads, **asdict(result)}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def show(name: str, rows: list[dict[str, Any]], limits: list[Limit]) -> None:
-    """Print the table and the JSON line. Columns are the rows' keys, in order of appearance."""
-    load = round(os.getloadavg()[0], 2)
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [columns] + [[_text(row.get(column)) for column in columns] for row in rows]
+def _markdown(result: Result, loads: list[float]) -> str:
+    """Columns are the rows' keys, in order of appearance."""
+    columns = list(dict.fromkeys(key for row in result.rows for key in row))
+    cells = [columns] + [[_text(row.get(column)) for column in columns] for row in result.rows]
     widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
-    for line in cells:
-        first, *others = zip(line, widths, strict=True)
-        print(first[0].ljust(first[1]), *(text.rjust(width) for text, width in others), sep="  ")
-    for limit in limits:
+    lines = [
+        "| "
+        + " | ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        + " |"
+        for line in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    lines += ["", f"Load average {loads[0]} before, {loads[1]} after.", ""]
+    for limit in result.limits:
         sign = "at least" if limit.at_least else "at most"
-        verdict = "met" if limit.is_met else "MISSED"
-        ratio = limit.found / limit.value
-        print(
-            f"{limit.name}: {_text(limit.found)}, target {sign} {_text(limit.value)} "
-            f"({ratio:.2f} of it): {verdict}"
+        lines.append(
+            f"- {limit.name}: {_text(limit.found)}, target {sign} {_text(limit.value)}: "
+            f"{'met' if limit.is_met else '**missed**'} ({limit.found / limit.value:.2f} of it)"
         )
-    document = {
-        "benchmark": name,
-        "load_average": load,
-        "rows": rows,
-        "targets": [asdict(limit) | {"is_met": limit.is_met} for limit in limits],
-    }
-    print(json.dumps(document), flush=True)
+    return "\n".join(lines) + "\n"
 
 
 def _text(value: object) -> str:

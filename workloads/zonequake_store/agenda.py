@@ -22,7 +22,7 @@ class Agenda:
 
     def consider(self, replica: Replica) -> None:
         """Have a replica looked at when its core needs it; after anything was done to it."""
-        due = self.ticks.now + 1 + replica.raft.quiet_ticks
+        due = self.ticks.now + 1 + (0 if replica.needs_ticks else replica.raft.quiet_ticks)
         if due != replica.due_tick:
             replica.due_tick = due
             self._due.setdefault(due, []).append(replica)

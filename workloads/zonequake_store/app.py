@@ -26,7 +26,7 @@ from zonequake_store.events import Clock, Journal
 from zonequake_store.host import Host
 from zonequake_store.metrics import CommitTimes, NodeCollector
 from zonequake_store.orders import Orders
-from zonequake_store.peer_protocol import Frame, Hello, Messages
+from zonequake_store.peer_protocol import Frame, Hello, Messages, TransactionLetter
 from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.storage import Storage
 from zonequake_store.transport import Transport
@@ -160,6 +160,8 @@ class Node:
         match frame:
             case Messages():
                 host.received(frame)
+            case TransactionLetter():
+                host.letters.received(node, frame)
             case Hello():
                 raise ProtocolError(f"{node} said hello twice on one connection")
             case _:

@@ -19,6 +19,9 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 MAX_FILLER_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 1024 * 1024
 """Of a text value: what is larger would not fit into a frame between peers."""
+MAX_TRANSACTION_STEPS = 256
+MAX_TRANSACTION_BYTES = 1024 * 1024
+"""Of keys, texts and fillers together."""
 MAX_CLIENT_BYTES = 480
 """Of a client's name in a request id: the store keeps results under it."""
 
@@ -101,13 +104,26 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag="a", gc=False):
     request_id: RequestId | None = None
 
 
+class Transaction(msgspec.Struct, frozen=True, array_like=True, tag="t", gc=False):
+    """Carry out all steps, in their order, or none; sent to the leader of the first step's group.
+
+    Each step names its own group, and no `request_id`; a read is never `bounded`. `nodes`: where
+    the client knows the replicas of the groups. The transaction must have a `request_id`.
+    """
+
+    group: str
+    steps: list[Read | Write | Cas | Append]
+    request_id: RequestId
+    nodes: dict[str, list[str]] = {}
+
+
 class Route(msgspec.Struct, frozen=True, array_like=True, tag="route", gc=False):
     """Ask for what this node knows of a zone's partitions."""
 
     zone: str
 
 
-Body = Read | Write | Cas | Append | Route
+Body = Read | Write | Cas | Append | Transaction | Route
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -142,7 +158,8 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `position` places the operation in the partition's order: a write at its entry, a read behind
     the entry whose state it saw. `term` is a whole term (`zonequake_store.lineage`). `value` of a
-    cas that found another value is that value, and `applied` is False.
+    cas that found another value is that value, and `applied` is False; so it is for a transaction,
+    of which nothing is done then. `results`: of a transaction, what each step read.
     """
 
     id: int
@@ -156,6 +173,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True, gc=False):
     leader_address: str | None = None
     error: str | None = None
     route: RouteReply | None = None
+    results: list[Value] | None = None
 
     @property
     def position(self) -> tuple[int, int, int]:

@@ -32,6 +32,7 @@ from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import Compact, GroupRecord
 from zonequake_store.outbox import Outbox
 from zonequake_store.peer_protocol import CatchUpFrame, Messages, encode_frame
+from zonequake_store.post_office import PostOffice
 from zonequake_store.raft.api import (
     Event,
     LeaderChanged,
@@ -46,6 +47,7 @@ from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.replica_log import DurableLog
 from zonequake_store.reports import stage_event
 from zonequake_store.storage import LogBatch, Storage
+from zonequake_store.transaction_messages import Letter
 from zonequake_store.transport import Transport
 from zonequake_store.turn import Edge, finish, serve, writes_of
 
@@ -98,6 +100,7 @@ class Host(Edge):
         self.draining = False
         self.outbox = Outbox(transport, self._unreachable, append_delay_s=append_delay_s)
         self.catch_up = CatchUp(self, staged=storage.stagings, first_snapshot=secrets.randbits(62))
+        self.letters = PostOffice(self)
         self._reading: set[asyncio.Task[None]] = set()
         self._flushes = flushes
         self._loop = asyncio.get_running_loop()
@@ -170,6 +173,9 @@ class Host(Edge):
                 self.wake(replica)
             else:
                 self.agenda.consider(replica)
+            if replica.needs_ticks:
+                replica.tick()
+                self.wake(replica)
         self.catch_up.tick()
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + FLUSH_S
@@ -243,6 +249,10 @@ class Host(Edge):
         else:
             replica.durable_index = replica.partition.index
             self._compact(replica)
+
+    def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
+        """Send a replica's letters."""
+        self.letters.carry(letters)
 
     def note(self, replica: Replica, event: Event) -> None:
         """Write what the core told into the journal."""

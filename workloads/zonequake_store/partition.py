@@ -341,6 +341,11 @@ class Partition:
 
     # ── transactions ─────────────────────────────────────────────────────────────────────────
 
+    def is_written(self, key: str) -> bool:
+        """Whether a prepared transaction is about to write the key."""
+        lock = self.transactions.locks.get(key)
+        return lock is not None and lock.writes
+
     def judge(self, term: int, index: int, steps: tuple[Step, ...]) -> Outcome:
         """What the steps of a part come to here and now, without applying them."""
         return self._judge(term, index, steps)[0]

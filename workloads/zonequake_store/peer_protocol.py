@@ -22,6 +22,7 @@ from zonequake_store.catchup.messages import (
 )
 from zonequake_store.framing import checked
 from zonequake_store.raft.messages import Message
+from zonequake_store.transaction_messages import TransactionMessage
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
@@ -41,8 +42,15 @@ class Messages(msgspec.Struct, frozen=True, array_like=True, tag="m", gc=False):
     again: list[int] = []
 
 
+class TransactionLetter(msgspec.Struct, frozen=True, array_like=True, tag="tx"):
+    """A message about a transaction to whoever leads `group`; others drop it."""
+
+    group: str
+    message: TransactionMessage
+
+
 CatchUpFrame = Invite | Demand | Supply | Piece | Dismissal | Report | Verdict
-Frame = Hello | Messages | CatchUpFrame
+Frame = Hello | Messages | CatchUpFrame | TransactionLetter
 
 encode_frame = msgspec.msgpack.Encoder().encode
 decode_frame: Callable[[bytes | memoryview], Frame] = checked(msgspec.msgpack.Decoder(Frame).decode)

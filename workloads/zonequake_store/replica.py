@@ -1,6 +1,7 @@
 """One replica: a Raft core, its log, the partition's state, and the clients that wait for it.
 
     client ──offer──► _offered ──begin_turn──► raft.propose ──► _pending[index] ──apply──► answer
+           ──offer──► transactions ──begin_turn──► raft.propose ──apply──► transactions ──► answer
                       _asked   ──begin_turn──► raft.read    ──► _reading[n]     ──serve──► answer
 
 A pending proposal ends in one of three ways: its entry is applied (the outcome), another entry is
@@ -17,14 +18,12 @@ import msgspec
 
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.client_protocol import (
-    MAX_CLIENT_BYTES,
-    MAX_FILLER_BYTES,
-    MAX_TEXT_BYTES,
     Append,
     Cas,
     Read,
     Reply,
     Status,
+    Transaction,
     Write,
     partition_of,
 )
@@ -32,7 +31,6 @@ from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import (
-    MAX_KEY_BYTES,
     AppendCommand,
     CasCommand,
     Partition,
@@ -45,7 +43,12 @@ from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer
 from zonequake_store.replica_log import DurableLog, MemoryLog
-from zonequake_store.replies import outcome_reply, value_reply
+from zonequake_store.replies import locked_reply, outcome_reply, value_reply
+from zonequake_store.requests import Operation, begin_of, fault_in, fault_in_transaction
+from zonequake_store.transaction_manager import TransactionManager
+
+READ_WAIT_TICKS = 10
+"""Of 100 ms: so long a read waits for the transaction that is about to write its key."""
 
 # Closed-loop clients wait for their answers: more than this means they come faster than the
 # partition commits, and an honest refusal beats an answer after the client's deadline.
@@ -55,7 +58,6 @@ LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt
 """What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
 
 Answer = Callable[[Reply], None]
-Operation = Read | Write | Cas | Append
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,12 @@ class _Reading:
     id: int
     answer: Answer
     key: str
+
+
+@dataclass(slots=True)
+class _Blocked:
+    reading: _Reading
+    ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +144,11 @@ class Replica:
         self._pending: dict[int, _Proposal] = {}
         self._reading: dict[int, list[_Reading]] = {}
         self._confirmed: list[tuple[int, list[_Reading]]] = []
-        self._reads = 0  # in the three above
+        self._blocked: list[_Blocked] = []
+        self._reads = 0  # in the four above
+        self.transactions = TransactionManager(
+            group, me.node, partition, number=record.partition, partitions=record.partitions
+        )
 
     @property
     def raft(self) -> Raft:
@@ -159,8 +171,10 @@ class Replica:
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 
-    def offer(self, id_: int, operation: Operation, answer: Answer) -> bool:
+    def offer(self, id_: int, operation: Operation | Transaction, answer: Answer) -> bool:
         """Take a client's operation; True if a turn is needed, False if it is answered already."""
+        if isinstance(operation, Transaction):
+            return self._begin(id_, operation, answer)
         fault = self._fault_of(operation)
         if fault is not None:
             answer(Reply(id_, fault[0], error=fault[1]))
@@ -188,42 +202,26 @@ class Replica:
         return True
 
     def _fault_of(self, operation: Operation) -> tuple[Status, str] | None:
-        key = operation.key
-        if partition_of(key, self.record.partitions) != self.record.partition:
-            right = partition_of(key, self.record.partitions)
+        right = partition_of(operation.key, self.record.partitions)
+        if right != self.record.partition:
             return Status.WRONG_PARTITION, f"the key belongs to partition {right}"
-        if not key or len(key.encode()) > MAX_KEY_BYTES:
-            return Status.INVALID, f"a key has 1 to {MAX_KEY_BYTES} bytes of UTF-8"
-        if isinstance(operation, Write) and len(operation.filler) > MAX_FILLER_BYTES:
-            return Status.INVALID, f"a filler has at most {MAX_FILLER_BYTES} bytes"
-        if isinstance(operation, Read):
-            if operation.max_staleness_ms < 0:
-                return Status.INVALID, "max_staleness_ms is at least 0"
-            return None
-        texts = [operation.value, operation.expected if isinstance(operation, Cas) else None]
-        if any(isinstance(text, str) and len(text.encode()) > MAX_TEXT_BYTES for text in texts):
-            return Status.INVALID, f"a text has at most {MAX_TEXT_BYTES} bytes of UTF-8"
-        named = operation.request_id
-        if named is not None and len(named.client.encode()) > MAX_CLIENT_BYTES:
-            return Status.INVALID, f"a client's name has at most {MAX_CLIENT_BYTES} bytes of UTF-8"
-        return None
+        fault = fault_in(operation)
+        return None if fault is None else (Status.INVALID, fault)
+
+    def _begin(self, id_: int, transaction: Transaction, answer: Answer) -> bool:
+        fault = fault_in_transaction(transaction)
+        if fault is not None:
+            answer(Reply(id_, Status.INVALID, error=fault))
+        elif not self.leads:
+            answer(self._not_leader(id_, self.leader))
+        else:
+            self.transactions.begin(id_, begin_of(transaction), answer)
+        return self.transactions.has_work
 
     def begin_turn(self) -> None:
-        """Hand what clients asked since the last turn to the core, in one batch."""
-        if self._offered:
-            offered, self._offered = self._offered, []
-            try:
-                term, index = self.raft.propose([encode_command(item[0]) for item in offered])
-            except NotLeader as error:
-                for _, id_, answer in offered:
-                    answer(self._not_leader(id_, error.leader))
-            else:
-                for place, (command, id_, answer) in enumerate(offered, index):
-                    if self._faults.acknowledge_before_commit:
-                        foreseen = self.partition.foresee(term, place, command)
-                        answer(outcome_reply(id_, foreseen))
-                    else:
-                        self._pending[place] = _Proposal(id_, answer, term)
+        """Hand what clients and transactions want since the last turn to the core, in one batch."""
+        if self._offered or self.transactions.has_proposals:
+            self._propose()
         if self._asked:
             asked, self._asked = self._asked, []
             try:
@@ -231,6 +229,25 @@ class Replica:
             except NotLeader as error:
                 for reading in asked:
                     self._end(reading, self._not_leader(reading.id, error.leader))
+
+    def _propose(self) -> None:
+        offered, self._offered = self._offered, []
+        parts = self.transactions.take_proposals()
+        commands = [encode_command(item[0]) for item in offered]
+        commands += [encode_command(part) for part in parts]
+        try:
+            term, index = self.raft.propose(commands)
+        except NotLeader as error:
+            for _, id_, answer in offered:
+                answer(self._not_leader(id_, error.leader))
+            self.transactions.refused(parts)
+            return
+        for place, (command, id_, answer) in enumerate(offered, index):
+            if self._faults.acknowledge_before_commit:
+                foreseen = self.partition.foresee(term, place, command)
+                answer(outcome_reply(id_, foreseen))
+            else:
+                self._pending[place] = _Proposal(id_, answer, term)
 
     def confirm_read(self, number: int, index: int) -> None:
         """The reads of `number` may be answered from a state that has applied `index`."""
@@ -243,12 +260,24 @@ class Replica:
         for reading in self._reading.pop(number, ()):
             self._end(reading, self._not_leader(reading.id, self.leader))
 
-    def follow(self, leader: Peer | None) -> None:
-        """The core follows another leader, or none."""
+    def follow(self, leader: Peer | None, term: int) -> None:
+        """The core follows another leader, or none, from `term` on."""
         led = self.leads
         self.leader = leader
         if led and not self.leads:
             self._lost_leadership()
+        if self.leads:
+            self.transactions.lead(term, self._nodes())
+
+    def reconfigured(self) -> None:
+        """The group's members are others now."""
+        if self.leads:
+            self.transactions.moved(self._nodes())
+
+    def _nodes(self) -> tuple[str, ...]:
+        configuration = self.raft.status().configuration
+        members = configuration.members if configuration else ()
+        return tuple(sorted(peer.node for peer in members))
 
     def _lost_leadership(self) -> None:
         """Tell every client that waits for a write that nothing is known of it."""
@@ -257,10 +286,13 @@ class Replica:
             proposal.answer(
                 Reply(proposal.id, Status.UNKNOWN, error="leadership was lost before the commit")
             )
+        self.transactions.stop()
         if self.raft.abstains:
             # A later lineage began: its state may pass these indexes without what they stand for.
             confirmed, self._confirmed = self._confirmed, []
-            for reading in (reading for _, readings in confirmed for reading in readings):
+            blocked, self._blocked = self._blocked, []
+            waiting = [reading for _, readings in confirmed for reading in readings]
+            for reading in waiting + [each.reading for each in blocked]:
                 self._end(reading, self._not_leader(reading.id, self.leader))
 
     def stop(self) -> None:
@@ -271,12 +303,14 @@ class Replica:
             answer(Reply(id_, Status.NOT_HERE, error="the replica was stopped"))
         waiting = [reading for readings in self._reading.values() for reading in readings]
         waiting += [reading for _, readings in self._confirmed for reading in readings]
+        waiting += [each.reading for each in self._blocked]
         for reading in waiting + self._asked:
             self._end(reading, Reply(reading.id, Status.NOT_HERE, error="the replica was stopped"))
         self._offered.clear()
         self._asked.clear()
         self._reading.clear()
         self._confirmed.clear()
+        self._blocked.clear()
 
     # ── state ────────────────────────────────────────────────────────────────────────────────
 
@@ -293,7 +327,12 @@ class Replica:
                     self.checkpoints.record(partition)
                 outcome = None
             else:
-                outcome = partition.apply(term, index, decode_command(entry.data))
+                command = decode_command(entry.data)
+                outcome = partition.apply(term, index, command)
+                if self.transactions.leads and not isinstance(
+                    command, (SetCommand, AppendCommand, CasCommand)
+                ):
+                    self.transactions.applied(command, outcome)
             proposal = pending.pop(index, None)
             if proposal is None:
                 continue
@@ -305,7 +344,16 @@ class Replica:
             self.raft.applied(entries[-1].index)
 
     def serve_reads(self) -> None:
-        """Answer the confirmed reads whose state is here."""
+        """Answer the confirmed reads whose state is here.
+
+        A read of a key that a prepared transaction is about to write waits for the transaction's
+        end, because the commit may be decided, and told, or be visible in another partition
+        already: who reads the old value now could have read the new one of another key before.
+        """
+        if self._blocked:
+            blocked, self._blocked = self._blocked, []
+            for each in blocked:
+                self._answer_read(each)
         if not self._confirmed:
             return
         applied = self.partition.index
@@ -315,13 +363,35 @@ class Replica:
                 later.append((index, readings))
                 continue
             for reading in readings:
-                self._end(reading, value_reply(reading.id, self.partition, reading.key))
+                self._answer_read(_Blocked(reading))
         self._confirmed = later
+
+    def _answer_read(self, blocked: _Blocked) -> None:
+        reading, partition = blocked.reading, self.partition
+        if not partition.is_written(reading.key):
+            self._end(reading, value_reply(reading.id, partition, reading.key))
+        elif blocked.ticks >= READ_WAIT_TICKS:
+            self._end(reading, locked_reply(reading.id, partition, reading.key))
+        else:
+            self._blocked.append(blocked)
+
+    @property
+    def needs_ticks(self) -> bool:
+        """Whether `tick` has anything to do."""
+        return bool(self._blocked) or self.transactions.needs_ticks
+
+    def tick(self) -> None:
+        """A tick passed for reads that wait and for transactions; a turn must follow."""
+        for each in self._blocked:
+            each.ticks += 1
+        self.serve_reads()
+        self.transactions.tick()
 
     def replace_state(self, cells: Overlay | MemoryCells, partition: Partition) -> None:
         """A snapshot was installed: its state takes the place of this one."""
         self.cells = cells
         self.partition = partition
+        self.transactions.replaced(partition)
         self.durable_index = partition.index
         self.checkpoints.clear()
 
@@ -344,6 +414,8 @@ class Replica:
             if age_ms > bound_ms:
                 why = f"this state may be {age_ms} ms old, asked for were {bound_ms} ms"
                 return Reply(id_, Status.STALE, error=why)
+        if self.partition.is_written(read.key):
+            return locked_reply(id_, self.partition, read.key)
         return value_reply(id_, self.partition, read.key)
 
     def _not_leader(self, id_: int, leader: Peer | None) -> Reply:

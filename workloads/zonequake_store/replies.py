@@ -7,6 +7,8 @@ from zonequake_store.lineage import lineage_of
 from zonequake_store.partition import Outcome, Partition, Verdict
 from zonequake_store.transactions import ReadValue
 
+_LOCKED = "transaction {} holds the key and is not finished; try again"
+
 
 def value_reply(id_: int, partition: Partition, key: str) -> Reply:
     """A key's value as of the last entry applied."""
@@ -21,11 +23,18 @@ def value_reply(id_: int, partition: Partition, key: str) -> Reply:
     )
 
 
+def locked_reply(id_: int, partition: Partition, key: str) -> Reply:
+    """The key is about to be written by a prepared transaction."""
+    holder = partition.transactions.locks[key].holder
+    return Reply(id_, Status.LOCKED, error=_LOCKED.format(holder))
+
+
 def outcome_reply(id_: int, outcome: Outcome) -> Reply:
     """What applying a command came to."""
     lineage = lineage_of(outcome.term)
     match outcome.verdict:
         case Verdict.DONE:
+            read = outcome.results
             return Reply(
                 id_,
                 Status.OK,
@@ -33,6 +42,7 @@ def outcome_reply(id_: int, outcome: Outcome) -> Reply:
                 lineage=lineage,
                 term=outcome.term,
                 index=outcome.index,
+                results=None if read is None else [on_wire(value) for value in read],
             )
         case Verdict.UNEQUAL:
             return Reply(
@@ -55,7 +65,7 @@ def outcome_reply(id_: int, outcome: Outcome) -> Reply:
             return Reply(
                 id_,
                 Status.LOCKED,
-                error=f"transaction {outcome.value} holds the key and is not finished; try again",
+                error=_LOCKED.format(outcome.value),
             )
         case Verdict.FULL:
             return Reply(

@@ -162,7 +162,7 @@ class Lock(NamedTuple):
     writes: bool
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode_prepared = msgspec.msgpack.Decoder(Prepared).decode
 _decode_decision = msgspec.msgpack.Decoder(Decision).decode
 _decode_horizon = msgspec.msgpack.Decoder(Horizon).decode
@@ -211,6 +211,15 @@ class TransactionTable:
         if transaction.term != horizon.term:
             return transaction.term < horizon.term
         return transaction.number < horizon.floor or transaction.number in horizon.ended
+
+    def has_ended(self, transaction: TransactionId) -> bool:
+        """Whether this part is known to be committed or rolled back; False: perhaps."""
+        horizon = self._horizons.get(transaction.group)
+        return (
+            horizon is not None
+            and horizon.term == transaction.term
+            and transaction.number in horizon.ended
+        )
 
     # ── what changes ─────────────────────────────────────────────────────────────────────────
 

@@ -15,10 +15,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from zonequake_store.log_writes import Install, LogWrite, PutHardState
-from zonequake_store.raft.api import Event, LeaderChanged, Ready, SupplyPeer
+from zonequake_store.raft.api import (
+    ConfigurationApplied,
+    Event,
+    LeaderChanged,
+    Ready,
+    SupplyPeer,
+)
 from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica import Replica
 from zonequake_store.replica_log import DurableLog
+from zonequake_store.transaction_messages import Letter
 
 
 class Edge(Protocol):
@@ -38,6 +45,10 @@ class Edge(Protocol):
 
     def install_snapshot(self, replica: Replica) -> None:
         """The log begins behind the staged state now: give the replica that state."""
+
+    def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
+        """Have letters of its transactions go to the leaders of other groups; none is promised to
+        arrive. Who receives one hands it to `replica.transactions.receive` and takes a turn."""
 
     def note(self, replica: Replica, event: Event) -> None:
         """The core told of something; `replica.leader` is up to date already."""
@@ -61,7 +72,9 @@ def serve(replica: Replica, edge: Edge) -> None:
         # After what is committed: a leader that steps down still knows how these ended.
         for event in ready.events:
             if isinstance(event, LeaderChanged):
-                replica.follow(event.leader)
+                replica.follow(event.leader, event.term)
+            elif isinstance(event, ConfigurationApplied):
+                replica.reconfigured()
             edge.note(replica, event)
         for number in ready.aborted_reads:
             replica.abort_read(number)
@@ -71,8 +84,12 @@ def serve(replica: Replica, edge: Edge) -> None:
             edge.claim_snapshot(replica, ready.snapshot)
         if ready.must_store and not replica.is_volatile:
             edge.store(replica, ready)
-            return
+            break
         finish(replica, ready, edge)
+        if replica.transactions.has_proposals:
+            replica.begin_turn()  # what was applied brings the next command
+    if replica.transactions.has_work:
+        edge.carry(replica, replica.transactions.take_letters())
 
 
 def finish(replica: Replica, ready: Ready, edge: Edge) -> None:

@@ -22,18 +22,21 @@ from zonequake_chaos.simulation.telling import tell, told
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
-from zonequake_store.client_protocol import PartitionRoute, Reply, RouteReply, Status
+from zonequake_store.client_protocol import PartitionRoute, Reply, RouteReply, Status, Transaction
 from zonequake_store.data_store import Overlay
 from zonequake_store.peer_protocol import (
     CatchUpFrame,
     Hello,
     Messages,
+    TransactionLetter,
     decode_frame,
     encode_frame,
 )
 from zonequake_store.raft.api import Event, Ready, SupplyPeer
 from zonequake_store.raft.messages import Message, SnapshotMeta
-from zonequake_store.replica import Operation, Replica
+from zonequake_store.replica import Replica
+from zonequake_store.requests import Operation
+from zonequake_store.transaction_messages import Letter
 from zonequake_store.turn import Edge, finish, serve, writes_of
 
 TICK_US = 100_000
@@ -165,6 +168,7 @@ class Node(Edge):
             return
         for replica in list(self.replicas.values()):
             replica.raft.tick(self._clock_ms())
+            replica.tick()
             self._wake(replica)
         self.catch_up.tick()
         self._turn()
@@ -197,7 +201,7 @@ class Node(Edge):
         if replica is None:
             return
         received = decode_frame(frame)
-        assert not isinstance(received, Hello), "nodes know each other here"
+        assert not isinstance(received, (Hello, TransactionLetter)), "these go other ways here"
         if isinstance(received, Messages):
             for _, messages in received.groups:
                 for message in messages:
@@ -209,7 +213,11 @@ class Node(Edge):
         self._turn()
 
     def request(
-        self, group: str, id_: int, operation: Operation, answer: Callable[[Reply], None]
+        self,
+        group: str,
+        id_: int,
+        operation: Operation | Transaction,
+        answer: Callable[[Reply], None],
     ) -> None:
         """A client's operation came; `answer` is called once, or never if the process dies."""
         if not self.alive:
@@ -308,6 +316,37 @@ class Node(Edge):
             lambda: told(message),
             lambda: self._find(to).deliver(group, frame),
         )
+
+    def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
+        """Have letters go to every node that may lead their groups."""
+        for letter in letters:
+            for to in letter.nodes:
+                self._carry(to, letter)
+
+    def _carry(self, to: str, letter: Letter) -> None:
+        if to == self.name:
+            self._world.later(0, lambda: self.take(letter, to))
+            return
+        self._network.send(
+            self.name,
+            to,
+            lambda: f"{type(letter.message).__name__} {letter.message.transaction}",
+            lambda: self._find(to).take(letter, self.name),
+        )
+
+    def take(self, letter: Letter, sender: str) -> None:
+        """A letter of another group's leader came."""
+        if not self.alive:
+            return
+        later_us = self._awake_again_us()
+        if later_us:
+            self._world.later(later_us, lambda: self.take(letter, sender))
+            return
+        replica = self.replicas.get(letter.group)
+        if replica is not None:
+            replica.transactions.receive(letter.message, sender)
+            self._wake(replica)
+            self._turn()
 
     def store(self, replica: Replica, ready: Ready) -> None:
         """Store a Ready with all others of this turn."""

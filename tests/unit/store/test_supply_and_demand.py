@@ -32,7 +32,7 @@ from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.api import Ready, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.memory import MemoryLogStore
-from zonequake_store.raft.messages import Configuration, HardState, Message, Peer
+from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
 
 LEADER, NEW = Peer("a", "1"), Peer("d", "1")
 GROUP = "z.0.0"
@@ -400,6 +400,25 @@ def test_a_snapshot_is_closed_when_its_peer_is_silent_for_long_and_then_offered_
         world.leader.raft.change_peers(term=world.leader.raft.term, token=3, peers=(LEADER, NEW))
     world.tick(3 * REPEAT_TICKS)
     assert world.installed == world.state
+
+
+def test_whenever_a_leader_steps_down_what_was_being_read_for_its_peer_goes_nowhere() -> None:
+    interrupted = 0
+    for moment in range(60):
+        world = World(50, compacted_to=45, cells=900)
+        world.run(most=moment)
+        raft = world.leader.raft
+        later = Message(
+            kind=Kind.APPEND_REPLY, to=LEADER, sender=NEW, term=raft.term + 1, reject=True
+        )
+        raft.step(later)
+        interrupted += any(isinstance(each, tuple) and each[0] == LEADER for each in world.waiting)
+        pieces = len(world.of(Piece))
+        world.run()
+        assert len(world.of(Piece)) == pieces
+        world.supplier.close()
+        assert world.opened == set()
+    assert interrupted
 
 
 def test_a_log_that_cannot_be_read_is_replaced_by_the_state(

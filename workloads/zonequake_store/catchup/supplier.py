@@ -389,6 +389,9 @@ class Supplier:
         session = self._sessions.get(to)
         if session is None or session.snapshot is None or session.snapshot.number != snapshot:
             return None, None
+        if not self._raft.is_supplied(to):
+            self._end(to)  # it stopped leading, or the peer caught up, while the edge was at work
+            return None, None
         return session, session.snapshot
 
     def _close(self, session: _Session) -> None:

@@ -14,14 +14,23 @@ from zonequake_analysis.windows import Availability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutOrder:
+    """How many keys no order explains, by who says so; without keys whose assumptions failed."""
+
+    by_both: int
+    by_claim_only: int
+    by_black_box_only: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the checks over operations found: rows per (check, kind) and their keys.
+    """What the checks over operations found: rows per (check, kind), and keys.
 
     `lost_on_replica`: of the lost writes, how many a replica dump still holds.
     """
 
     counts: Counter[tuple[str, str]]
-    keys: dict[str, frozenset[int]]  # by check, without keys whose assumptions failed
+    without_order: WithoutOrder
     lost_on_replica: int
 
 

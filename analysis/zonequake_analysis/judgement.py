@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis import claimed_order, loss, prefixes, sets
-from zonequake_analysis.evidence import Evidence, Found
+from zonequake_analysis.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.ingest import Ingested, ingest
 from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
@@ -101,7 +101,8 @@ def judge_run(
     ops, buckets = ingested.ops, ingested.buckets
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
-    rows = _collect(findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced))
+    findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
+    rows, without_order = _collected(findings)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
@@ -113,7 +114,7 @@ def judge_run(
         description=description,
         quality=ingested.quality,
         bad_events=bad_events,
-        found=_found(rows, shown, dumps),
+        found=_found(rows, without_order, shown, dumps),
         counts=drawn.counts,
         acknowledged=sum(bucket.acknowledged for bucket in buckets),
         uncovered=sum(bucket.uncovered for bucket in buckets),
@@ -152,10 +153,19 @@ def judge(evidence: Evidence) -> list[Check]:
     ]
 
 
-def _collect(found: DataFrame | None) -> list[Row]:
-    """The first rows of each kind, with `total`, the number of all of that kind."""
+def _collected(found: DataFrame | None) -> tuple[list[Row], WithoutOrder]:
+    """What is kept of all findings, and the number of keys among all of them."""
     if found is None:
-        return []
+        return [], _without_order({})
+    found.persist()
+    try:
+        return _first_of_each_kind(found), _without_order(_keys_by_checks(found))
+    finally:
+        found.unpersist()
+
+
+def _first_of_each_kind(found: DataFrame) -> list[Row]:
+    """Rows with `total`, the number of all of their kind."""
     kind = Window.partitionBy("check", "kind")
     return (
         found.withColumns(
@@ -170,14 +180,37 @@ def _collect(found: DataFrame | None) -> list[Row]:
     )
 
 
-def _found(rows: Sequence[Row], shown: Sequence[Shown], dumps: Sequence[Dump]) -> Found:
-    counts: Counter[tuple[str, str]] = Counter()
-    keys: dict[str, set[int]] = {}
-    twice = {row["key_id"] for row in rows if row["kind"] == _ASSUMPTION}
-    for row in rows:
-        counts[row["check"], row["kind"]] = row["total"]
-        if row["key_id"] not in twice:
-            keys.setdefault(row["check"], set()).add(row["key_id"])
+def _keys_by_checks(found: DataFrame) -> dict[tuple[bool, bool], int]:
+    """Number of keys by (found by the claimed order, found by the black box).
+
+    From all rows: one lost append makes everything that follows it stale, so that the first rows of
+    a kind may leave out most of the keys.
+    """
+    check = F.col("check")
+    by_key = found.groupBy("key_id").agg(
+        F.bool_or(check == claimed_order.CHECK).alias("claimed"),
+        F.bool_or(check == prefixes.CHECK).alias("outside"),
+        F.bool_or(F.col("kind") == _ASSUMPTION).alias("unfit"),
+    )
+    counted = by_key.where(~F.col("unfit")).groupBy("claimed", "outside").count().collect()
+    return {(row["claimed"], row["outside"]): row["count"] for row in counted}
+
+
+def _without_order(keys: Mapping[tuple[bool, bool], int]) -> WithoutOrder:
+    return WithoutOrder(
+        by_both=keys.get((True, True), 0),
+        by_claim_only=keys.get((True, False), 0),
+        by_black_box_only=keys.get((False, True), 0),
+    )
+
+
+def _found(
+    rows: Sequence[Row],
+    without_order: WithoutOrder,
+    shown: Sequence[Shown],
+    dumps: Sequence[Dump],
+) -> Found:
+    counts = Counter({(row["check"], row["kind"]): row["total"] for row in rows})
     held: dict[str, set[int]] = {}
     for dump in dumps:
         for entry in dump.entries.values():
@@ -186,7 +219,7 @@ def _found(rows: Sequence[Row], shown: Sequence[Shown], dumps: Sequence[Dump]) -
     lost = [s.finding for s in shown if s.finding.kind == "lost"]
     return Found(
         counts=counts,
-        keys={check: frozenset(found) for check, found in keys.items()},
+        without_order=without_order,
         lost_on_replica=sum(f.value in held.get(f.key, ()) for f in lost),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_analysis import claimed_order, loss, prefixes, sets
+from zonequake_analysis import loss, prefixes, sets
 from zonequake_analysis.evidence import Evidence
 from zonequake_analysis.verdict import Check, Verdict, limited
 
@@ -90,28 +90,27 @@ def _set_checks(e: Evidence) -> list[Check]:
 
 def _linearizability(e: Evidence) -> Check:
     """The claimed order is a certificate; the black box trusts nobody; they watch each other."""
-    claimed = e.found.keys.get(claimed_order.CHECK, frozenset())
-    outside = e.found.keys.get(prefixes.CHECK, frozenset())
+    without = e.found.without_order
+    outside = without.by_both + without.by_black_box_only
     twice = e.found.counts[prefixes.CHECK, "value-twice"]
-    only_claim, only_outside = claimed - outside, outside - claimed
     certificate = e.quality.unplaced == 0
     operations = sum(n for (role, _, _), n in e.counts.items() if role != "probe")
-    if claimed & outside or (outside and not certificate):
-        bad = len(outside)
+    if without.by_both or (outside and not certificate):
+        bad = outside
         verdict, summary = (
             Verdict.VIOLATED,
             f"{bad} keys are not linearizable: by zones or prefixes, and by the claimed order",
         )
         if not certificate:
             summary = f"{bad} keys are not linearizable, by zones or prefixes"
-    elif only_claim:
-        bad, verdict = len(only_claim), Verdict.VIOLATED
+    elif without.by_claim_only:
+        bad, verdict = without.by_claim_only, Verdict.VIOLATED
         summary = (
             f"the store's claim is wrong at {bad} keys: what clients saw has an order, "
             "but not the one that the store states"
         )
-    elif only_outside:
-        bad, verdict = len(only_outside), Verdict.HARNESS_FAILED
+    elif outside:
+        bad, verdict = outside, Verdict.HARNESS_FAILED
         summary = (
             f"the checkers contradict each other at {bad} keys: the claimed order explains "
             "everything, zones or prefixes find no order; one of them is wrong"

@@ -129,7 +129,8 @@ def judged_run(judge: Judge, run: Path) -> RunVerdict:
         undecided=undecided,
         disagreement=""
         if agree
-        else f"Porcupine finds no order for {illegal}; zonequake says: {ours['summary']}",
+        else f"Porcupine finds no order for {len(illegal)} keys; "
+        f"zonequake says: {ours['summary']}; {illegal}",
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from pyspark.sql import SparkSession
 from zonequake_analysis import anomalies
 from zonequake_analysis.judgement import Judgement, judge_run
 from zonequake_analysis.report import write_report
+from zonequake_analysis.schema import Function
 from zonequake_analysis.suspicion import findings_of
-from zonequake_analysis.synthesize import START_NS, Shape, synthesize, write_operations
+from zonequake_analysis.synthesize import START_NS, Operation, Shape, synthesize, write_operations
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -58,6 +60,45 @@ def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt) -> No
     assert by_name["lost-writes"].violations == 3
     assert by_name["stale-reads"].violations == 1
     assert by_name["linearizability"].verdict is Verdict.VIOLATED
+
+
+def test_the_count_of_keys_without_an_order_is_exact_though_few_rows_of_each_kind_are_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("zonequake_analysis.judgement.MOST_FINDINGS", 3)
+    write_operations(
+        tmp_path / "history" / "lost.jsonl",
+        [o for number in range(6) for o in a_lost_append(number, reads=5)],
+    )
+    checks = {check.name: check for check in judge_run(spark, tmp_path).checks}
+    assert checks["linearizability"].verdict is Verdict.VIOLATED
+    assert checks["linearizability"].violations == 6
+
+
+def a_lost_append(number: int, *, reads: int) -> list[Operation]:
+    """On the number-th key, whose operations all follow those of the keys before."""
+    append = Operation(
+        f=Function.APPEND,
+        key=f"list-{number}",
+        partition=0,
+        process=number,
+        inv_ns=START_NS + number * 10**9,
+        fin_ns=START_NS + number * 10**9 + 1,
+        value=1 + number,
+        index=1 + number * 1000,
+    )
+    return [append] + [
+        replace(
+            append,
+            f=Function.READ,
+            sequence=nth,
+            inv_ns=append.inv_ns + 2 * nth,
+            fin_ns=append.fin_ns + 2 * nth,
+            value=[],
+            index=append.index + nth,
+        )
+        for nth in range(1, reads + 1)
+    ]
 
 
 def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt) -> None:

@@ -180,7 +180,7 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Session(msgspec.Struct, array_like=True):
-    """A client's remembered outcomes by sequence; all of `floor` and below are forgotten.
+    """A client's outcomes by sequence, in ascending order; all of `floor` and below are forgotten.
 
     `mark`: what an earlier session of this client did, if any, was applied below this index.
     """
@@ -233,10 +233,14 @@ class ClientTable:
                 self.evicted.add(quietest)
         self.sessions[client] = session
         session.last_index = outcome.index
-        session.results[request_id.sequence] = outcome
-        if len(session.results) > MAX_RESULTS_PER_CLIENT:
-            session.floor = min(session.results)
-            del session.results[session.floor]
+        results, sequence = session.results, request_id.sequence
+        is_late = bool(results) and sequence < next(reversed(results))
+        results[sequence] = outcome
+        if is_late:
+            session.results = results = dict(sorted(results.items()))
+        if len(results) > MAX_RESULTS_PER_CLIENT:
+            session.floor = next(iter(results))
+            del results[session.floor]
         self.changed.add(client)
         self.evicted.discard(client)
 

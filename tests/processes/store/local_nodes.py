@@ -28,6 +28,7 @@ import aiohttp
 import msgspec
 from store_client import Client
 
+import zonequake_store
 from zonequake_store.admin_protocol import (
     Bootstrap,
     ChangePeers,
@@ -84,6 +85,8 @@ class Node:
         assert self.process is None or self.process.poll() is not None
         environment = {
             "PATH": os.environ["PATH"],
+            # The code that the test imports, also when that isn't the one that is installed.
+            "PYTHONPATH": str(Path(zonequake_store.__file__).parents[1]),
             "ZQ_NODE": self.name,
             "ZQ_DATA_DIR": str(self.directory),
             "ZQ_BIND": "127.0.0.1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import msgspec
@@ -128,6 +129,26 @@ def test_a_forgotten_outcome_is_never_applied_again() -> None:
     value = value_of(partition, "list")
     assert isinstance(value, tuple)
     assert value.count(0) == 1
+
+
+def test_the_lowest_sequences_are_forgotten_first_in_whatever_order_they_came() -> None:
+    count = p.MAX_RESULTS_PER_CLIENT + 100
+    sequences = list(range(1, count + 1))
+    random.Random(7).shuffle(sequences)
+    partition, _ = fresh()
+    remembered: set[int] = set()
+    floor = 0
+    for index, sequence in enumerate(sequences, 1):
+        outcome = partition.apply(1, index, SetCommand("k", 1, b"", RequestId("c", sequence)))
+        assert (outcome.verdict is Verdict.FORGOTTEN) == (sequence < floor)
+        if sequence > floor:
+            remembered.add(sequence)
+        if len(remembered) > p.MAX_RESULTS_PER_CLIENT:
+            floor = min(remembered)
+            remembered.remove(floor)
+        session = partition.clients.sessions["c"]
+        assert list(session.results) == sorted(remembered)
+        assert session.floor == floor
 
 
 def test_the_client_that_was_quiet_for_longest_is_evicted() -> None:

@@ -26,6 +26,8 @@ DEADLINE_US = 3_000_000
 ATTEMPT_US = 600_000
 ROUTES_PAUSE_US = 150_000
 ROUTES_IDLE_US = 1_000_000
+_BOUNDS_MS = (0, 300, 1_000, 3_000)
+"""Of bounded reads; 0: however old."""
 REGISTERS, LISTS = 3, 2
 """Keys of a partition: few, so that operations meet."""
 
@@ -98,6 +100,9 @@ class Client:
         random = self._random
         key = random.choice(self._keys)
         draw = random.random()
+        if draw < 0.1:
+            bound_ms = random.choice(_BOUNDS_MS)
+            return Operation(f=Function.READ, key=key, bounded=True, max_staleness_ms=bound_ms)
         if draw < 0.4:
             return Operation(f=Function.READ, key=key)
         value = next(self._values)

@@ -247,9 +247,23 @@ class GroupOperator:
     def _cancel(self, replica: Replica, seen: Status) -> None:
         before = replica.raft.status()
         answer = replica.raft.cancel_change_peers(term=seen.term, token=seen.stage_token)
-        if before.term != seen.term or before.role is not Role.LEADER:
-            return
         after = replica.raft.status()
+        if before.term != seen.term or before.role is not Role.LEADER:
+            require(
+                answer is not CancelAnswer.RECEIVED and after == before,
+                "a cancel is for the leader of its term alone",
+                answer=answer,
+                before=before,
+            )
+            return
+        if before.stage_token > seen.stage_token:
+            require(
+                answer is CancelAnswer.STALE and after == before,
+                "a cancel with an older token has no effect",
+                answer=answer,
+                before=before,
+            )
+            return
         require(
             after.last_index == before.last_index, "a cancel leaves no entry", before=before.stage
         )
@@ -271,8 +285,24 @@ class GroupOperator:
 
     def _grant(self, replica: Replica, seen: Status, wish: Wish) -> bool:
         self._rules.reconfiguration.grants.add((replica.me, seen.term, wish.token, wish.wanted))
+        before = replica.raft.status()
         answer = replica.raft.grant(term=seen.term, token=wish.token, peers=wish.wanted)
-        return answer is GrantAnswer.RECEIVED
+        if answer is not GrantAnswer.RECEIVED:
+            return False
+        done = before.configuration
+        require(
+            before.term == seen.term
+            and (wish.token, wish.wanted)
+            in (
+                (before.stage_token, before.stage_peers),
+                (done.token, done.peers) if done is not None else None,
+            ),
+            "a grant is for the change that it names",
+            before=before,
+            token=wish.token,
+            peers=wish.wanted,
+        )
+        return True
 
     def _try_old_orders(self, replica: Replica) -> None:
         raft, wanted = replica.raft, self.wish.wanted
@@ -285,6 +315,14 @@ class GroupOperator:
         old = raft.change_peers(term=before.term - 1, token=999_999, peers=wanted)
         require(
             stale is old is ChangePeersAnswer.STALE, "old orders are refused", token=stale, term=old
+        )
+        cancelled = raft.cancel_change_peers(term=before.term, token=before.configuration.token - 1)
+        granted = raft.grant(term=before.term, token=before.configuration.token - 1, peers=wanted)
+        require(
+            cancelled is CancelAnswer.STALE and granted is GrantAnswer.STALE,
+            "old orders are refused",
+            cancel=cancelled,
+            grant=granted,
         )
         require(before == raft.status(), "refused orders have no effect", before=before)
 

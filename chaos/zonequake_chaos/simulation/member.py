@@ -237,7 +237,7 @@ class Node(Edge):
             if not self._lease.holds:
                 self._world.tally["answers without a Lease"] += 1
                 return
-            rules.replies.answered(life, operation, reply, before)
+            rules.replies.answered(life, operation, reply, before, rate=self._rate)
             answer(reply)
 
         if replica.offer(id_, operation, judged):
@@ -413,8 +413,8 @@ class Node(Edge):
         self.catch_up.install(replica)
         self._world.tally["snapshots installed"] += 1
         life = self.home.lives[replica.group]
-        state = replica.partition.state
-        life.digest = life.rules.ledger.digests[state.index, state.term]
+        life.state_is_at(replica.partition.index, replica.partition.term)
+        life.rules.state.holds(replica)
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> None:
         """Have a frame leave beside the messages."""

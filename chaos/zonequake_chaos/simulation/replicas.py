@@ -207,11 +207,10 @@ class Replicas:
         )
         raft.is_volatile = isinstance(log, MemoryLog)
         rules = self._rules[place.name]
-        rules.created(me)
         life = Life(rules, raft)
         self.lives[place.name] = self._known[place.name] = life
         raft.witness = life
-        life.after_step()
+        rules.began(life, is_volatile=raft.is_volatile)
         self.running[place.name] = replica = Replica(
             group=place.name,
             record=record,
@@ -224,4 +223,5 @@ class Replicas:
             client_address=lambda node: node,
             clock_ms=self._clock_ms,
         )
+        rules.state.holds(replica)
         return replica

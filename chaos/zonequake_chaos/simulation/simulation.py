@@ -70,7 +70,9 @@ class Simulation:
             GroupPlace(name=f"{number}_part", partition=number, partitions=scenario.groups)
             for number in range(scenario.groups)
         ]
-        self.rules = {place.name: GroupRules(scenario.settings) for place in places}
+        self.rules = {
+            place.name: GroupRules(scenario.settings, lambda: world.now_us) for place in places
+        }
         api = ApiServer(world)
         self.nodes: dict[str, Node] = {}
         for number in range(scenario.nodes):
@@ -279,6 +281,17 @@ class Simulation:
             }
             require(
                 len(set(found.values())) == 1, "all replicas are equal", group=group, digests=found
+            )
+            counters = {
+                peer.node: self.nodes[peer.node].replicas[group].partition.counter
+                for peer in operator.wish.wanted
+            }
+            require(
+                all(counter.is_sequential for counter in counters.values())
+                and len({counter.lwm for counter in counters.values()}) == 1,
+                "when all transactions have ended all counters are equal and without gaps",
+                group=group,
+                counters={node: (c.lwm, c.hwm, c.ranges) for node, c in counters.items()},
             )
 
     def _content(self, node: Node, group: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from zonequake_chaos.simulation.checks.ledger import Ledger, Stored
+from zonequake_chaos.simulation.checks.ledger import Ledger
 from zonequake_chaos.simulation.checks.raft import RaftRules
 from zonequake_chaos.simulation.checks.reconfiguration import ReconfigurationRules
 from zonequake_chaos.simulation.checks.replies import ReplyRules
@@ -13,21 +14,25 @@ from zonequake_chaos.simulation.checks.storage import StorageRules
 from zonequake_store.raft.api import Ready, Settings
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 
+if TYPE_CHECKING:
+    from zonequake_chaos.simulation.checks.life import Life
+
 
 class GroupRules:
     """One group's rules."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.ledger = Ledger()
+    def __init__(self, settings: Settings, now_us: Callable[[], int]) -> None:
+        self.ledger = Ledger(now_us)
         self.raft = RaftRules(self.ledger)
         self.reconfiguration = ReconfigurationRules(self.ledger, settings)
         self.storage = StorageRules(self.ledger)
         self.state = StateRules(self.ledger)
         self.replies = ReplyRules(self.ledger)
 
-    def created(self, peer: Peer) -> None:
-        """A replica is there for the first time."""
-        self.ledger.stored.setdefault(peer, Stored())
+    def began(self, life: Life, *, is_volatile: bool) -> None:
+        """A life begins with what was recovered."""
+        self.storage.recovered(life, is_volatile=is_volatile)
+        life.after_step()
 
     def stored(self, peer: Peer, ready: Ready) -> None:
         """A Ready is on a replica's disk."""

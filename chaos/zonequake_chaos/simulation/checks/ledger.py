@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
+
 from zonequake_chaos.simulation.checks.model import Model
 from zonequake_store.lineage import lineage_of
 from zonequake_store.raft.api import Ready
@@ -57,11 +60,25 @@ class Lineage:
         self.chosen_to = max(self.chosen, default=0)
         self.model = Model() if model is None else model
         """What applying them comes to."""
+        self._grown_us: list[int] = []
+        self._grown_to: list[int] = []
 
-    def forked(self, index: int) -> Lineage:
-        """A lineage that goes on behind `index`."""
+    def forked(self, index: int, now_us: int) -> Lineage:
+        """A lineage that goes on behind `index` from now on."""
         chosen = {at: term for at, term in self.chosen.items() if at <= index}
-        return Lineage(chosen, self.model.forked(index))
+        fork = Lineage(chosen, self.model.forked(index))
+        fork.grew(index, now_us)
+        return fork
+
+    def grew(self, index: int, now_us: int) -> None:
+        """All up to `index` is committed."""
+        self._grown_us.append(now_us)
+        self._grown_to.append(index)
+
+    def chosen_by(self, us: float) -> int:
+        """Up to where everything was committed at a time."""
+        place = bisect_right(self._grown_us, us)
+        return self._grown_to[place - 1] if place else 0
 
     def has(self, index: int, term: int) -> bool:
         """Whether this entry is committed here."""
@@ -71,7 +88,8 @@ class Lineage:
 class Ledger:
     """One group: what is stored where, and which entries were committed anywhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self.now_us = now_us
         self.stored: dict[Peer, Stored] = {}
         """Of every replica there ever was, also of those whose disk is gone."""
         self.lineages: dict[int, Lineage] = {0: Lineage()}

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zonequake_store.admin_protocol import Stage
-from zonequake_store.raft.api import ConfigurationApplied, Ready, Role, StageChanged
+from zonequake_store.raft.api import (
+    ConfigurationApplied,
+    LeaderElected,
+    Ready,
+    Role,
+    StageChanged,
+)
 from zonequake_store.raft.messages import Configuration, Peer
 
 if TYPE_CHECKING:
@@ -30,12 +36,20 @@ class Life:
         self.configuration_index = 0
         self.was_leader = False
         """Before the event that runs."""
+        self.appended_as_leader = 0, 0
+        """Its term, and the last index that it had stored as its leader."""
+        self.enforced = 0
+        """The lineage below which it was told to do nothing."""
         self.stage = Stage.NONE
-        self.digest = self._digest_of_applied()
+        self.handed_to = 0
+        """The last entry that it was given to apply."""
+        self.digest = 0
+        """Over all of them."""
+        self.state_is_at(self.core.log.applied, self.core.log.term(self.core.log.applied))
 
-    def _digest_of_applied(self) -> int:
-        log = self.core.log
-        return self.rules.ledger.digests[log.applied, log.term(log.applied)]
+    def state_is_at(self, index: int, term: int) -> None:
+        """Its state is that behind this entry: after a start, or a snapshot."""
+        self.handed_to, self.digest = index, self.rules.ledger.digests[index, term]
 
     def after_step(self) -> None:
         """Judge what the step did."""
@@ -68,12 +82,18 @@ class Life:
                 rules.reconfiguration.entered(self, event)
             elif isinstance(event, ConfigurationApplied):
                 rules.reconfiguration.announced(self, event)
+            elif isinstance(event, LeaderElected):
+                rules.raft.told_elected(self, event.term)
         if ready.committed:
             rules.state.handed_out(self, ready.committed)
 
     def storing_in_memory(self, ready: Ready) -> None:
         """A volatile replica stores at once."""
         self.rules.stored(self.peer, ready)
+
+    def enforces(self, lineage: int) -> None:
+        """It is told below which lineage nobody takes part."""
+        self.enforced = max(self.enforced, lineage)
 
     def event_ended(self) -> None:
         """All that one event led to is done."""

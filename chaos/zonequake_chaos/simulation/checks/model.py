@@ -7,6 +7,7 @@ bounds: a simulated run is far below those of the store's table of outcomes.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zonequake_store.client_protocol import RequestId, Value
@@ -61,6 +62,11 @@ class Model:
         self.index = entry.index
         if entry.kind is EntryKind.COMMAND:
             self._apply(entry.index, entry.term, decode_command(entry.data))
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """All that were ever written."""
+        return self._versions.keys()
 
     def value_at(self, key: str, index: int) -> ModelValue:
         """What `key` held when `index` was applied."""

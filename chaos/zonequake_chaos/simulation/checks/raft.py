@@ -44,6 +44,15 @@ class RaftRules:
         term = life.core.term
         if life.core.abstains:
             raise Violation("who abstains does not lead", peer=life.peer, term=term)
+        configuration = life.core.log.configuration
+        if configuration is None or configuration.lineage < life.enforced:
+            raise Violation(
+                "nobody leads below the lineage that it was told of",
+                peer=life.peer,
+                term=term,
+                configuration=configuration,
+                enforced=life.enforced,
+            )
         known = self.leaders.get(term)
         if known is None:
             self.leaders[term] = life.peer
@@ -114,7 +123,8 @@ class RaftRules:
             lineage=number,
         )
         old = self._ledger.lineages[before.lineage]
-        self._ledger.lineages[number] = old.forked(life.core.log.commit)
+        now_us = self._ledger.now_us()
+        self._ledger.lineages[number] = old.forked(life.core.log.commit, now_us)
         self.resets += 1
 
     def committed(self, life: Life, index: int, term: int) -> None:
@@ -129,7 +139,9 @@ class RaftRules:
                 )
             return
         lineage.chosen[index] = term
-        lineage.chosen_to = max(lineage.chosen_to, index)
+        if index > lineage.chosen_to:
+            lineage.chosen_to = index
+            lineage.grew(index, ledger.now_us())
         self._committed_in[index, term] = core.term
         require(
             core.role is Role.LEADER or life.was_leader,
@@ -161,9 +173,32 @@ class RaftRules:
             configuration=by,
         )
 
+    def told_elected(self, life: Life, term: int) -> None:
+        """A leader says that it was elected: its first own entry is committed."""
+        log = life.core.log
+        if not any(log.term(at) == term for at in range(log.commit, log.first_index - 1, -1)):
+            raise Violation(
+                "an elected leader has committed an entry of its own",
+                peer=life.peer,
+                term=term,
+                commit=log.commit,
+            )
+
     def appended(self, life: Life, ready: Ready) -> None:
-        """Two logs with an entry of one index and term are equal up to it."""
+        """Two logs with an entry of one index and term are equal up to it, and a leader's grows."""
         entries = ready.entries
+        term, last = life.core.term, entries[-1].index
+        if life.core.role is Role.LEADER:
+            if life.appended_as_leader[0] == term:
+                require(
+                    entries[0].index == life.appended_as_leader[1] + 1,
+                    "a leader only appends",
+                    leader=life.peer,
+                    term=term,
+                    first=entries[0].index,
+                    stored=life.appended_as_leader[1],
+                )
+            life.appended_as_leader = term, last
         previous = life.core.log.term(entries[0].index - 1)
         for entry in entries:
             value = (previous, entry.data)

@@ -25,16 +25,27 @@ class ReplyRules:
         newest = self._ledger.newest
         return newest, self._ledger.lineages[newest].chosen_to
 
-    def answered(self, life: Life, body: object, reply: Reply, before: tuple[int, int]) -> None:
+    def answered(
+        self, life: Life, body: object, reply: Reply, before: tuple[int, int], *, rate: float
+    ) -> None:
         """A replica answered `body`, which came when `seen` said `before`.
 
-        It answers in its own lineage, also about an entry that an older one wrote.
+        It answers in its own lineage, also about an entry that an older one wrote. `rate`: how fast
+        its clock goes.
         """
         if reply.status is not Status.OK:
             return
         core, node = life.core, life.peer.node
         configuration = core.log.configuration
-        assert configuration is not None, "only members answer"
+        if configuration is None:
+            require(
+                isinstance(body, Read) and body.bounded and not body.max_staleness_ms,
+                "an empty replica answers what may be however old",
+                node=node,
+                body=body,
+                reply=reply,
+            )
+            return
         number = configuration.lineage if core.abstains else lineage_of(core.term)
         ledger = self._ledger
         lineage = ledger.lineages[number]
@@ -50,6 +61,8 @@ class ReplyRules:
         if isinstance(body, Read):
             _read(node, body, reply, lineage)
             if body.bounded:
+                if body.max_staleness_ms:
+                    self._fresh(node, body, reply, lineage, body.max_staleness_ms * rate)
                 return
             if number == before[0] and reply.index < before[1]:
                 raise Violation(
@@ -61,6 +74,14 @@ class ReplyRules:
                 )
         elif isinstance(body, Write | Cas | Append) and body.request_id is not None:
             _wrote(node, body.request_id, reply, lineage)
+        require(
+            number >= life.enforced,
+            "nobody acknowledges below the lineage that it was told of",
+            node=node,
+            body=body,
+            lineage=number,
+            enforced=life.enforced,
+        )
         if number < ledger.acknowledged:
             raise Violation(
                 "two lineages never both acknowledge",
@@ -70,6 +91,19 @@ class ReplyRules:
                 newest=ledger.acknowledged,
             )
         ledger.acknowledged = number
+
+    def _fresh(
+        self, node: str, body: Read, reply: Reply, lineage: Lineage, bound_ms: float
+    ) -> None:
+        committed = lineage.chosen_by(self._ledger.now_us() - bound_ms * 1000)
+        require(
+            reply.index >= committed,
+            "a bounded read sees what was committed before its bound",
+            node=node,
+            body=body,
+            index=reply.index,
+            committed=committed,
+        )
 
 
 def _read(node: str, body: Read, reply: Reply, lineage: Lineage) -> None:

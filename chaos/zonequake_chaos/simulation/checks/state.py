@@ -26,6 +26,14 @@ class StateRules:
         """Entries are about to be applied: the next ones, and the same as everywhere."""
         digest, digests = life.digest, self._ledger.digests
         model = self._ledger.lineage(life.core.term).model
+        if entries[0].index != life.handed_to + 1:
+            raise Violation(
+                "entries are applied one after the other",
+                peer=life.peer,
+                before=life.handed_to,
+                next=entries[0].index,
+            )
+        life.handed_to = entries[-1].index
         for entry in entries:
             mixed = (digest * 31 + entry.term * 8191 + entry.index) & 0xFFFFFFFF
             digest = zlib.crc32(entry.data, mixed)
@@ -34,6 +42,27 @@ class StateRules:
                 raise Violation("replicas apply the same", peer=life.peer, index=entry.index)
             model.apply(entry)
         life.digest = digest
+
+    def holds(self, replica: Replica) -> None:
+        """A replica begins with a state that it found, or was given: it is what a plain model of
+        its log comes to, with the counters that all others had there."""
+        partition = replica.partition
+        model = self._ledger.lineage(partition.term).model
+        for key in model.keys:
+            cell = partition.read(key)
+            held = None if cell is None else cell.value
+            expected = model.value_at(key, partition.index)
+            require(
+                held == expected,
+                "a state is what the log up to it comes to",
+                peer=replica.me,
+                key=key,
+                index=partition.index,
+                held=held,
+                expected=expected,
+            )
+        if partition.index:
+            self.applied(replica)
 
     def applied(self, replica: Replica) -> None:
         """A replica has applied entries: marks and counters are right, and as everywhere."""

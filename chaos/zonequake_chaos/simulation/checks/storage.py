@@ -1,10 +1,15 @@
-"""Nothing that rests on storage leaves before it is stored (research §7, invariant 10)."""
+"""What leaves is stored before, and what is stored is found again (research §7, 2, 3, 10, 27)."""
 
 from __future__ import annotations
 
-from zonequake_chaos.simulation.checks.ledger import Ledger
-from zonequake_chaos.simulation.violation import Violation
+from typing import TYPE_CHECKING
+
+from zonequake_chaos.simulation.checks.ledger import Ledger, Stored
+from zonequake_chaos.simulation.violation import Violation, require
 from zonequake_store.raft.messages import Kind, Message
+
+if TYPE_CHECKING:
+    from zonequake_chaos.simulation.checks.life import Life
 
 _ASKS_ONLY = frozenset({Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
 """They speak of a term that would come, or of none."""
@@ -15,6 +20,29 @@ class StorageRules:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+
+    def recovered(self, life: Life, *, is_volatile: bool) -> None:
+        """A replica goes by its term, vote and log as they were stored, or by a new name."""
+        peer, core, log = life.peer, life.core, life.core.log
+        stored = self._ledger.stored.get(peer)
+        if stored is None:
+            self._ledger.stored[peer] = Stored()
+            return
+        require(
+            not is_volatile,
+            "who lost its state comes back under another name",
+            peer=peer,
+            term=stored.term,
+        )
+        found = [log.term(index) for index in range(log.first_index, log.last_index + 1)]
+        require(
+            (core.term, core.vote, log.first_index, found)
+            == (stored.term, stored.vote, stored.first_index, stored.terms),
+            "what was stored is found again",
+            peer=peer,
+            found=(core.term, core.vote, log.first_index, found),
+            stored=(stored.term, stored.vote, stored.first_index, stored.terms),
+        )
 
     def sent(self, message: Message) -> None:
         """A message leaves."""

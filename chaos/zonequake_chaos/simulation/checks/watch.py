@@ -17,6 +17,9 @@ class Witness(Protocol):
     def took(self, ready: Ready) -> None:
         """The host was given a Ready."""
 
+    def enforces(self, lineage: int) -> None:
+        """The core is about to be told below which lineage nobody takes part."""
+
     def storing_in_memory(self, ready: Ready) -> None:
         """A volatile replica's Ready counts as stored from now on."""
 
@@ -34,6 +37,10 @@ class WatchedRaft(Raft):
         ready = super().ready()
         self.witness.took(ready)
         return ready
+
+    def enforce(self, lineage: int) -> None:
+        self.witness.enforces(lineage)
+        super().enforce(lineage)
 
     def stored(self, ready: Ready) -> None:
         if self.is_volatile:

@@ -19,7 +19,7 @@ from zonequake_store.admin_protocol import (
 )
 from zonequake_store.client_protocol import Value
 from zonequake_store.data_store import View, cells_of
-from zonequake_store.errors import StateCorrupt
+from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.host import Host
 from zonequake_store.lineage import number_of
 from zonequake_store.orders import Orders
@@ -69,7 +69,10 @@ class AdminApi:
 
     def identity(self) -> NodeIdentity:
         """Who this node is, now."""
-        return msgspec.structs.replace(self._identity, draining=self._host.draining)
+        host = self._host
+        return msgspec.structs.replace(
+            self._identity, draining=host.draining, storage_problem=host.watch.problem
+        )
 
     def statuses(self) -> list[ReplicaStatus]:
         """Every replica, running or on disk."""
@@ -82,7 +85,10 @@ class AdminApi:
         return found
 
     async def _healthz(self, _: web.Request) -> web.Response:
-        return web.Response(text="alive\n")
+        watch = self._host.watch
+        if watch.failure is not None:
+            return web.Response(status=503, text=f"the storage has failed: {watch.failure}\n")
+        return web.Response(text="alive\n" if watch.problem is None else f"{watch.problem}\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
         if self.is_ready:
@@ -139,6 +145,8 @@ class AdminApi:
             raise web.HTTPServiceUnavailable(
                 text=f"the replica of {group!r} is broken: {error}\n"
             ) from error
+        except StorageError as error:
+            raise web.HTTPServiceUnavailable(text=f"the state is not stored: {error}\n") from error
 
     async def _dumped(self, request: web.Request, replica: Replica) -> web.StreamResponse:
         view = await self._host.view(replica)

@@ -77,6 +77,8 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     peer_address: str
     client_address: str
     draining: bool = False
+    storage_problem: str | None = None
+    """Why no write is taken here: `failed: …`, `full: …` or `short: …`, and what to do."""
 
 
 class ConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):

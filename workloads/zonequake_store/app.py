@@ -1,7 +1,10 @@
 """The data node's process: opens everything, serves, and ends gracefully.
 
 lock and open the directory ─► listeners ─► ready ─► SIGTERM ─► drain ─► flush ─► close
-                                                 └─► storage failed: exit code 1
+                                                 └─► an error nobody expected: exit code 1
+
+A storage that fails ends no process: its replicas are broken, /healthz fails and says why, and
+whoever watches that starts the process again (`storage_watch`).
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ class Node:
         self._failure: Exception | None = None
 
     async def run(self) -> int:
-        """Serve until SIGTERM or SIGINT (0), or until the storage fails (1)."""
+        """Serve until SIGTERM or SIGINT (0; 1 if the storage has failed), or an error (1)."""
         settings, loop = self._settings, asyncio.get_running_loop()
         loop.set_exception_handler(self._unexpected)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -68,7 +71,6 @@ class Node:
         registry = CollectorRegistry()
         times = CommitTimes(registry)
         self._storage.start(
-            failed=self._fail,
             observe_log_s=times.observe_log_s,
             observe_data_s=times.observe_data_s,
         )
@@ -129,7 +131,7 @@ class Node:
         if self._failure is None:
             self._storage.close()
         self._journal.close()
-        return 0 if self._failure is None else 1
+        return 0 if self._failure is None and host.watch.failure is None else 1
 
     def _identity(self) -> NodeIdentity:
         settings = self._settings
@@ -168,7 +170,7 @@ class Node:
                 host.catch_up.received(frame)
 
     def _fail(self, error: Exception) -> None:
-        """What was promised to be on disk is not: end, and let the pod be started again."""
+        """Something is not as we think it is: end, and let the pod be started again."""
         _log.critical("the node ends: %s", error, exc_info=error)
         self._failure = error
         self._finished.set()

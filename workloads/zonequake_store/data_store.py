@@ -24,6 +24,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -34,8 +35,14 @@ import msgspec
 
 from zonequake_store.catchup.messages import Staging
 from zonequake_store.checksums import content, seal, seal_damage
-from zonequake_store.errors import StateCorrupt, StorageError
-from zonequake_store.lmdb_files import UNREADABLE, open_environment, used_bytes
+from zonequake_store.errors import StateCorrupt
+from zonequake_store.lmdb_files import (
+    UNREADABLE,
+    live_bytes,
+    open_environment,
+    used_bytes,
+    writing,
+)
 from zonequake_store.partition import (
     AppliedState,
     Cell,
@@ -83,6 +90,7 @@ class DataStore:
     """The environment. Writes are for one thread alone; reads may come from others."""
 
     def __init__(self, path: Path, *, map_bytes: int) -> None:
+        self._path = path
         self._environment = open_environment(path, map_bytes=map_bytes, sync=True, databases=0)
 
     def close(self) -> None:
@@ -93,6 +101,11 @@ class DataStore:
     def used_bytes(self) -> int:
         """Bytes of the map that have ever been used."""
         return used_bytes(self._environment)
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the map that hold something now."""
+        return live_bytes(self._environment, [])
 
     def cell(self, number: int, key: str) -> Cell | None:
         """A replica's stored cell. Raises StateCorrupt."""
@@ -128,7 +141,7 @@ class DataStore:
             return TransactionTable((key[9:], value) for key, value in _range(txn, prefix))
 
     def flush(self, flushes: Iterable[Flush]) -> None:
-        """Store what replicas changed, all in one commit. Raises StorageError when full."""
+        """Store what replicas changed, all in one commit. Raises StorageFull, StorageFailed."""
         pairs: list[Pair] = []
         gone: list[bytes] = []
         for flush in flushes:
@@ -163,23 +176,23 @@ class DataStore:
             }
 
     def _put(self, pairs: list[Pair], gone: list[bytes]) -> None:
-        try:
-            with self._environment.begin(write=True) as txn:
-                with txn.cursor() as cursor:
-                    cursor.putmulti([(key, seal(key, value)) for key, value in pairs])
-                for key in gone:
-                    txn.delete(key)
-        except (lmdb.MapFullError, lmdb.DiskError) as error:
-            raise StorageError(
-                f"the data environment takes no more ({error}); free the disk or raise "
-                "ZQ_DATA_MAP_BYTES, then start the node again"
-            ) from error
+        with self._writing() as txn:
+            with txn.cursor() as cursor:
+                cursor.putmulti([(key, seal(key, value)) for key, value in pairs])
+            for key in gone:
+                txn.delete(key)
+
+    def _writing(self) -> AbstractContextManager[lmdb.Transaction]:
+        return writing(self._environment, self._path, variable="ZQ_DATA_MAP_BYTES", touch=_touch)
 
     def erase(self, number: int) -> None:
-        """Delete all that is stored under a number, in several commits."""
+        """Delete all that is stored under a number, in several commits.
+
+        Raises StorageFull, StorageFailed.
+        """
         prefix = _NUMBER.pack(number)
         while True:
-            with self._environment.begin(write=True) as txn, txn.cursor() as cursor:
+            with self._writing() as txn, txn.cursor() as cursor:
                 positioned = cursor.set_range(prefix)
                 for _ in range(_ERASE_KEYS_PER_COMMIT):
                     if not positioned or cursor.key()[:8] != prefix:
@@ -284,6 +297,13 @@ def cells_of(pairs: Iterable[Pair]) -> Iterator[tuple[str, bytes]]:
     for key, value in pairs:
         if key[:1] == _CELL:
             yield key[1:].decode(), value
+
+
+def _touch(txn: lmdb.Transaction) -> None:
+    """Write again what comes first: a replica's applied state, which is small."""
+    with txn.cursor() as cursor:
+        if cursor.first():
+            txn.put(bytes(cursor.key()), bytes(cursor.value()))
 
 
 def _range(txn: lmdb.Transaction, prefix: bytes, after: bytes = b"") -> Iterator[Pair]:

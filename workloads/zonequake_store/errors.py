@@ -7,7 +7,8 @@ StoreError
 │   ├── StoreCorrupt     an environment is damaged as a whole
 │   ├── LogCorrupt       a replica's log is damaged: the replica is broken
 │   ├── StateCorrupt     a replica's cells are damaged: the replica is broken
-│   └── StorageFull      a map or the disk takes no more for now
+│   ├── StorageFull      a map or the disk takes no more for now
+│   └── StorageFailed    a write or a sync failed: what is stored is not known
 ├── CounterError         a partition's update counter contradicts itself: the replica is broken
 └── ProtocolError        a peer or client sent something that is not of the protocol
 """
@@ -45,6 +46,18 @@ class StateCorrupt(StorageError):
 
 class StorageFull(StorageError):
     """A map or the disk takes no more; nothing of what was asked is stored."""
+
+    def __init__(self, environment: str, message: str) -> None:
+        super().__init__(message)
+        self.environment = environment
+
+
+class StorageFailed(StorageError):
+    """A write or a sync failed: what the disk holds of it is not known, and never tried again."""
+
+    def __init__(self, environment: str, message: str) -> None:
+        super().__init__(message)
+        self.environment = environment
 
 
 class CounterError(StoreError):

@@ -3,11 +3,13 @@
 One line of JSON per event in `<data>/events.jsonl`; the oldest go when there are many. Lines are
 buffered and written each second, and at once when somebody waits for them (a stage, a leader): a
 SIGKILL costs at most a second of the less important ones. A torn last line of a killed process is
-cut at the next start.
+cut at the next start. A disk that takes nothing ends no node for its journal: events stay in
+memory, and the file is begun anew with them once there is room.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,16 @@ import msgspec
 from zonequake_store.admin_protocol import StoreEvent
 
 # Kinds that a chaos run decides by: they are on disk before anybody can act on them.
-_AT_ONCE = frozenset({"leader.change", "rebalance.stage", "node.started", "node.stopping"})
+_AT_ONCE = frozenset(
+    {
+        "leader.change",
+        "rebalance.stage",
+        "node.started",
+        "node.stopping",
+        "storage.failed",
+        "storage.full",
+    }
+)
 
 # So many of the newest events are kept at least, and twice as many at most, in memory and on disk.
 _KEPT_EVENTS = 20_000
@@ -44,10 +55,10 @@ class Journal:
         self._events = _read(path)
         if len(self._events) > _KEPT_EVENTS:
             self._events = self._events[-_KEPT_EVENTS:]
-        _replace(path, self._events)
-        self._file = path.open("ab", buffering=0)
+        self._file: io.FileIO | None = None
         self._buffer: list[bytes] = []
         self._seq = self._events[-1].seq if self._events else 0
+        self._begin_file()
 
     def add(
         self,
@@ -85,22 +96,41 @@ class Journal:
 
     def flush(self) -> None:
         """Hand the buffered lines to the kernel: safe from a SIGKILL, not from a power loss."""
-        if self._buffer:
+        if self._file is None:
+            self._begin_file()
+        elif self._buffer:
             lines, self._buffer = b"".join(self._buffer), []
-            self._file.write(lines)
+            try:
+                written = self._file.write(lines)
+            except OSError:
+                written = 0
+            if written != len(lines):
+                self._end_file()
 
     def _trim(self) -> None:
         """Begin the file anew with the newest events, the buffered ones among them."""
         del self._events[:-_KEPT_EVENTS]
+        self._end_file()
+        self._begin_file()
+
+    def _begin_file(self) -> None:
+        """Write all events that are kept; nothing if the disk takes them not."""
+        try:
+            _replace(self._path, self._events)
+            self._file = self._path.open("ab", buffering=0)
+        except OSError:
+            self._end_file()
         self._buffer.clear()
-        self._file.close()
-        _replace(self._path, self._events)
-        self._file = self._path.open("ab", buffering=0)
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def close(self) -> None:
         """Write the rest and close the file."""
         self.flush()
-        self._file.close()
+        self._end_file()
 
 
 def _read(path: Path) -> list[StoreEvent]:

@@ -28,8 +28,9 @@ from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, MemoryCells, Overlay, View
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.events import Journal
+from zonequake_store.flushing import Flushing
 from zonequake_store.lineage import lineage_of, number_of
-from zonequake_store.log_writes import Compact, GroupRecord
+from zonequake_store.log_writes import GroupRecord
 from zonequake_store.outbox import Outbox
 from zonequake_store.peer_protocol import CatchUpFrame, Messages, encode_frame
 from zonequake_store.post_office import PostOffice
@@ -44,9 +45,9 @@ from zonequake_store.raft.api import (
 from zonequake_store.raft.messages import Kind, Message, Peer, SnapshotMeta
 from zonequake_store.reading import read_in_thread
 from zonequake_store.replica import LOG_ERRORS, Replica
-from zonequake_store.replica_log import DurableLog
 from zonequake_store.reports import stage_event
 from zonequake_store.storage import LogBatch, Storage
+from zonequake_store.storage_watch import StorageWatch
 from zonequake_store.transaction_messages import Letter
 from zonequake_store.transport import Transport
 from zonequake_store.turn import Edge, finish, serve, writes_of
@@ -95,13 +96,23 @@ class Host(Edge):
         self.journal = journal
         self.counters = Counters()
         self.replicas: dict[str, Replica] = {}
-        self.waiting: dict[str, GroupRecord] = dict(storage.records)
+        self.waiting: dict[str, GroupRecord] = {}
         self.broken: dict[str, tuple[GroupRecord, str]] = {}
+        for group, record in storage.records.items():
+            reason = storage.distrusted(record)
+            if reason is None:
+                self.waiting[group] = record
+            else:
+                self.broken[group] = (record, reason)
+                self.note_replica("replica.broken", record, reason)
         self.draining = False
         self.outbox = Outbox(transport, self._unreachable, append_delay_s=append_delay_s)
         self.catch_up = CatchUp(self, staged=storage.stagings, first_snapshot=secrets.randbits(62))
         self.letters = PostOffice(self)
         self._reading: set[asyncio.Task[None]] = set()
+        self.flushing = Flushing(self)
+        self.watch = StorageWatch(self)
+        storage.watcher = self.watch
         self._flushes = flushes
         self._loop = asyncio.get_running_loop()
         self._awake: dict[Replica, None] = {}
@@ -179,7 +190,7 @@ class Host(Edge):
         self.catch_up.tick()
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + FLUSH_S
-            self._flush_due()
+            self._flush_due(now_s)
 
     def _turn(self) -> None:
         self._turn_due = False
@@ -245,10 +256,10 @@ class Host(Edge):
         cells = replica.cells
         if isinstance(cells, Overlay):
             if cells.dirty_bytes > _FLUSH_BYTES and self._flushes:
-                self.flush([replica])
+                self.flushing.flush([replica])
         else:
             replica.durable_index = replica.partition.index
-            self._compact(replica)
+            self.flushing.compact(replica)
 
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
         """Send a replica's letters."""
@@ -342,6 +353,7 @@ class Host(Edge):
         """Let a replica take part from now on."""
         self.waiting.pop(replica.group, None)
         self.replicas[replica.group] = replica
+        self.watch.admit(replica)
         if self.draining:
             replica.raft.refuse_leadership(True)
         self.wake(replica)
@@ -353,6 +365,7 @@ class Host(Edge):
         self._awake.pop(replica, None)
         self._leading.pop(replica, None)
         self.catch_up.removed(replica)
+        self.flushing.wake()
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """A replica cannot go on: stop it, keep its files, say why."""
@@ -369,13 +382,14 @@ class Host(Edge):
             data={"incarnation": record.incarnation, "reason": reason},
         )
 
-    # ── flushing and compaction ──────────────────────────────────────────────────────────────
+    # ── once a second ────────────────────────────────────────────────────────────────────────
 
-    def _flush_due(self) -> None:
+    def _flush_due(self, now_s: float) -> None:
         self.journal.flush()
+        self.watch.look(now_s)
         if not self._flushes:
             return
-        self.flush(
+        self.flushing.flush(
             [
                 replica
                 for replica in self.replicas.values()
@@ -383,77 +397,15 @@ class Host(Edge):
             ]
         )
 
-    def flush(self, replicas: list[Replica]) -> None:
-        """Have what these replicas applied stored in one commit."""
-        flushing: list[tuple[Replica, Overlay, int]] = []
-        jobs = []
-        for replica in replicas:
-            cells = replica.cells
-            if not replica.flushing and isinstance(cells, Overlay):
-                replica.flushing = True
-                flushing.append((replica, cells, replica.partition.index))
-                jobs.append(cells.begin_flush(replica.partition))
-        if jobs:
-            data: DataStore = self.storage.data
-            self.storage.write_data(lambda: data.flush(jobs), lambda: self._flushed(flushing))
-
-    def _flushed(self, flushed: list[tuple[Replica, Overlay, int]]) -> None:
-        for replica, cells, index in flushed:
-            replica.flushing = False
-            cells.end_flush()
-            if replica.cells is cells and not replica.stopped:
-                replica.durable_index = index
-                try:
-                    self._compact(replica)
-                except LOG_ERRORS as error:
-                    self.break_down(replica, str(error))
-
-    async def flushed(self, replica: Replica) -> None:
-        """Wait until all that the replica has applied by now is stored.
-
-        Raises StorageError if nothing is stored any more.
-        """
-        wanted = replica.partition.index
-        while replica.durable_index < wanted and not replica.stopped:
-            self.storage.check()
-            self.flush([replica])
-            await asyncio.sleep(0.002)
-
     async def view(self, replica: Replica) -> View:
         """The replica's state as of now or later; the caller closes it. Raises StorageError."""
         cells = replica.cells
         if isinstance(cells, MemoryCells):
             return cells.view(replica.partition)
-        await self.flushed(replica)
+        await self.flushing.flushed(replica)
         cells = replica.cells
         assert isinstance(cells, Overlay), "a replica never changes between durable and volatile"
         return self.storage.data.view(cells.number)
-
-    async def flush_ended(self, replica: Replica) -> None:
-        """Wait until no flush of a removed replica is under way: it must not meet its successor.
-
-        Raises StorageError if nothing is stored any more.
-        """
-        while replica.flushing:
-            self.storage.check()
-            await asyncio.sleep(0.002)
-
-    def _compact(self, replica: Replica) -> None:
-        if replica.raft.pending_snapshot is not None:
-            return  # the core's log begins behind it already, and so will the stored one
-        highest = min(replica.durable_index, self.catch_up.lowest_index_needed(replica))
-        index = replica.log.compaction_index(highest)
-        if index is None:
-            return
-        # First nobody reads these entries any more, then they go: a lagging follower's turn may
-        # come between this and the commit.
-        meta = replica.raft.snapshot_meta(index)
-        replica.raft.compact(index)
-        replica.log.compacted(meta)
-        if isinstance(replica.log, DurableLog):
-            batch = LogBatch()
-            batch.of(replica.record).append(Compact(replica.log.number, meta))
-            self.storage.write_log(batch, lambda: None)
 
     # ── what clients ask, and the end ────────────────────────────────────────────────────────
 
@@ -501,7 +453,7 @@ class Host(Edge):
         for replica in list(self.replicas.values()):
             if self._flushes:
                 with contextlib.suppress(StorageError):  # the log has it, and the writer told why
-                    await self.flushed(replica)
+                    await self.flushing.flushed(replica)
             self.remove(replica)
 
 

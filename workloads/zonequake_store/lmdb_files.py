@@ -8,11 +8,16 @@ files if the last process here died by such a signal (`zonequake_store.last_brea
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
-from zonequake_store.errors import StorageError, StoreCorrupt
+from zonequake_store.errors import StorageError, StorageFailed, StorageFull, StoreCorrupt
 from zonequake_store.lmdb_pages import is_cut_short, walk
 
 UNREADABLE = (
@@ -25,6 +30,9 @@ UNREADABLE = (
 """What reading a damaged environment raises."""
 
 _FILE_NAME = "data.mdb"
+
+# LMDB tells of a write that the disk took half of as of an input/output error.
+_FULL_DISK_BYTES = 1 << 20
 
 
 def open_environment(path: Path, *, map_bytes: int, sync: bool, databases: int) -> lmdb.Environment:
@@ -71,3 +79,80 @@ def used_bytes(environment: lmdb.Environment) -> int:
     page_bytes: int = environment.stat()["psize"]
     last: int = environment.info()["last_pgno"]
     return (last + 1) * page_bytes
+
+
+def live_bytes(environment: lmdb.Environment, databases: list[Any]) -> int:
+    """Bytes of the pages that hold something now; the rest of the map is free or never used."""
+    try:
+        with environment.begin() as txn:
+            stats = [txn.stat(), *(txn.stat(database) for database in databases)]
+    except lmdb.PanicError:
+        return 0  # a commit failed, and who waits for it says so
+    pages = sum(s["branch_pages"] + s["leaf_pages"] + s["overflow_pages"] for s in stats)
+    return int(pages * stats[0]["psize"])
+
+
+@contextlib.contextmanager
+def writing(
+    environment: lmdb.Environment,
+    path: Path,
+    *,
+    variable: str,
+    touch: Callable[[lmdb.Transaction], object],
+) -> Iterator[lmdb.Transaction]:
+    """A transaction that is committed at the end. `touch` writes next to nothing.
+
+    Raises StorageFull if the map or the disk takes no more: LMDB has dropped the whole transaction
+    then, and a later one writes every page of its own anew, so that none is needed that this one
+    may have lost. Raises StorageFailed for all else, a failed sync above all: LMDB would go on by
+    itself, but whether the last commit is on the disk is known to nobody.
+    """
+    try:
+        with environment.begin(write=True) as txn:
+            yield txn
+    except lmdb.MapFullError as error:
+        _age(environment, touch)
+        raise StorageFull(
+            path.name, f"the map of {path} is full; set {variable} higher and start the node again"
+        ) from error
+    except lmdb.Error as error:
+        if _is_full(error, path) and not _has_panicked(environment):
+            raise StorageFull(
+                path.name, f"the disk of {path} is full ({error}); free space on it"
+            ) from error
+        raise StorageFailed(
+            path.name,
+            f"a commit in {path} failed ({error}); look at the disk, then start the node again: "
+            "its replicas there come back from their peers",
+        ) from error
+
+
+def _age(environment: lmdb.Environment, touch: Callable[[lmdb.Transaction], object]) -> None:
+    """Let pages that were freed be used: LMDB gives them away two commits later, and while each
+    transaction fails there is none."""
+    with contextlib.suppress(lmdb.MapFullError):
+        for _ in range(2):
+            with environment.begin(write=True) as txn:
+                touch(txn)
+
+
+def _has_panicked(environment: lmdb.Environment) -> bool:
+    """Whether LMDB lost hold of its meta pages: then nobody knows which commit counts."""
+    try:
+        with environment.begin():
+            return False
+    except lmdb.PanicError:
+        return True
+
+
+def _is_full(error: lmdb.Error, path: Path) -> bool:
+    text = str(error)
+    if isinstance(error, lmdb.DiskError) or os.strerror(errno.EDQUOT) in text:
+        return True
+    return os.strerror(errno.EIO) in text and free_bytes(path) < _FULL_DISK_BYTES
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that the file system of a path has left for us."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize

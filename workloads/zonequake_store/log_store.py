@@ -24,8 +24,14 @@ import lmdb
 import msgspec
 
 from zonequake_store.checksums import content, seal, seal_damage
-from zonequake_store.errors import LogCorrupt, StorageError, StoreCorrupt
-from zonequake_store.lmdb_files import UNREADABLE, open_environment, used_bytes
+from zonequake_store.errors import LogCorrupt, StoreCorrupt
+from zonequake_store.lmdb_files import (
+    UNREADABLE,
+    live_bytes,
+    open_environment,
+    used_bytes,
+    writing,
+)
 from zonequake_store.log_records import count_in, decode_record, encode_record, pieces
 from zonequake_store.log_recovery import RecoveredLog, recovered_log
 from zonequake_store.log_writes import (
@@ -43,6 +49,7 @@ from zonequake_store.raft.messages import Entry, HardState, SnapshotMeta
 # What reading a damaged environment raises.
 _CORRUPT = (*UNREADABLE, LogCorrupt, msgspec.DecodeError, UnicodeDecodeError, struct.error)
 
+_OF_RECORD = (PutRecord, Install)
 _Database = Any
 """What `open_db` returns; the package has no name for it."""
 
@@ -64,6 +71,7 @@ class LogStore:
     """
 
     def __init__(self, path: Path, *, map_bytes: int, sync: bool) -> None:
+        self._path = path
         self._sync = sync
         self._environment = open_environment(path, map_bytes=map_bytes, sync=sync, databases=3)
         try:
@@ -111,20 +119,34 @@ class LogStore:
             stored = _get(txn, b"next", self._meta)
             return 1 if stored is None else int(_NUMBER.unpack(stored)[0])
 
-    def write(self, writes: Iterable[LogWrite]) -> None:
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the map that hold something now."""
+        return live_bytes(self._environment, [self._meta, self._state, self._log])
+
+    def write(self, writes: Iterable[LogWrite]) -> dict[int, str]:
         """Store all of it in one commit, in the order given.
 
-        Raises StorageError if the map or the disk is full; nothing of it is stored then.
+        Returns the logs (by number) that turned out to be damaged, with the reason; what was to be
+        written there is not, the rest is. Raises StorageFull, StorageFailed; nothing is stored
+        then, or nobody knows.
         """
-        try:
-            with self._environment.begin(write=True) as txn:
-                for write in writes:
+        damaged: dict[int, str] = {}
+        with writing(
+            self._environment, self._path, variable="ZQ_LOG_MAP_BYTES", touch=self._touch
+        ) as txn:
+            for write in writes:
+                number = write.record.number if isinstance(write, _OF_RECORD) else write.number
+                if number in damaged:
+                    continue
+                try:
                     self._write(txn, write)
-        except (lmdb.MapFullError, lmdb.DiskError) as error:
-            raise StorageError(
-                f"the log environment takes no more ({error}); free the disk or raise "
-                "ZQ_LOG_MAP_BYTES, then start the node again"
-            ) from error
+                except LogCorrupt as error:
+                    damaged[number] = str(error)
+        return damaged
+
+    def _touch(self, txn: lmdb.Transaction) -> None:
+        _put(txn, b"touched", b"", self._meta)
 
     def _write(self, txn: lmdb.Transaction, write: LogWrite) -> None:
         match write:

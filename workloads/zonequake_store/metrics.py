@@ -57,7 +57,7 @@ class NodeCollector(Collector):
             ("cpu_seconds", "CPU time of the process.", time.process_time()),
         ):
             yield CounterMetricFamily(f"zonequake_store_{name}", text, value=counted)
-        storage = self._host.storage
+        storage, watch = self._host.storage, self._host.watch
         for name, text, value in (
             ("loop_lag_seconds", "How late the last tick was.", counters.loop_lag_s),
             (
@@ -67,9 +67,20 @@ class NodeCollector(Collector):
             ),
             ("log_used_bytes", "Bytes used of the log maps.", storage.log_used_bytes),
             ("data_used_bytes", "Bytes used of the data map.", storage.data.used_bytes),
+            ("storage_failed", "1 if nothing is stored any more.", int(watch.failure is not None)),
+            ("storage_full", "1 while something waits for room.", int(watch.is_full)),
+            ("writes_refused", "1 while no write is taken.", int(watch.problem is not None)),
             ("draining", "1 while the node refuses leaderships.", int(self._host.draining)),
         ):
             yield GaugeMetricFamily(f"zonequake_store_{name}", text, value=value)
+        under_way = GaugeMetricFamily(
+            "zonequake_store_commit_under_way_seconds",
+            "How long the commit that is under way has taken so far, by environment.",
+            labels=("environment",),
+        )
+        for environment, duration_s in storage.under_way_s.items():
+            under_way.add_metric((environment,), duration_s)
+        yield under_way
         yield from self._replicas()
 
     def _replicas(self) -> Iterator[Metric]:

@@ -26,7 +26,7 @@ from zonequake_store.admin_protocol import (
     TransferLeadership,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
-from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
+from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
 from zonequake_store.host import HEARTBEAT_TICKS, Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
 from zonequake_store.partition import AppliedState, ClientTable, Partition
@@ -68,7 +68,13 @@ class Orders:
     async def execute(self, orders: list[Order]) -> list[OrderReply]:
         """Carry out orders in their order."""
         async with self._one_at_a_time:
-            return [await self._execute(order) for order in orders]
+            return [await self._answered(order) for order in orders]
+
+    async def _answered(self, order: Order) -> OrderReply:
+        try:
+            return await self._execute(order)
+        except StorageError as error:  # what it needs stored is not, now or ever
+            return _failed(str(error))
 
     async def _execute(self, order: Order) -> OrderReply:
         broken = self._host.broken.get(order.group)
@@ -228,9 +234,7 @@ class Orders:
                 )
             batch = LogBatch()
             batch.of(record).append(PutRecord(order.group, record))
-            stored = asyncio.get_running_loop().create_future()
-            host.storage.write_log(batch, lambda: stored.set_result(None))
-            await stored
+            await host.storage.log_written(batch)
             try:
                 replica = self._durable(order, record)
             except (LogCorrupt, StateCorrupt, CounterError) as error:
@@ -373,9 +377,9 @@ class Orders:
         if replica is not None:
             replica.raise_token(order.token)
             if not order.erase:
-                await host.flushed(replica)
+                await host.flushing.flushed(replica)
             host.remove(replica)
-            await host.flush_ended(replica)
+            await host.flushing.flush_ended(replica)
             record = replica.record  # a snapshot may have been installed meanwhile
             host.note_replica("replica.stopped", record, "erased" if order.erase else "stopped")
             if replica.is_volatile:
@@ -388,19 +392,30 @@ class Orders:
 
     async def _erase(self, group: str, record: GroupRecord, replica: Replica | None) -> None:
         host = self._host
-        host.waiting.pop(group, None)
-        host.broken.pop(group, None)
         batch = LogBatch()
         batch.of(record).append(Erase(group, record.number))
-        erased = asyncio.get_running_loop().create_future()
-        host.storage.write_log(batch, lambda: erased.set_result(None))
-        await erased
+        try:
+            await host.storage.log_written(batch, frees=True)
+        except StorageError:
+            # It is still on the disk: known as such, it can be erased again.
+            if group not in host.broken:
+                host.waiting[group] = record
+            raise
+        host.waiting.pop(group, None)
+        host.broken.pop(group, None)
         numbers = {record.data_number}
         host.catch_up.forget(group)
         if replica is not None and isinstance(replica.cells, Overlay):
             numbers.add(replica.cells.number)  # another one while a snapshot is installed
         for number in numbers:
             host.storage.erase_state(number)
+        host.storage.erased(
+            [
+                *host.waiting.values(),
+                *(record for record, _ in host.broken.values()),
+                *(replica.record for replica in host.replicas.values()),
+            ]
+        )
 
 
 def _failed(error: str) -> OrderReply:

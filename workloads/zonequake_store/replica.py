@@ -136,6 +136,8 @@ class Replica:
         self.flushing = False
         self.stopped = False
         self.checkpoints = Checkpoints()
+        self.refusal: str | None = None
+        """Why no client's write is taken, whatever leads here, or None."""
         self._faults = faults
         self._client_address = client_address
         self._offered: list[tuple[PlainCommand, int, Answer]] = []
@@ -186,6 +188,9 @@ class Replica:
             if not self.leads:
                 answer(self._not_leader(id_, self.leader))
                 return False
+            if self.refusal is not None and self.raft.is_storing:
+                answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+                return False
             if self._reads >= MAX_WAITING_PER_REPLICA:
                 answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
                 return False
@@ -194,6 +199,9 @@ class Replica:
             return True
         if not self.leads:
             answer(self._not_leader(id_, self.leader))
+            return False
+        if self.refusal is not None:
+            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
             return False
         if len(self._pending) + len(self._offered) >= MAX_WAITING_PER_REPLICA:
             answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
@@ -214,6 +222,8 @@ class Replica:
             answer(Reply(id_, Status.INVALID, error=fault))
         elif not self.leads:
             answer(self._not_leader(id_, self.leader))
+        elif self.refusal is not None:
+            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
         else:
             self.transactions.begin(id_, begin_of(transaction), answer)
         return self.transactions.has_work
@@ -280,12 +290,7 @@ class Replica:
         return tuple(sorted(peer.node for peer in members))
 
     def _lost_leadership(self) -> None:
-        """Tell every client that waits for a write that nothing is known of it."""
-        pending, self._pending = self._pending, {}
-        for proposal in pending.values():
-            proposal.answer(
-                Reply(proposal.id, Status.UNKNOWN, error="leadership was lost before the commit")
-            )
+        self._give_up_writes("leadership was lost before the commit")
         self.transactions.stop()
         if self.raft.abstains:
             # A later lineage began: its state may pass these indexes without what they stand for.
@@ -295,17 +300,31 @@ class Replica:
             for reading in waiting + [each.reading for each in blocked]:
                 self._end(reading, self._not_leader(reading.id, self.leader))
 
+    def _give_up_writes(self, reason: str) -> None:
+        """Tell every client that waits for a write that nothing is known of it."""
+        pending, self._pending = self._pending, {}
+        for proposal in pending.values():
+            proposal.answer(Reply(proposal.id, Status.UNKNOWN, error=reason))
+
+    def interrupt(self, reason: str) -> None:
+        """The disk takes nothing: answer everybody who waits, for it may be long."""
+        self._answer_all(Status.OVERLOADED, reason)
+
     def stop(self) -> None:
         """Answer everybody who waits; the replica does nothing from now on."""
         self.stopped = True
-        self._lost_leadership()
+        self._answer_all(Status.NOT_HERE, "the replica was stopped")
+        self.transactions.stop()
+
+    def _answer_all(self, status: Status, reason: str) -> None:
+        self._give_up_writes(reason)
         for _, id_, answer in self._offered:
-            answer(Reply(id_, Status.NOT_HERE, error="the replica was stopped"))
+            answer(Reply(id_, status, error=reason))
         waiting = [reading for readings in self._reading.values() for reading in readings]
         waiting += [reading for _, readings in self._confirmed for reading in readings]
         waiting += [each.reading for each in self._blocked]
         for reading in waiting + self._asked:
-            self._end(reading, Reply(reading.id, Status.NOT_HERE, error="the replica was stopped"))
+            self._end(reading, Reply(reading.id, status, error=reason))
         self._offered.clear()
         self._asked.clear()
         self._reading.clear()

@@ -24,6 +24,10 @@ from zonequake_store.raft.messages import (
 # (historical), one that was away for longer gets a snapshot (full).
 RETAINED_ENTRIES = 20_000
 RETAINED_BYTES = 64 << 20
+# The same while the map is nearly full: a follower that was away gets a snapshot sooner, and this
+# node goes on.
+PRESSED_ENTRIES = 500
+PRESSED_BYTES = 1 << 20
 # Compact in steps, not one entry at a time.
 _STEP_ENTRIES = 2_000
 _STEP_BYTES = 8 << 20
@@ -64,16 +68,21 @@ class _Extent:
         self._records.append((self.last_index, size_bytes))
         self._bytes += size_bytes
 
-    def compaction_index(self, highest: int) -> int | None:
+    def compaction_index(self, highest: int, *, pressed: bool = False) -> int | None:
+        retained_entries, retained_bytes = RETAINED_ENTRIES, RETAINED_BYTES
+        step_entries, step_bytes = _STEP_ENTRIES, _STEP_BYTES
+        if pressed:
+            retained_entries, retained_bytes = PRESSED_ENTRIES, PRESSED_BYTES
+            step_entries, step_bytes = PRESSED_ENTRIES, PRESSED_BYTES
         entries = self.last_index - self.first_index + 1
-        too_many = entries > RETAINED_ENTRIES + _STEP_ENTRIES
-        too_big = self._bytes > RETAINED_BYTES + _STEP_BYTES
+        too_many = entries > retained_entries + step_entries
+        too_big = self._bytes > retained_bytes + step_bytes
         if not too_many and not too_big:
             return None
-        index = self.last_index - RETAINED_ENTRIES
+        index = self.last_index - retained_entries
         remaining_bytes = self._bytes
         for last, size_bytes in self._records:
-            if remaining_bytes <= RETAINED_BYTES:
+            if remaining_bytes <= retained_bytes:
                 break
             remaining_bytes -= size_bytes
             index = max(index, last)

@@ -6,6 +6,7 @@
     <data>/data/           LMDB: applied state of all replicas
     <data>/events.jsonl    the journal
     <data>/CRASHED         what the last process said when a signal ended it (`last_breath`)
+    <data>/DISTRUSTED      which environment's commit failed, and why (`distrust`)
 
 The logs of zones without fsync live in an environment of their own, because an LMDB environment
 with unsynced commits may be lost as a whole in a power loss; a SIGKILL hurts neither. If it was, it
@@ -17,6 +18,7 @@ synced logs end the start: with them would go what was voted and acknowledged.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -24,19 +26,48 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from zonequake_store import last_breath
 from zonequake_store.catchup.messages import Staging
 from zonequake_store.data_store import DataStore
-from zonequake_store.errors import DirectoryLocked, StorageError, StoreCorrupt
-from zonequake_store.lmdb_files import check_pages
+from zonequake_store.distrust import Distrust
+from zonequake_store.errors import (
+    DirectoryLocked,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+    StoreCorrupt,
+)
+from zonequake_store.lmdb_files import check_pages, free_bytes
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import GroupRecord, LogWrite
 from zonequake_store.settings import NodeSettings
 from zonequake_store.writer import Writer
 
 Opened = TypeVar("Opened", LogStore, DataStore)
+Job = TypeVar("Job")
+
+# Beyond this no client's write is taken any more: what is left is for the entries that are under
+# way, for terms, votes and configurations, and for the pages that forgetting takes before it gives.
+_TAKING_WRITES_SHARE = 0.9
+_KEPT_FREE_BYTES = 16 << 20
+
+
+class Watcher(Protocol):
+    """Who is told, on the loop, what happens to the storage."""
+
+    def storage_full(self, writer: str, error: StorageFull) -> None:
+        """Nothing is stored by this writer (`log`, `data`) until there is room again."""
+
+    def storage_recovered(self, writer: str) -> None:
+        """What it held back is stored."""
+
+    def storage_failed(self, writer: str, error: Exception) -> None:
+        """Nothing is stored by it any more."""
+
+    def logs_damaged(self, damaged: dict[int, str]) -> None:
+        """These logs, by number, cannot be written, for these reasons."""
 
 
 @dataclass(slots=True)
@@ -58,7 +89,9 @@ class Storage:
     """The open data directory. Raises DirectoryLocked or StorageError if it cannot be used."""
 
     def __init__(self, settings: NodeSettings, *, fresh_incarnation: str) -> None:
-        directory = settings.data_dir
+        directory = self._directory = settings.data_dir
+        self._log_map_bytes = settings.log_map_bytes
+        self._data_map_bytes = settings.data_map_bytes
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._lock = (directory / "LOCK").open("w")
@@ -77,14 +110,18 @@ class Storage:
             self._open_all(settings, undo)
             last_breath.forget(directory)
             self.incarnation = self._synced.identity(fresh_incarnation)
+            self._distrust = Distrust(directory / "DISTRUSTED")
             self.records = self._synced.records() | self._unsynced.records()
             self.stagings = begun_stagings(self.data, self.records)
             """Snapshots on their way in that an earlier process left, by group."""
             self._next_number = self._free_numbers()
             undo.pop_all()
-        self._failure: Exception | None = None
-        self._log_writer: Writer[LogBatch] | None = None
-        self._data_writer: Writer[Callable[[], None]] | None = None
+        self.watcher: Watcher
+        """Who is told what happens to the storage; set before anything is written."""
+        self._loop: asyncio.AbstractEventLoop
+        self._writers: list[Writer[LogBatch] | Writer[Callable[[], None]]] = []
+        self._log_writer: Writer[LogBatch]
+        self._data_writer: Writer[Callable[[], None]]
 
     def _take_lock(self, directory: Path) -> None:
         try:
@@ -141,8 +178,9 @@ class Storage:
         owned = {record.data_number for record in self.records.values()}
         owned |= {staging.number for staging in self.stagings.values()}
         stored = self.data.numbers()
-        for number in stored - owned:
-            self.data.erase(number)
+        with contextlib.suppress(StorageFull):  # then at a later start
+            for number in stored - owned:
+                self.data.erase(number)
         return (
             max(self._synced.next_number(), self._unsynced.next_number(), *(n + 1 for n in stored))
             if stored
@@ -152,33 +190,42 @@ class Storage:
     def start(
         self,
         *,
-        failed: Callable[[Exception], None],
         observe_log_s: Callable[[float], None],
         observe_data_s: Callable[[float], None],
     ) -> None:
         """Start the writer threads; needs a running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._log_writer = self._writer("log", self._write_log, observe_log_s)
+        self._data_writer = self._writer("data", _run_all, observe_data_s)
+        self._writers = [self._log_writer, self._data_writer]
 
-        def fail(error: Exception) -> None:
-            self._failure = error
-            failed(error)
+    def _writer(
+        self, name: str, write: Callable[[list[Job]], None], observe_s: Callable[[float], None]
+    ) -> Writer[Job]:
+        def guarded(jobs: list[Job]) -> None:
+            try:
+                write(jobs)
+            except StorageFull:
+                raise
+            except Exception as error:
+                # At once, and in this thread: the disk may take its time.
+                environment = error.environment if isinstance(error, StorageFailed) else name
+                self._distrust.add(environment, below=self._next_number, reason=str(error))
+                raise
 
-        self._log_writer = Writer(
-            "log writer", self._write_log, failed=fail, observe_s=observe_log_s
+        return Writer(
+            f"{name} writer",
+            guarded,
+            full=lambda error: self.watcher.storage_full(name, error),
+            recovered=lambda: self.watcher.storage_recovered(name),
+            failed=lambda error: self.watcher.storage_failed(name, error),
+            observe_s=observe_s,
         )
-        self._data_writer = Writer("data writer", _run_all, failed=fail, observe_s=observe_data_s)
-
-    def check(self) -> None:
-        """Raises StorageError if a writer has failed: what waits for it would wait for ever."""
-        if self._failure is not None:
-            raise StorageError(
-                f"nothing is stored any more ({self._failure}); the node ends, start it again"
-            ) from self._failure
 
     def close(self) -> None:
         """Write what was submitted, close everything, release the lock."""
-        if self._log_writer is not None and self._data_writer is not None:
-            self._log_writer.stop()
-            self._data_writer.stop()
+        for writer in self._writers:
+            writer.stop()
         self._synced.close()
         self._unsynced.close()
         self.data.close()
@@ -193,32 +240,100 @@ class Storage:
         """The environment that holds a replica's log."""
         return self._synced if record.fsync else self._unsynced
 
-    def write_log(self, batch: LogBatch, done: Callable[[], None]) -> None:
-        """Have a batch stored durably, then `done` called on the loop."""
-        assert self._log_writer is not None, "the writers are started with the node"
-        self._log_writer.submit(batch, done)
+    def write_log(self, batch: LogBatch, done: Callable[[], None], *, frees: bool = False) -> None:
+        """Have a batch stored durably, then `done` called on the loop; `frees`: it makes room."""
+        self._log_writer.submit(batch, done, frees=frees)
 
-    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+    async def log_written(self, batch: LogBatch, *, frees: bool = False) -> None:
+        """Store a batch. Raises StorageError if that cannot be done now."""
+        stored = self._loop.create_future()
+        self._log_writer.submit(
+            batch,
+            lambda: _resolve(stored, None),
+            refused=lambda error: _resolve(stored, error),
+            frees=frees,
+        )
+        await stored
+
+    def write_data(
+        self, job: Callable[[], None], done: Callable[[], None], *, frees: bool = False
+    ) -> None:
         """Have a job on the data environment run in its thread, then `done` on the loop."""
-        assert self._data_writer is not None, "the writers are started with the node"
-        self._data_writer.submit(job, done)
+        self._data_writer.submit(job, done, frees=frees)
 
     def erase_state(self, number: int) -> None:
         """Delete cells that no replica owns any more, after what was asked before."""
-        self.write_data(lambda: self.data.erase(number), lambda: None)
+        self.write_data(lambda: self.data.erase(number), lambda: None, frees=True)
 
     @property
     def log_used_bytes(self) -> int:
         """Bytes used of the log maps."""
         return self._synced.used_bytes + self._unsynced.used_bytes
 
+    @property
+    def under_way_s(self) -> dict[str, float]:
+        """How long the commits that are under way have taken so far."""
+        return {
+            "log": self._log_writer.under_way_s,
+            "data": self._data_writer.under_way_s,
+        }
+
+    def log_share(self, *, fsync: bool) -> float:
+        """How much of the map of the logs with or without fsync is in use, 0 to 1."""
+        return (self._synced if fsync else self._unsynced).live_bytes / self._log_map_bytes
+
+    def shortage(self, *, unflushed_bytes: int) -> str | None:
+        """Why no more writes should be taken, although what is under way still fits, and so many
+        bytes of state; None: no reason."""
+        for name, used_bytes, map_bytes, variable in (
+            ("log", self._synced.live_bytes, self._log_map_bytes, "ZQ_LOG_MAP_BYTES"),
+            ("log-unsynced", self._unsynced.live_bytes, self._log_map_bytes, "ZQ_LOG_MAP_BYTES"),
+            (
+                "data",
+                self.data.live_bytes + unflushed_bytes,
+                self._data_map_bytes,
+                "ZQ_DATA_MAP_BYTES",
+            ),
+        ):
+            if used_bytes > _TAKING_WRITES_SHARE * map_bytes:
+                return (
+                    f"{used_bytes >> 20} of {map_bytes >> 20} MiB of the map {name} are in use; "
+                    f"set {variable} higher and start the node again"
+                )
+        left_bytes = free_bytes(self._directory)
+        if left_bytes < _KEPT_FREE_BYTES:
+            return (
+                f"the disk of {self._directory} has {left_bytes >> 10} KiB left; free space on it"
+            )
+        return None
+
+    def distrusted(self, record: GroupRecord) -> str | None:
+        """Why a replica must not be started from what is stored here, or None."""
+        return self._distrust.of(record)
+
+    def erased(self, left: Iterable[GroupRecord]) -> None:
+        """A replica was erased; `left` are those that are not."""
+        self._distrust.settle(left)
+
     def _write_log(self, batches: list[LogBatch]) -> None:
         synced = [write for batch in batches for write in batch.synced]
         unsynced = [write for batch in batches for write in batch.unsynced]
+        damaged: dict[int, str] = {}
         if synced:
-            self._synced.write(synced)
+            damaged |= self._synced.write(synced)
         if unsynced:
-            self._unsynced.write(unsynced)
+            damaged |= self._unsynced.write(unsynced)
+        if damaged:
+            self._loop.call_soon_threadsafe(self.watcher.logs_damaged, damaged)
+
+
+def _resolve(future: asyncio.Future[None], error: StorageError | None) -> None:
+    if future.done():
+        return  # nobody waits any more
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 def begun_stagings(data: DataStore, records: Mapping[str, GroupRecord]) -> dict[str, Staging]:

@@ -61,6 +61,9 @@ def serve(replica: Replica, edge: Edge) -> None:
     """Let a replica do all it can before the disk has to answer. Raises LOG_ERRORS."""
     replica.begin_turn()
     raft = replica.raft
+    urgent = raft.urgent()
+    if urgent:
+        edge.send(replica, urgent)
     while raft.has_ready():
         ready = raft.ready()
         if ready.messages:

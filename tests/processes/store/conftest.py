@@ -11,6 +11,7 @@ import pytest
 # The driver is imported by these tests and by the benchmarks; neither is a package.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from disk_faults import built
 from local_nodes import LocalNodes
 
 
@@ -18,3 +19,9 @@ from local_nodes import LocalNodes
 async def nodes(tmp_path: Path) -> AsyncIterator[LocalNodes]:
     async with LocalNodes(tmp_path) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def disk_faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that disks misbehave by."""
+    return built(tmp_path_factory.mktemp("disk_faults"))

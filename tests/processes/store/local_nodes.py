@@ -194,12 +194,16 @@ class LocalNodes:
     async def start(self, *names: str, **environment: str) -> None:
         """Start nodes, new ones or dead ones, and wait until they are ready."""
         for name in names:
-            if name not in self.nodes:
-                peer, client, admin = free_ports(3)
-                directory = self.directory / name
-                self.nodes[name] = Node(name, directory, peer, client, admin, dict(environment))
-            self.nodes[name].spawn()
+            self.prepare(name, **environment).spawn()
         await asyncio.gather(*(self._ready(self.nodes[name]) for name in names))
+
+    def prepare(self, name: str, **environment: str) -> Node:
+        """A node that is not started yet, or as it is."""
+        if name not in self.nodes:
+            peer, client, admin = free_ports(3)
+            directory = self.directory / name
+            self.nodes[name] = Node(name, directory, peer, client, admin, dict(environment))
+        return self.nodes[name]
 
     async def _ready(self, node: Node) -> None:
         async def answers() -> bool:
@@ -388,6 +392,10 @@ class LocalNodes:
     async def metrics(self, node: str) -> str:
         async with self.session.get(f"{self.nodes[node].admin_url}/metrics") as response:
             return await response.text()
+
+    async def health(self, node: str) -> tuple[int, str]:
+        async with self.session.get(f"{self.nodes[node].admin_url}/healthz") as response:
+            return response.status, await response.text()
 
     async def drain(self, node: str) -> int:
         async with self.session.post(f"{self.nodes[node].admin_url}/admin/v1/drain") as response:

@@ -63,9 +63,7 @@ class OneNode:
             Clock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot"),
         )
         self.storage = Storage(settings, fresh_incarnation="00")
-        self.storage.start(
-            failed=self.failures.append, observe_log_s=lambda _: None, observe_data_s=lambda _: None
-        )
+        self.storage.start(observe_log_s=lambda _: None, observe_data_s=lambda _: None)
         self.host = Host(
             name="n0",
             storage=self.storage,

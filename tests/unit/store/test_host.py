@@ -46,7 +46,7 @@ async def test_a_log_that_cannot_be_compacted_breaks_its_replica_and_not_the_nod
         for value in range(5):
             await node.offer(replica, "k", value)
         monkeypatch.setattr(Raft, "snapshot_meta", fail)
-        node.host.flush([replica])
+        node.host.flushing.flush([replica])
         await until(lambda: GROUP in node.host.broken)
         assert "is gone" in node.host.broken[GROUP][1]
 
@@ -75,7 +75,7 @@ async def test_a_flush_that_ends_while_a_snapshot_is_installed_leaves_the_log_al
         node.storage.write_data(lambda: _wait_for(both_wait), lambda: None)
         invite(node, replica)
         supply(node, snapshot(replica, index=20, stream=1, parts=1))
-        node.host.flush([replica])  # ends in the same commit as the last piece
+        node.host.flushing.flush([replica])  # ends in the same commit as the last piece
         both_wait.set()
         await until(lambda: replica.partition.index == 20 or GROUP in node.host.broken)
         assert node.host.broken == {}
@@ -98,8 +98,9 @@ async def test_what_waits_for_the_disk_ends_when_nothing_is_stored_any_more(
         monkeypatch.setattr(DataStore, "flush", fail)
         with pytest.raises(StorageError, match="the disk is full"):
             async with asyncio.timeout(5):
-                await node.host.flushed(replica)
-        assert [str(failure) for failure in node.failures] == ["the disk is full"]
+                await node.host.flushing.flushed(replica)
+        assert node.host.watch.failure == "the disk is full"
+        assert GROUP in node.host.broken
 
 
 async def test_more_reads_than_a_partition_can_hold_are_refused_and_counted_off_again(

@@ -13,7 +13,7 @@ from snapshot_pieces import demands, invite, snapshot, supply
 
 from zonequake_store.admin_protocol import OrderStatus, StartReplica, StopReplica
 from zonequake_store.data_store import DataStore, Flush, Overlay
-from zonequake_store.host import Host
+from zonequake_store.flushing import Flushing
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Kind, Message
 from zonequake_store.replica import Replica
@@ -47,7 +47,7 @@ async def test_a_stop_waits_for_the_flush_that_is_under_way(
             monkeypatch.undo()
             monkeypatch.setattr(DataStore, "flush", slow)
             cells.end_flush()
-            asyncio.get_running_loop().call_soon(node.host.flush, [replica])
+            asyncio.get_running_loop().call_soon(node.host.flushing.flush, [replica])
 
         monkeypatch.setattr(Overlay, "end_flush", flush_again)
         allowed.release()
@@ -106,9 +106,9 @@ async def test_a_replica_that_breaks_while_it_is_stopped_stays_broken(
     async with OneNode(tmp_path) as node:
         replica = await node.start()
 
-        async def rot(_: Host, broken: Replica) -> None:
+        async def rot(_: Flushing, broken: Replica) -> None:
             node.host.break_down(broken, "rot")
 
-        monkeypatch.setattr(Host, "flushed", rot)
+        monkeypatch.setattr(Flushing, "flushed", rot)
         await node.orders.execute([stop(replica)])
         assert (set(node.host.broken), set(node.host.waiting)) == ({GROUP}, set())

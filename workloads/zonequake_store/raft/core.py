@@ -42,7 +42,7 @@ REQUESTS = frozenset({Kind.VOTE, Kind.PRE_VOTE})
 class Raft:
     """A replica. Not thread-safe: one thread calls everything."""
 
-    __slots__ = ("_outstanding", "_replica", "_stored_hard_state")
+    __slots__ = ("_outstanding", "_replica", "_stored_hard_state", "_ticks_storing")
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class Raft:
         )
         self._stored_hard_state = hard_state
         self._outstanding: Ready | None = None
+        self._ticks_storing = 0
 
     # inputs
 
@@ -75,6 +76,8 @@ class Raft:
         """`settings.tick_s` have passed, `count` times. `now_ms`: a clock that goes on while the
         process doesn't (without it, ticks are counted, and `fresh_since_ms` is no better than the
         count)."""
+        if self._outstanding is not None:
+            self._ticks_storing += count
         replica = self._replica
         freshness = replica.freshness
         if now_ms is None:
@@ -391,11 +394,34 @@ class Raft:
         )
         return self._outstanding
 
+    @property
+    def is_storing(self) -> bool:
+        """Whether a Ready is outstanding: it waits for the disk."""
+        return self._outstanding is not None
+
+    def urgent(self) -> tuple[Message, ...]:
+        """Heartbeats that need not wait for the outstanding Ready: they promise nothing of it.
+
+        A slow disk must not cost the leadership; one that takes so long that a follower's would
+        have passed twice must: nothing is committed while this leader's Ready is outstanding.
+        """
+        replica = self._replica
+        if self._outstanding is None or replica.leadership is None or not replica.out.messages:
+            return ()
+        if self._ticks_storing > 2 * replica.settings.election_ticks:
+            return ()
+        beats = tuple(each for each in replica.out.messages if each.kind is Kind.HEARTBEAT)
+        if beats:
+            others = [each for each in replica.out.messages if each.kind is not Kind.HEARTBEAT]
+            replica.out.messages = others
+        return beats
+
     def stored(self, ready: Ready) -> None:
         """`ready`'s entries, hard state and snapshot are durable and readable in the log."""
         if ready is not self._outstanding:
             raise ReadyOutstanding("stored() takes the Ready that ready() gave last, once")
         self._outstanding = None
+        self._ticks_storing = 0
         replica = self._replica
         replica.log.stored(ready.snapshot)
         if ready.hard_state is not None:

@@ -1,0 +1,369 @@
+"""Three real nodes under load, and a disk of one that fails, fills up or is slow.
+
+Each time: nothing acknowledged is lost, the node says what is wrong, the others go on, and it comes
+back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from disk_faults import FaultyDisk
+from load import Load
+from local_nodes import LocalNodes, Node, Zone, until
+
+from zonequake_store.admin_protocol import OrderStatus, Role, StopReplica
+from zonequake_store.client_protocol import Read, Status, Write
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+THREE = ["n0", "n1", "n2"]
+SMALL = 16 << 20
+LARGE = 100_000
+
+
+async def three(nodes: LocalNodes, library: Path, **environment: str) -> dict[str, FaultyDisk]:
+    disks = {name: FaultyDisk(nodes.prepare(name, **environment), library) for name in THREE}
+    await nodes.start(*THREE)
+    return disks
+
+
+async def problem(nodes: LocalNodes, name: str, kind: str, *, timeout_s: float = 20.0) -> str:
+    """Wait until a node reports such a problem of its storage; returns it."""
+    found = ""
+
+    async def is_reported() -> bool:
+        nonlocal found
+        found = (await nodes.report(name)).node.storage_problem or ""
+        return found.startswith(kind)
+
+    await until(is_reported, f"{name} reports that its storage is {kind}", timeout_s=timeout_s)
+    return found
+
+
+async def sound(nodes: LocalNodes, name: str) -> None:
+    async def is_sound() -> bool:
+        return (await nodes.report(name)).node.storage_problem is None
+
+    await until(is_sound, f"{name} stores again", timeout_s=20)
+
+
+async def stop(node: Node) -> int:
+    """SIGTERM; returns the exit code."""
+    assert node.process is not None
+    node.signal_stop()
+    return await asyncio.to_thread(node.process.wait, 30)
+
+
+async def begin_anew(nodes: LocalNodes, zone: Zone, name: str) -> None:
+    """Erase a broken replica and let it come back from its peers, as the operator does."""
+    group = zone.groups[0]
+    status = await nodes.status(name, group)
+    assert status is not None
+    order = StopReplica(group=group, token=zone.token, incarnation=status.incarnation)
+    (erased,) = await nodes.order(name, order)
+    assert erased.status is OrderStatus.RECEIVED, erased
+    (started,) = await nodes.order(name, nodes.start_order(zone, 0))
+    assert started.status is OrderStatus.RECEIVED, started
+    assert started.incarnation != status.incarnation
+    await nodes.change(zone, THREE)
+    await nodes.finish_change(zone, THREE)
+
+
+async def events(nodes: LocalNodes, name: str) -> list[str]:
+    return [event.kind for event in await nodes.events(name)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "environment", "said"),
+    [
+        (FaultyDisk.fail_syncs, "log", "Input/output error"),
+        (FaultyDisk.fail_syncs, "data", "Input/output error"),
+        (FaultyDisk.fail_metas, "log", "No space left on device"),
+    ],
+)
+async def test_a_node_whose_commit_fails_stops_acknowledging_and_is_not_trusted_again(
+    nodes: LocalNodes,
+    disk_faults: Path,
+    begin: Callable[[FaultyDisk, str], None],
+    environment: str,
+    said: str,
+) -> None:
+    disks = await three(nodes, disk_faults)
+    zone = await nodes.create("z", on=THREE)
+    group = zone.groups[0]
+    async with Load(nodes, zone) as load:
+        await load.goes_on()
+        faulty = await nodes.leader(group)
+        begin(disks[faulty], environment)
+        reason = await problem(nodes, faulty, "failed")
+        assert said in reason
+        status = await nodes.status(faulty, group)
+        assert status is not None
+        assert (status.role, status.broken_reason) == (Role.BROKEN, reason.removeprefix("failed: "))
+        code, text = await nodes.health(faulty)
+        assert code == 503
+        assert "the storage has failed" in text
+        assert {"storage.failed", "replica.broken"} <= set(await events(nodes, faulty))
+        assert "zonequake_store_storage_failed 1.0" in await nodes.metrics(faulty)
+        await load.goes_on()
+        # The disk is sound again; what it was told meanwhile is still not known.
+        disks[faulty].behave()
+        (refused,) = await nodes.order(faulty, nodes.start_order(zone, 0))
+        assert refused.status is OrderStatus.FAILED
+        assert await stop(nodes.nodes[faulty]) == 1
+        await nodes.start(faulty)
+        assert (await nodes.health(faulty))[0] == 200
+        status = await nodes.status(faulty, group)
+        assert status is not None
+        assert status.role is Role.BROKEN
+        assert "not to be trusted" in (status.broken_reason or "")
+        await load.goes_on()
+        await begin_anew(nodes, zone, faulty)
+        await load.goes_on()
+    await load.nothing_is_lost()
+    assert await stop(nodes.nodes[faulty]) == 0
+    await nodes.restart(zone, faulty)
+    await nodes.until_equal(group, THREE)
+
+
+async def test_a_volatile_zone_goes_on_where_the_disk_has_failed(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    disks = await three(nodes, disk_faults)
+    durable = await nodes.create("durable", on=THREE)
+    volatile = await nodes.create("volatile", on=THREE, volatile=True)
+    async with Load(nodes, durable) as one, Load(nodes, volatile) as other:
+        await one.goes_on(50)
+        disks["n0"].fail_syncs("log")
+        await problem(nodes, "n0", "failed")
+        await other.goes_on(200)
+        status = await nodes.status("n0", volatile.groups[0])
+        assert status is not None
+        assert status.role is not Role.BROKEN
+    await nodes.until_equal(volatile.groups[0], THREE)
+
+
+async def test_a_full_disk_is_waited_for_and_said_while_the_others_go_on(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    disks = await three(nodes, disk_faults)
+    zone = await nodes.create("z", on=THREE)
+    group = zone.groups[0]
+    async with Load(nodes, zone) as load:
+        await load.goes_on()
+        faulty = await nodes.leader(group)
+        disks[faulty].take_all()
+        reason = await problem(nodes, faulty, "full")
+        assert "the disk of" in reason
+        assert "free space on it" in reason
+        await load.goes_on(300)
+        # What is there is readable, and only that.
+        reply = await load.client.once(faulty, Read(group, "list-0", bounded=True))
+        assert reply.status is Status.OK
+        assert isinstance(reply.value, list)
+        assert (await nodes.health(faulty))[0] == 200
+        created = await nodes.order(
+            faulty, nodes.start_order(Zone("y", 1, ["y.00000000.0"], 1, [], {}), 0)
+        )
+        assert created[0].status is OrderStatus.FAILED
+        assert "is full" in (created[0].error or "")
+        assert "zonequake_store_storage_full 1.0" in await nodes.metrics(faulty)
+        process = nodes.nodes[faulty].process
+        disks[faulty].behave()
+        await sound(nodes, faulty)
+        await load.goes_on()
+    await load.nothing_is_lost()
+    await nodes.until_equal(group, THREE)
+    assert nodes.nodes[faulty].process is process, "it never ended"
+    assert nodes.nodes[faulty].is_alive
+    kinds = await events(nodes, faulty)
+    assert kinds.index("storage.full") < kinds.index("storage.recovered")
+
+
+async def test_a_node_that_starts_and_stops_on_a_full_disk_says_so_and_loses_nothing(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    disks = await three(nodes, disk_faults)
+    zone = await nodes.create("z", on=THREE)
+    async with Load(nodes, zone) as load:
+        await load.goes_on()
+        for name in THREE:
+            disks[name].fill()
+        await asyncio.gather(*(problem(nodes, name, "full") for name in THREE))
+        assert await stop(nodes.nodes["n0"]) == 0
+        await nodes.start("n0")
+        reply = (await nodes.order("n0", nodes.start_order(zone, 0)))[0]
+        assert reply.status in (OrderStatus.FAILED, OrderStatus.RECEIVED), reply
+        for name in THREE:
+            disks[name].behave()
+        await sound(nodes, "n0")
+        await nodes.start_replicas(zone, "n0")
+        await load.goes_on(200)
+    await load.nothing_is_lost()
+    await nodes.until_equal(zone.groups[0], THREE)
+
+
+async def write_large(
+    load: Load, first: int, last: int, group: str | None = None, *, deadline_s: float = 2.0
+) -> int:
+    """Write large cells; returns how many were acknowledged."""
+    client, taken = load.client, 0
+
+    async def write(number: int) -> None:
+        nonlocal taken
+        body = Write(group or load.group, f"large-{number}", number, bytes(LARGE))
+        with contextlib.suppress(TimeoutError):
+            await client.at_leader(body, deadline_s=deadline_s)
+            taken += 1
+
+    for begin in range(first, last, 16):
+        await asyncio.gather(*(write(number) for number in range(begin, min(begin + 16, last))))
+    return taken
+
+
+async def test_a_full_map_of_the_state_is_said_and_a_larger_one_ends_it(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    nodes.prepare("n0", ZQ_DATA_MAP_BYTES=str(SMALL))
+    await three(nodes, disk_faults)
+    zone = await nodes.create("z", on=THREE)
+    group = zone.groups[0]
+    async with Load(nodes, zone) as load:
+        await load.goes_on()
+        # n0 alone has so little room; as a follower it cannot choose what it gets.
+        assert await write_large(load, 0, 240) == 240
+        reason = await problem(nodes, "n0", "full")
+        assert "ZQ_DATA_MAP_BYTES" in reason
+        await load.goes_on()
+        assert await nodes.leader(group) != "n0"
+        node = nodes.nodes["n0"]
+        assert await stop(node) == 0
+        node.environment["ZQ_DATA_MAP_BYTES"] = str(8 * SMALL)
+        await nodes.restart(zone, "n0")
+        await load.goes_on()
+    await load.nothing_is_lost()
+    await nodes.until_equal(group, THREE)
+    assert (await nodes.report("n0")).node.storage_problem is None
+
+
+async def test_a_full_map_of_the_log_is_said_and_a_larger_one_ends_it(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    nodes.prepare("n0", ZQ_LOG_MAP_BYTES=str(SMALL))
+    await three(nodes, disk_faults)
+    zones = [await nodes.create(f"z{number}", on=THREE) for number in range(12)]
+    async with Load(nodes, zones[0]) as load:
+        await load.goes_on()
+        # Each log keeps a little for those who lag behind: together more than n0 has room for.
+        for zone in zones:
+            await write_large(load, 0, 32, zone.groups[0])
+        reason = await problem(nodes, "n0", "full")
+        assert "ZQ_LOG_MAP_BYTES" in reason
+        await load.goes_on()
+        node = nodes.nodes["n0"]
+        assert await stop(node) == 0
+        node.environment["ZQ_LOG_MAP_BYTES"] = str(8 * SMALL)
+        await nodes.start("n0")
+        for zone in zones:
+            await nodes.start_replicas(zone, "n0")
+        await load.goes_on()
+    await load.nothing_is_lost()
+    for zone in zones:
+        await nodes.until_equal(zone.groups[0], THREE)
+
+
+async def test_when_the_maps_of_all_nodes_run_short_writes_are_refused_and_reads_go_on(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    await three(nodes, disk_faults, ZQ_DATA_MAP_BYTES=str(SMALL))
+    zone = await nodes.create("z", on=THREE)
+    group = zone.groups[0]
+    load = Load(nodes, zone)
+    taken = await write_large(load, 0, 300)
+    for name in THREE:
+        reason = await problem(nodes, name, "")
+        assert reason.startswith(("short", "full"))
+        assert "ZQ_DATA_MAP_BYTES" in reason
+    leader = await nodes.leader(group)
+    reply = await load.client.once(leader, Write(group, "more", 1))
+    assert reply.status is Status.OVERLOADED
+    assert "ZQ_DATA_MAP_BYTES" in (reply.error or "")
+    assert (await load.client.read(group, "large-0")).value == 0
+    assert {"storage.short", "storage.full"} & set(await events(nodes, leader))
+    for name in THREE:
+        node = nodes.nodes[name]
+        await stop(node)
+        node.environment["ZQ_DATA_MAP_BYTES"] = str(8 * SMALL)
+    await nodes.restart(zone, *THREE)
+    assert (await load.client.write(group, "more", 1)).status is Status.OK
+    present = [number for number in range(300) if await has(load, f"large-{number}")]
+    assert len(present) >= taken
+    await nodes.until_equal(group, THREE)
+
+
+async def has(load: Load, key: str) -> bool:
+    return (await load.client.read(load.group, key)).value is not None
+
+
+async def test_a_log_map_much_smaller_than_what_is_written_makes_room_by_itself(
+    nodes: LocalNodes,
+) -> None:
+    for name in THREE:
+        nodes.prepare(name, ZQ_LOG_MAP_BYTES=str(3 * SMALL))
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    load = Load(nodes, zone)
+    # It forgets what is stored as state before it would for a map that is large enough.
+    assert await write_large(load, 0, 1000, deadline_s=15.0) == 1000, "two maps full of entries"
+    for name in THREE:
+        await sound(nodes, name)
+    await nodes.until_equal(zone.groups[0], THREE)
+
+
+async def test_a_slow_disk_costs_no_leadership_and_shows_in_the_metrics(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    disks = await three(nodes, disk_faults)
+    zone = await nodes.create("z", on=THREE)
+    group = zone.groups[0]
+    async with Load(nodes, zone, attempt_s=5) as load:
+        await load.goes_on()
+        leader = await nodes.leader(group)
+        before = await nodes.status(leader, group)
+        disks[leader].slow_syncs("log", 700)
+        await asyncio.sleep(8)
+        after = await nodes.status(leader, group)
+        assert before is not None
+        assert after is not None
+        assert (after.role, after.term) == (Role.LEADER, before.term)
+        metrics = await nodes.metrics(leader)
+        slow = [line for line in metrics.splitlines() if 'seconds_bucket{environment="log"' in line]
+        below = {line.split('le="')[1].split('"')[0]: float(line.split()[-1]) for line in slow}
+        assert below["2.0"] - below["0.5"] >= 5
+        assert "zonequake_store_commit_under_way_seconds" in metrics
+        await load.goes_on(10)
+        disks[leader].behave()
+        await load.goes_on()
+    await load.nothing_is_lost()
+    await nodes.until_equal(group, THREE)
+
+
+async def test_a_disk_that_hangs_costs_the_leadership(nodes: LocalNodes, disk_faults: Path) -> None:
+    disks = await three(nodes, disk_faults)
+    zone = await nodes.create("z", on=THREE)
+    group = zone.groups[0]
+    async with Load(nodes, zone) as load:
+        await load.goes_on()
+        leader = await nodes.leader(group)
+        disks[leader].slow_syncs("log", 12_000)
+        await load.goes_on(within_s=10)
+        others = [name for name in THREE if name != leader]
+        assert await nodes.leader(group, among=others) in others
+        disks[leader].behave()
+    await load.nothing_is_lost()
+    await nodes.until_equal(group, THREE)

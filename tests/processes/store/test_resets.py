@@ -14,6 +14,8 @@ from recorded_load import RecordedLoad, terms_on_disk, verdicts
 
 from zonequake_chaos.simulation.judge import judged
 from zonequake_store.admin_protocol import (
+    CancelChangePeers,
+    ChangePeers,
     Grant,
     InspectReplica,
     OrderReply,
@@ -264,6 +266,13 @@ async def test_a_half_done_joint_change_ends_with_a_reset(nodes: LocalNodes) -> 
     assert joint.stage is Stage.JOINT
     assert joint.configuration is not None
     assert joint.configuration.old_peers
+    term, token = joint.term, zone.token + 1
+    cancelled, replaced = await nodes.order(
+        leader,
+        CancelChangePeers(group=group, term=term, token=token),
+        ChangePeers(group=group, term=term, token=token, peers=joint.configuration.old_peers),
+    )
+    assert (cancelled.status, replaced.status) == (OrderStatus.BUSY, OrderStatus.BUSY)
     for name in others:
         nodes.nodes[name].kill()
 

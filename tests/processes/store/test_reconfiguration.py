@@ -1,0 +1,247 @@
+"""Changes of peers that are replaced, cancelled or given up; who leads; who may look only."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from local_nodes import LocalNodes, Zone, until
+
+from zonequake_store.admin_protocol import (
+    CancelChangePeers,
+    ChangePeers,
+    InspectReplica,
+    OrderStatus,
+    ReconfigurationStatus,
+    ReplicaStatus,
+    Role,
+    Stage,
+    TransferLeadership,
+)
+from zonequake_store.client_protocol import Append, Read, Status
+from zonequake_store.lineage import number_of
+
+pytestmark = pytest.mark.processes
+
+THREE = ["n0", "n1", "n2"]
+
+
+async def status_of(nodes: LocalNodes, name: str, group: str) -> ReplicaStatus:
+    status = await nodes.status(name, group)
+    assert status is not None
+    return status
+
+
+async def fill(nodes: LocalNodes, zone: Zone, count: int) -> None:
+    """About `count` KB."""
+    client = nodes.client()
+    for first in range(0, count, 50):
+        writes = (
+            client.write(zone.groups[0], f"k{n}", n, b"f" * 1000) for n in range(first, first + 50)
+        )
+        await asyncio.gather(*writes)
+
+
+async def cancel(nodes: LocalNodes, zone: Zone, leader: str) -> OrderStatus:
+    group = zone.groups[0]
+    term = (await status_of(nodes, leader, group)).term
+    order = CancelChangePeers(group=group, term=term, token=zone.token)
+    return (await nodes.order(leader, order))[0].status
+
+
+async def test_a_change_that_moves_data_is_replaced_then_cancelled_and_leaves_no_entry(
+    nodes: LocalNodes,
+) -> None:
+    await nodes.start(*THREE, "n3", "n4")
+    zone = await nodes.create("z", on=THREE, catch_up_bytes_per_second=200_000)
+    group = zone.groups[0]
+    await fill(nodes, zone, 3000)
+    leader = await nodes.change(zone, [*THREE, "n3"])
+    before = await status_of(nodes, leader, group)
+    await nodes.change(zone, [*THREE, "n4"])
+    replaced = await status_of(nodes, leader, group)
+    assert (replaced.stage, replaced.stage_token) == (Stage.CATCHING_UP, zone.token)
+    assert [each.peer.node for each in replaced.progress] == ["n4"]
+    await asyncio.sleep(0.5)  # what was on its way to n3
+    left_behind = (await status_of(nodes, "n3", group)).last_index
+    await asyncio.sleep(1)
+    assert (await status_of(nodes, "n3", group)).last_index == left_behind < before.last_index
+    assert (await status_of(nodes, "n4", group)).last_index > 0
+
+    assert await cancel(nodes, zone, leader) is OrderStatus.RECEIVED
+    cancelled = await status_of(nodes, leader, group)
+    assert (cancelled.stage, cancelled.progress) == (Stage.NONE, [])
+    assert cancelled.reconfiguration_status is ReconfigurationStatus.CANCELLED
+    assert cancelled.configuration == before.configuration
+    assert cancelled.last_index == before.last_index, "no entry was written all the while"
+    assert await cancel(nodes, zone, leader) is OrderStatus.RECEIVED, "nothing runs"
+    told = [e.data for e in await nodes.events(leader) if e.kind == "rebalance.stage"]
+    assert [(data["stage"], data["status"]) for data in told] == [
+        ("CATCHING_UP", None),
+        ("CATCHING_UP", None),
+        ("NONE", "CANCELLED"),
+    ]
+    await asyncio.sleep(0.5)
+    left_behind = (await status_of(nodes, "n4", group)).last_index
+    await asyncio.sleep(0.5)
+    assert (await status_of(nodes, "n4", group)).last_index == left_behind
+
+    zone.settings["catch_up_bytes_per_second"] = 0
+    await nodes.start_replicas(zone, leader)
+    await nodes.change(zone, [*THREE, "n3"])
+    await nodes.finish_change(zone, [*THREE, "n3"])
+    await nodes.until_equal(group, [*THREE, "n3"])
+
+
+async def test_a_peer_that_does_not_answer_ends_the_change_and_the_status_says_so(
+    nodes: LocalNodes,
+) -> None:
+    await nodes.start(*THREE, "n3")
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    await nodes.order("n3", nodes.start_order(zone, 0))
+    joins = await nodes.peers(group, [*THREE, "n3"])
+    leader = await nodes.leader(group)
+    nodes.nodes["n3"].pause()
+    zone.token += 1
+    term = (await status_of(nodes, leader, group)).term
+    order = ChangePeers(
+        group=group, term=term, token=zone.token, peers=joins, addresses=nodes.addresses()
+    )
+    (reply,) = await nodes.order(leader, order)
+    assert reply.status is OrderStatus.RECEIVED
+
+    async def ended() -> bool:
+        assert (await client.append(group, "list", 1)).status is Status.OK, "it serves meanwhile"
+        return (await status_of(nodes, leader, group)).stage is Stage.NONE
+
+    await until(ended, "the change is given up", timeout_s=20, every_s=0.5)
+    status = await status_of(nodes, leader, group)
+    assert status.reconfiguration_status is ReconfigurationStatus.CATCH_UP_TIMEOUT
+    assert "n3" in (status.reconfiguration_error or "")
+    nodes.nodes["n3"].resume()
+    await nodes.finish_change(zone, [*THREE, "n3"])
+    await nodes.until_equal(group, [*THREE, "n3"])
+
+
+async def test_leadership_goes_where_it_is_ordered_while_clients_write(nodes: LocalNodes) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    ending = False
+    written = 0
+
+    async def write_on() -> None:
+        nonlocal written
+        while not ending:
+            written += 1
+            await client.append(group, "list", written)
+
+    writing = asyncio.create_task(write_on())
+    for target in ("n1", "n2", "n0"):
+        leader = await nodes.leader(group)
+        term = (await status_of(nodes, leader, group)).term
+        order = TransferLeadership(group=group, token=zone.token, to=target)
+        assert (await nodes.order(leader, order))[0].status is OrderStatus.RECEIVED
+
+        async def leads(name: str = target) -> bool:
+            return (await status_of(nodes, name, group)).role is Role.LEADER
+
+        await until(leads, f"{target} leads", timeout_s=3)
+        after = (await status_of(nodes, target, group)).term
+        assert number_of(after) <= number_of(term) + 1, "one election, won at once"
+        await asyncio.sleep(0.3)
+    ending = True
+    await writing
+    stranger = TransferLeadership(group=group, token=zone.token, to="n9")
+    (refused,) = await nodes.order("n0", stranger)
+    assert (refused.status, refused.error) == (
+        OrderStatus.FAILED,
+        f"n9 is no member of {group}",
+    )
+    assert (await client.read(group, "list")).value == list(range(1, written + 1))
+
+
+async def test_replicas_are_looked_at_without_taking_part(nodes: LocalNodes) -> None:
+    """All nodes were stopped: what each has is asked for before anybody is started."""
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    for value in range(20):
+        await client.append(group, "list", value)
+    await nodes.until_equal(group, THREE)
+    ran = {name: await status_of(nodes, name, group) for name in THREE}
+    assert all(status.is_alive for status in ran.values())
+    nodes.nodes["n2"].kill()
+    newest = await client.append(group, "list", 20)
+    await nodes.until_equal(group, ["n0", "n1"])
+    term = (await status_of(nodes, await nodes.leader(group), group)).term
+    for name in ("n0", "n1"):
+        nodes.nodes[name].kill()
+    await nodes.start(*THREE)
+    for _ in range(2):
+        for name in THREE:
+            (reply,) = await nodes.order(name, InspectReplica(group=group))
+            found = reply.replica
+            assert found is not None
+            assert (found.role, found.is_alive, found.leader) == (Role.WAITING, False, None)
+            last = ran[name].last_user_index if name == "n2" else newest.index
+            assert (found.last_user_index, found.commit) == (last, found.applied)
+            link = ran[name].last_configuration_term, ran[name].last_configuration_index
+            assert found.has_user_inputs(*link)
+            if name == "n2":
+                assert not found.has_user_inputs(newest.term, newest.index)
+                assert found.term == ran[name].term
+            else:
+                assert found.term == term
+        await asyncio.sleep(2.5)  # longer than any election time-out
+    await nodes.start_replicas(zone, *THREE)
+    await nodes.leader(group)
+    assert (await client.read(group, "list")).value == list(range(21))
+
+
+async def test_a_restarted_volatile_replica_counts_only_after_it_was_taken_in_again(
+    nodes: LocalNodes,
+) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE, volatile=True)
+    group, client = zone.groups[0], nodes.client()
+    await client.append(group, "list", 1)
+    leader = await nodes.leader(group)
+    lost, other = (name for name in THREE if name != leader)
+    before = await status_of(nodes, lost, group)
+    nodes.nodes[lost].kill()
+    await nodes.start(lost)
+    assert await nodes.status(lost, group) is None, "nothing of it was stored"
+    await nodes.start_replicas(zone, lost)
+    anew = await status_of(nodes, lost, group)
+    assert anew.incarnation != before.incarnation
+    assert (anew.configuration, anew.term, anew.last_index) == (None, 0, 0)
+    assert (await client.append(group, "list", 2)).status is Status.OK, "two of three go on"
+
+    # The leader hangs: the other one and the newcomer are no majority of anything.
+    nodes.nodes[leader].pause()
+    await asyncio.sleep(4)
+    for name in (lost, other):
+        assert (await status_of(nodes, name, group)).role is not Role.LEADER
+        refused = await client.once(name, Append(group, "list", 99))
+        assert refused.status is Status.NOT_LEADER
+        assert (await client.once(name, Read(group, "list"))).status is Status.NOT_LEADER
+    assert (await status_of(nodes, lost, group)).last_index == 0
+    nodes.nodes[leader].resume()
+    assert (await client.append(group, "list", 3)).status is Status.OK
+
+    # Removed, and added again under its new incarnation.
+    both = [name for name in THREE if name != lost]
+    zone.members = both
+    await nodes.change(zone, both)
+    await nodes.finish_change(zone, both)
+    await nodes.change(zone, THREE)
+    await nodes.finish_change(zone, THREE)
+    leader = await nodes.leader(group)
+    silent = next(name for name in both if name != leader)
+    nodes.nodes[silent].pause()
+    assert (await client.append(group, "list", 4)).status is Status.OK, "it counts"
+    nodes.nodes[silent].resume()
+    await nodes.until_equal(group, THREE)
+    assert (await client.read(group, "list")).value == [1, 2, 3, 4]

@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 GROUPS := lint programs unit simulation processes chart kube spark foreign cluster
 
-.PHONY: demo test setup bench bench-store images lock clean help $(GROUPS)
+.PHONY: demo test setup bench bench-store detection images lock clean help $(GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
 	.venv/bin/zonequake demo
@@ -20,6 +20,9 @@ bench: setup ## the measurements of docs/performance.md
 
 bench-store: setup ## those of the store alone, in Markdown; takes about 8 minutes
 	@set -e; for program in benchmarks/store/bench_*.py; do echo "### $$program"; echo; .venv/bin/python $$program; done
+
+detection: setup ## plant faults, look for them, write docs/detection.md; goes on if broken off
+	.venv/bin/python tests/simulation/detection.py
 
 images: setup ## build the container images into .zonequake/images
 	.venv/bin/zonequake images build

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from zonequake_store.catchup.comparison import Comparison
 from zonequake_store.catchup.demander import Demander
 from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Staging, encode_pairs
 from zonequake_store.catchup.supplier import Supplier
-from zonequake_store.data_store import DataStore, View
+from zonequake_store.data_store import DataStore, DataView, Pair, View
 from zonequake_store.partition import Partition
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
@@ -198,6 +198,21 @@ def compared_with_what_is_applied_now(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Checkpoints, "at", whatever)
 
 
+def piece_loses_its_last_pair(patch: pytest.MonkeyPatch) -> None:
+    pairs = DataView.pairs
+
+    def all_but_one(view: DataView, *given: object) -> Iterator[Pair]:
+        found = list(pairs(view, *given))  # type: ignore[arg-type]
+        yield from found[:-1] if len(found) > 2 else found
+
+    patch.setattr(DataView, "pairs", all_but_one)
+
+
+def demander_asks_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Demander, "progressed", lambda demander: None)
+    patch.setattr(Demander, "tick", lambda demander: None)
+
+
 def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:
     return Planted(name=name, area="catch_up", scenario="catch-up", what=what, apply=apply)
 
@@ -252,5 +267,15 @@ PLANTED: list[Planted] = [
         "compared-at-different-entries",
         "counters are compared with those of another entry",
         compared_with_what_is_applied_now,
+    ),
+    _planted(
+        "last-pair-lost-in-snapshot",
+        "a full supply leaves out the last pair of the state",
+        piece_loses_its_last_pair,
+    ),
+    _planted(
+        "demander-asks-once",
+        "a peer that catches up doesn't ask on when something was lost",
+        demander_asks_once,
     ),
 ]

@@ -1,0 +1,35 @@
+"""Random schedules of every scenario: no rule is broken, and enough is reached.
+
+A failing seed replays alone: zonequake simulate --scenario NAME --seed N --trace
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from zonequake_chaos.simulation import SCENARIOS, simulate
+
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
+
+SEEDS = 1_050
+"""Of all scenarios together; more than `--seeds 0..999` has."""
+SLICES = 6
+"""Of each scenario, so that two processes have equal work."""
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_no_rule_is_broken(name: str, part: int) -> None:
+    count = -(-SEEDS // (len(SCENARIOS) * SLICES))
+    reached: Counter[str] = Counter()
+    for seed in range(part * count, (part + 1) * count):
+        report = simulate(seed, SCENARIOS[name])
+        assert report.rule is None, (
+            f"zonequake simulate --scenario {name} --seed {seed} --trace: {report.violation}"
+        )
+        reached.update(report.tally)
+    assert reached["commits"] > 10 * count
+    assert reached["elections"] > count
+    assert reached["crashes"] > 0

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from zonequake_chaos.errors import UsageError
+from zonequake_chaos.errors import HarnessError, UsageError
 from zonequake_chaos.outcome import EXIT_CODES, Verdict
 from zonequake_chaos.simulation.diagram import svg
 from zonequake_chaos.simulation.plan import FaultPlan
@@ -121,10 +121,13 @@ def simulate(
             raise UsageError(
                 "--trace and --shrink are two commands: shrink first, then trace with --plan"
             )
-        if trace:
-            _trace(seed, found, faults, steps, key, last, heartbeats, as_json, out)
-        else:
-            _shrink(seed, found, faults, steps, out)
+        try:
+            if trace:
+                _trace(seed, found, faults, steps, key, last, heartbeats, as_json, out)
+            else:
+                _shrink(seed, found, faults, steps, out)
+        except KeyboardInterrupt as interrupt:
+            raise HarnessError("interrupted; nothing was written") from interrupt
         return
     if plan or out or key or heartbeats:
         raise UsageError("--plan, --out, --key and --heartbeats belong to --trace or --shrink")
@@ -141,27 +144,33 @@ def _hunt(
     reports: list[SeedReport] = []
     broken: list[SeedReport] = []
     tell_each = not as_json and (each or len(seeds) <= _MAX_LINES)
-    with progress_console.status("") as status:
-        for report in simulate_many(seeds, scenario, steps=steps, jobs=min(jobs, len(seeds))):
-            reports.append(report)
-            if as_json:
-                sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
-            if tell_each:
-                console.print(_line(report), markup=False)
-            if report.rule is not None:
-                broken.append(report)
-                if not as_json and len(broken) <= _SHOWN_FAILURES:
-                    _tell_violation(report)
-            rate = len(reports) / (time.monotonic() - start_s)
-            status.update(
-                f"{len(reports):,} of {len(seeds):,} seeds, {len(broken)} broke a rule, "
-                f"{rate:.1f} seeds/s"
-            )
+    interrupted = False
+    try:
+        with progress_console.status("") as status:
+            for report in simulate_many(seeds, scenario, steps=steps, jobs=min(jobs, len(seeds))):
+                reports.append(report)
+                if as_json:
+                    sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+                if tell_each:
+                    console.print(_line(report), markup=False)
+                if report.rule is not None:
+                    broken.append(report)
+                    if not as_json and len(broken) <= _SHOWN_FAILURES:
+                        _tell_violation(report)
+                rate = len(reports) / (time.monotonic() - start_s)
+                status.update(
+                    f"{len(reports):,} of {len(seeds):,} seeds, {len(broken)} broke a rule, "
+                    f"{rate:.1f} seeds/s"
+                )
+    except KeyboardInterrupt:
+        interrupted = True
     took_s = time.monotonic() - start_s
-    if not as_json:
+    if reports and not as_json:
         _summarize(reports, broken, took_s, jobs)
     if broken:
         raise typer.Exit(EXIT_CODES[Verdict.VIOLATED])
+    if interrupted:
+        raise HarnessError(f"interrupted after {len(reports):,} of {len(seeds):,} seeds")
     if not summed(reports)["commits"]:
         progress_console.print(
             "nothing was committed in any seed: nothing is shown. Use more --steps", style="yellow"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from multiprocessing import get_context
 
 from zonequake_chaos.errors import HarnessError, UsageError
+from zonequake_chaos.simulation.children import children, in_order
 from zonequake_chaos.simulation.report import SeedReport, simulate
 from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.scenarios import SCENARIOS
@@ -20,7 +18,6 @@ TOLD = ("commits", "elections", "reconfigurations", "crashes")
 """What a line about a seed counts, after the names in its tally."""
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
-_SEEDS_PER_TASK = 5
 
 
 def parse_seeds(text: str) -> range:
@@ -57,21 +54,13 @@ def simulate_many(
     if jobs == 1:
         yield from map(one, seeds)
         return
-    # Processes that begin anew: the tables of the checkers start threads, which a fork would break.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt)
     try:
-        yield from pool.map(one, seeds, chunksize=_SEEDS_PER_TASK)
+        with children(jobs) as pool:
+            yield from in_order(pool, one, seeds, count=jobs)
     except BrokenProcessPool as error:
         raise HarnessError(
             f"a process of the simulation ended ({error}): try fewer --jobs, memory may be short"
         ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _ignore_interrupt() -> None:
-    """Ctrl-C ends the parent, which ends its children in order."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _one(seed: int, *, scenario: str, steps: int) -> SeedReport:

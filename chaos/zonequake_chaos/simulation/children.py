@@ -1,0 +1,81 @@
+"""Processes that work for this one and never outlive it, however it ends.
+
+Each child watches a pipe of which only this process holds the other end. The pipe closes when the
+work is over, when it is given up (Ctrl-C), and when this process dies, be it by SIGKILL; a child
+that sees it close ends at once, whatever it is doing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+_WAITING_PER_CHILD = 3
+"""Tasks asked for ahead, so that no child waits for the next one."""
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def children(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of `count` processes that begin anew; leaving the block by an error kills them.
+
+    Anew, because the tables of the checkers start threads, which a fork would break.
+    """
+    theirs, ours = Pipe(duplex=False)
+    with theirs, ours:
+        pool = ProcessPoolExecutor(
+            count, mp_context=get_context("spawn"), initializer=_end_with, initargs=(theirs,)
+        )
+        try:
+            yield pool
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def in_order(
+    pool: ProcessPoolExecutor, work: Callable[[Task], Result], tasks: Iterable[Task], *, count: int
+) -> Iterator[Result]:
+    """What `work` makes of each task, in the order of the tasks; takes them as it goes."""
+    waiting: deque[Future[Result]] = deque()
+    for task in tasks:
+        with no_interrupt():
+            waiting.append(pool.submit(work, task))
+        if len(waiting) > _WAITING_PER_CHILD * count:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+@contextmanager
+def no_interrupt() -> Iterator[None]:
+    """For a moment SIGINT waits, and processes that begin meanwhile never get it.
+
+    Ctrl-C reaches all processes of a terminal; a child would tell of it in twenty lines.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with(parent: Connection) -> None:
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: Connection) -> None:
+    parent.poll(None)  # nothing is ever sent: it returns when the other end is closed
+    os._exit(1)

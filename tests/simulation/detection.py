@@ -3,46 +3,53 @@
     python tests/simulation/detection.py [--only NAME ...] [--limit SEEDS] [--jobs N]
 
 Each fault is looked for in RUNS runs over disjoint ranges of seeds, each until the first seed that
-breaks a rule, and by every directed script. Everything but the time it takes is the same each time.
-With --only nothing is written.
+breaks a rule and breaks none without the fault, and by every directed script. All but the time it
+takes is the same each time. What is found is kept in .zonequake/detection.jsonl at once: a search
+that was broken off goes on there, unless code has changed since. With --only nothing is written.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from planted.registry import Planted, all_planted
+from planted.registry import AREAS, Planted, all_planted
 from scripts.every import SCRIPTS
 from scripts.stage import Unplayable
 
 from zonequake_chaos.simulation import SCENARIOS, Violation, simulate
+from zonequake_chaos.simulation.children import children, in_order
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "detection.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "detection.md"
+KEPT = ROOT / ".zonequake" / "detection.jsonl"
+JUDGED = ("chaos/zonequake_chaos/simulation", "workloads", "analysis", "tests/simulation")
+"""Folders whose code decides what is found."""
 RUNS = 5
-LIMIT = 1_000
+LIMIT = 500
 APART = 100_000
 """Run n begins with seed n * APART."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """One run: how many seeds it took (None: not found in `limit`) and the rule that broke."""
+    """One run: how many seeds it took (None: not found in the limit) and the rule that broke."""
 
-    fault: str
+    run: int
     seeds: int | None
     rule: str = ""
 
@@ -51,9 +58,10 @@ class Search:
 class Row:
     """All that is known of one fault. `scripts`: names of those that break a rule under it."""
 
-    fault: Planted
+    fault: str
     scripts: tuple[str, ...]
     searches: tuple[Search, ...]
+    took_s: float = 0.0
 
     @property
     def counts(self) -> list[int]:
@@ -62,9 +70,9 @@ class Row:
 
     @property
     def median(self) -> int | None:
-        """Over all runs, of which those without success took longest; None if most had none."""
+        """Over RUNS runs, of which those without success took longest; None if most had none."""
         found = self.counts
-        middle = (len(self.searches) - 1) // 2
+        middle = (RUNS - 1) // 2
         return found[middle] if middle < len(found) else None
 
     @property
@@ -78,16 +86,23 @@ class Row:
         return bool(self.scripts) or self.median is not None
 
 
-def search(name: str, first: int, limit: int) -> Search:
-    """Look for a planted fault in seeds from `first` on."""
-    fault = by_name()[name]
+def rule_broken(fault: Planted, seed: int) -> str | None:
+    """The rule that this seed breaks under a fault, and doesn't break without it."""
+    scenario = SCENARIOS[fault.scenario]
     with pytest.MonkeyPatch.context() as patch:
         fault.apply(patch)
-        for count in range(limit):
-            report = simulate(first + count, SCENARIOS[fault.scenario])
-            if report.rule is not None:
-                return Search(fault=name, seeds=count + 1, rule=report.rule)
-    return Search(fault=name, seeds=None)
+        rule = simulate(seed, scenario).rule
+    return None if rule is None or simulate(seed, scenario).rule is not None else rule
+
+
+def search(name: str, run: int, limit: int) -> Search:
+    """Look for a planted fault in a run's seeds."""
+    fault = by_name()[name]
+    for count in range(limit):
+        rule = rule_broken(fault, run * APART + count)
+        if rule is not None:
+            return Search(run=run, seeds=count + 1, rule=rule)
+    return Search(run=run, seeds=None)
 
 
 def scripts_that_find(name: str) -> tuple[str, ...]:
@@ -105,97 +120,128 @@ def scripts_that_find(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def look_for(name: str, *, limit: int) -> Row:
+    """All of one fault. Runs end when most found nothing: the median is known then."""
+    start_s = time.monotonic()
+    scripts = scripts_that_find(name)
+    searches: list[Search] = []
+    for run in range(RUNS):
+        searches.append(search(name, run, limit))
+        if sum(each.seeds is None for each in searches) > RUNS // 2:
+            break
+    took_s = time.monotonic() - start_s
+    return Row(fault=name, scripts=scripts, searches=tuple(searches), took_s=took_s)
+
+
 def by_name() -> dict[str, Planted]:
     return {fault.name: fault for fault in all_planted()}
 
 
-def detect(faults: Sequence[Planted], *, limit: int, jobs: int) -> list[Row]:
-    """Look for each of them; tells how far it is on the error stream."""
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        scripts = {fault.name: pool.submit(scripts_that_find, fault.name) for fault in faults}
-        searches = {
-            fault.name: [pool.submit(search, fault.name, run * APART, limit) for run in range(RUNS)]
-            for fault in faults
-        }
-        rows = []
+def fingerprint(limit: int) -> str:
+    """Of all that decides what is found."""
+    digest = hashlib.sha256(str(limit).encode())
+    for folder in JUDGED:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def kept(path: Path, mark: str) -> dict[str, Row]:
+    """What a search with the same mark found before it was broken off; else begins a new file."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    if lines[:1] == [mark.encode()]:
+        rows = [msgspec.json.decode(line, type=Row) for line in lines[1:]]
+        return {row.fault: row for row in rows}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(mark + "\n")
+    return {}
+
+
+def detect(
+    faults: Sequence[Planted], *, limit: int, jobs: int, known: dict[str, Row]
+) -> Iterator[Row]:
+    """Look for each of them that isn't known yet."""
+    missing = [fault.name for fault in faults if fault.name not in known]
+    with children(jobs) as pool:
+        new = in_order(pool, partial(look_for, limit=limit), missing, count=jobs)
         for fault in faults:
-            row = Row(
-                fault=fault,
-                scripts=scripts[fault.name].result(),
-                searches=tuple(each.result() for each in searches[fault.name]),
-            )
-            rows.append(row)
-            told = [each.seeds for each in row.searches]
-            print(
-                f"{fault.name}: seeds {told}, {row.rule!r}, scripts {row.scripts}",
-                file=sys.stderr,
-                flush=True,
-            )
-    return rows
+            yield known[fault.name] if fault.name in known else next(new)
 
 
-def page(rows: Sequence[Row], *, limit: int, jobs: int, took_s: float) -> str:
+def page(rows: Sequence[Row], *, limit: int) -> str:
     """docs/detection.md."""
     missed = [row for row in rows if not row.is_found]
-    slow = [row for row in rows if row.median is None and row.is_found]
     medians = [row.median for row in rows if row.median is not None]
-    areas = Counter(row.fault.area for row in rows)
+    faults = by_name()
+    took_min = sum(row.took_s for row in rows) / 60
     parts = [
         "# Planted faults and what finds them",
         "",
         "`make detection` writes this page. Each fault below is planted into the shipped code by a "
         "test's patch (`tests/simulation/planted/`), and is then looked for in two ways: by every "
         "directed script (`tests/simulation/scripts/`), and by random schedules of the scenario "
-        f"named (`zonequake simulate`), {RUNS} runs over disjoint ranges of at most {limit:,} "
-        "seeds, each until the first seed that breaks a rule. *Median* and *range* count seeds up "
-        "to and including that one; a run without success counts as longer than all others. The "
-        "rule is the one that broke in most runs.",
+        f"named (`zonequake simulate`), in {RUNS} runs over disjoint ranges of at most {limit:,} "
+        "seeds, each until the first seed that breaks a rule, and breaks none without the fault. "
+        "*Seeds* counts them up to and including that one; – is a run without success, which the "
+        "median takes for longer than all others. When most runs had none, the rest isn't tried. "
+        "*Rule* is the one that broke in most runs.",
         "",
-        f"{len(rows)} faults ("
-        + ", ".join(f"{count} in {area.replace('_', '-')}" for area, count in areas.items())
-        + f"): {len(rows) - len(missed)} found, {len(missed)} not found. "
-        f"{len(medians)} are found by random schedules with a median of at most {limit:,} seeds "
-        f"(the largest median is {max(medians, default=0):,}), {len(slow)} by scripts alone.",
-        "",
-        f"Taken with `python tests/simulation/detection.py --limit {limit} --jobs {jobs}` on "
-        f"{os.cpu_count()} cores in {took_s / 60:.0f} min.",
-        "",
-        "| fault | scenario | what the faulty code does | rule that random schedules break "
-        f"| median seeds | range | runs of {RUNS} | scripts |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(_line(row, limit) for row in rows),
-        "",
-        "## Not found",
-        "",
+        f"{len(rows)} faults: **{len(rows) - len(missed)} found, {len(missed)} not found**. "
+        f"Random schedules find {len(medians)} with a median of at most {limit:,} seeds (the "
+        f"largest is {max(medians, default=0):,}); "
+        f"{sum(bool(row.scripts) for row in rows)} are found by scripts, "
+        f"{sum(row.is_found and row.median is None for row in rows)} by them alone. "
+        f"All searches together took {took_min:.0f} minutes of one process.",
     ]
+    for area in AREAS:
+        of_area = [row for row in rows if faults[row.fault].area == area]
+        if of_area:
+            parts += ["", f"## {area.replace('_', '-').capitalize()}: {len(of_area)} faults", ""]
+            parts += [
+                f"| fault | scenario | what the faulty code does | rule | seeds in {RUNS} runs "
+                "| median | scripts |",
+                "| --- | --- | --- | --- | --- | ---: | --- |",
+                *(_line(row, faults[row.fault], limit) for row in of_area),
+            ]
+    parts += ["", "## Not found", ""]
     if missed:
-        parts += [f"- `{row.fault.name}`: {row.fault.what}" for row in missed]
+        parts += [f"- `{row.fault}`: {faults[row.fault].what}" for row in missed]
     else:
         parts.append("None: every planted fault is found.")
     return "\n".join(parts) + "\n"
 
 
-def _line(row: Row, limit: int) -> str:
-    counts = row.counts
-    scripts = ", ".join(row.scripts)
+def _line(row: Row, fault: Planted, limit: int) -> str:
     cells = [
-        f"`{row.fault.name}`",
-        row.fault.scenario,
-        row.fault.what,
-        row.rule or "—",
+        f"`{fault.name}`",
+        fault.scenario,
+        fault.what,
+        row.rule or "–",
+        ", ".join("–" if each.seeds is None else f"{each.seeds:,}" for each in row.searches),
         f"{row.median:,}" if row.median is not None else f"> {limit:,}",
-        f"{counts[0]:,} to {counts[-1]:,}" if counts else "—",
-        str(len(counts)),
-        scripts or "—",
+        ", ".join(row.scripts) or "–",
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def slowest(text: str, count: int) -> list[str]:
-    """The names of the faults with the largest medians on the page, of those that have one."""
-    rows = re.findall(r"^\| `([^`]+)` \|(?:[^|]*\|){3} ([\d,]+) \|", text, flags=re.MULTILINE)
-    by_median = sorted(rows, key=lambda row: (-int(row[1].replace(",", "")), row[0]))
-    return [name for name, _ in by_median[:count]]
+def slowest(text: str, count: int) -> dict[str, list[int]]:
+    """The faults with the largest medians on the page, and the seeds that found them."""
+    lines = re.findall(
+        r"^\| `([^`]+)` \|(?:[^|]*\|){3} ([^|]*) \| ([\d,]+) \|", text, flags=re.MULTILINE
+    )
+    lines.sort(key=lambda line: (-_number(line[2]), line[0]))
+    return {
+        name: [
+            run * APART + _number(cell) - 1
+            for run, cell in enumerate(cells.split(", "))
+            if cell != "–"
+        ]
+        for name, cells, _ in lines[:count]
+    }
+
+
+def _number(cell: str) -> int:
+    return int(cell.replace(",", ""))
 
 
 def chosen(only: Iterable[str]) -> list[Planted]:
@@ -214,14 +260,18 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=LIMIT, help="seeds per run, at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     asked = parser.parse_args()
-    start_s = time.monotonic()
-    rows = detect(chosen(asked.only), limit=asked.limit, jobs=asked.jobs)
-    took_s = time.monotonic() - start_s
-    text = page(rows, limit=asked.limit, jobs=asked.jobs, took_s=took_s)
-    if asked.only:
-        print(text)
-    else:
-        PAGE.write_text(text)
+    known = {} if asked.only else kept(KEPT, fingerprint(asked.limit))
+    rows: list[Row] = []
+    for row in detect(chosen(asked.only), limit=asked.limit, jobs=asked.jobs, known=known):
+        rows.append(row)
+        told = [each.seeds for each in row.searches]
+        where = ", ".join(row.scripts) or "no script"
+        print(f"{row.fault}: seeds {told}, {row.rule!r}; {where}; {row.took_s:.0f} s", flush=True)
+        if not asked.only and row.fault not in known:
+            with KEPT.open("ab") as file:
+                file.write(msgspec.json.encode(row) + b"\n")
+    if not asked.only:
+        PAGE.write_text(page(rows, limit=asked.limit))
     return 0 if all(row.is_found for row in rows) else 1
 
 

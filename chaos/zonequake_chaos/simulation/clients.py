@@ -160,7 +160,7 @@ class Client:
             rng=self._random,
             reads_anywhere=False,
         )
-        run = _Run(self, pursuit, operation.key, finished)
+        run = _Run(self, pursuit, call, finished)
         self.under_way[id(run)] = run
         run.go_on()
 
@@ -200,10 +200,12 @@ class Client:
             if operation.value is not None:
                 text += f" {operation.value}"
             if outcome is not None:
-                text += f" → {outcome.type.value} {outcome.value or ''}"
+                text += f" → {outcome.type.value}"
+                if outcome.type is Type.OK and operation.f is Function.READ:
+                    text += " nothing" if outcome.value is None else f" {outcome.value}"
             self._world.note(
                 TraceKind.INVOKE if outcome is None else TraceKind.RETURN,
-                f"p{call.process}",
+                _lane(call.process),
                 text,
                 key=operation.key,
                 since_us=None if outcome is None else call.inv_ns // 1000,
@@ -211,7 +213,7 @@ class Client:
 
     # ── one attempt ──────────────────────────────────────────────────────────────────────────
 
-    def ask(self, ask: Ask, key: str, run: _Run) -> None:
+    def ask(self, ask: Ask, run: _Run) -> None:
         """Send a request; its reply or silence goes to `run`."""
         id_ = next(self._ids)
         body, address = ask.body, ask.address
@@ -224,7 +226,8 @@ class Client:
                 self.name,
                 lambda: f"REPLY {reply.status.value}",
                 lambda: run.answered(id_, reply),
-                key=key,
+                key=run.key,
+                told=(address, run.lane),
             )
 
         run.waits_for = id_
@@ -232,9 +235,10 @@ class Client:
         self._network.send(
             self.name,
             address,
-            lambda: f"{type(body).__name__} {key}",
+            lambda: f"{type(body).__name__} {run.key}",
             lambda: node.request(body.group, id_, body, answer),
-            key=key,
+            key=run.key,
+            told=(run.lane, address),
         )
 
     def later(self, delay_us: int, action: Callable[[], None]) -> Timer:
@@ -283,11 +287,12 @@ class _Run:
     """Carries out what the rules say about one operation."""
 
     def __init__(
-        self, client: Client, pursuit: Pursuit, key: str, ended: Callable[[Outcome], None]
+        self, client: Client, pursuit: Pursuit, call: Call, ended: Callable[[Outcome], None]
     ) -> None:
         self._client = client
         self._pursuit = pursuit
-        self._key = key
+        self.key = call.operation.key
+        self.lane = _lane(call.process)
         self._ended = ended
         self._pause: Pause | None = None
         self._listens = False
@@ -300,7 +305,7 @@ class _Run:
             case Outcome() as outcome:
                 self._ended(outcome)
             case Ask() as ask:
-                self._client.ask(ask, self._key, self)
+                self._client.ask(ask, self)
             case Pause() as pause:
                 self._pause = pause
                 floor_us = int(pause.pause_s * PAUSE_FLOOR * 1e6)
@@ -347,6 +352,11 @@ class _Run:
         self._listens = False
         self._pause = None
         self.go_on()
+
+
+def _lane(process: int) -> str:
+    """What a trace calls a process."""
+    return f"p{process}"
 
 
 def _key_for(stem: str, partition: int, partitions: int) -> str:

@@ -33,7 +33,7 @@ from zonequake_chaos.simulation.seeds import (
     summed,
 )
 from zonequake_chaos.simulation.simulation import STEPS
-from zonequake_chaos.simulation.trace import shown, text_lines
+from zonequake_chaos.simulation.trace import excerpt, text_lines
 
 _SHOWN_FAILURES = 10
 _MAX_LINES = 20
@@ -231,7 +231,7 @@ def _trace(
 ) -> None:
     found = replay(seed, scenario, plan=plan, steps=steps)
     key = key or found.key
-    chosen = shown(found.events, key=key, last=last, quiet_too=heartbeats)
+    chosen = excerpt(found.events, key=key, last=last, quiet_too=heartbeats)
     if as_json:
         for event in found.events:
             sys.stdout.write(msgspec.json.encode(event).decode() + "\n")
@@ -240,9 +240,9 @@ def _trace(
             console.print(line, markup=False)
     title = f"{scenario.name}, seed {seed}" + (f", key {key}" if key else "")
     path = out or Path(f"{scenario.name}-{seed}.svg")
-    earlier = found.events[: found.events.index(chosen[0])]
-    _write(path, svg(chosen, title=title, key=key, earlier=earlier))
-    progress_console.print(f"drawn: {path} ({len(chosen)} of {len(found.events):,} events)")
+    violation = None if found.violation is None else str(found.violation)
+    _write(path, svg(chosen, title=title, key=key, violation=violation))
+    progress_console.print(f"drawn: {path} ({len(chosen.events)} of {len(found.events):,} events)")
     if found.violation is not None:
         progress_console.print(
             f"seed {seed} breaks a rule: {found.violation}", style="red", markup=False

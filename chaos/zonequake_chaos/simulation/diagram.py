@@ -18,17 +18,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from zonequake_chaos.simulation.trace import OPERATIONS, TraceEvent, TraceKind, lanes
+from zonequake_chaos.simulation.trace import Excerpt, TraceEvent, TraceKind
 
-_HEAD_PX = 92
+_HEAD_PX = 102
 _TIME_PX = 84
 _LANE_PX = 190
-_FOOT_PX = 30
+_FOOT_PX = 44
+_LEAST_PX = 760
+"""Of the width, so that the legend has room."""
 _ROW_PX = 15
 _LABEL_CHARS = 30
+_ARROW_LETTER_PX = 5.2
+"""About as wide as a letter of an arrow's text."""
 
 _TERM_COLOURS = ("#9ec5e8", "#f5c98b", "#a9d8a0", "#d9b3e0", "#f2a6a0", "#c8c1a0", "#9adbd5")
 _INK, _FAINT, _RED, _KEY = "#24292f", "#8b949e", "#cf222e", "#0a58ca"
+
+_LEGEND = (
+    "band: the term, one colour each; wide: it leads · dashed: no process · arrow: a message, from "
+    "when it left; ✕: lost · bar: an operation; dashed: it never returned"
+)
 
 _LANE_KINDS = (TraceKind.ROLE, TraceKind.START, TraceKind.CRASH)
 _ROWS_OF_NETWORK = (TraceKind.CUT, TraceKind.HEAL)
@@ -55,37 +64,35 @@ class _Canvas:
     labels: list[_Label] = field(default_factory=list)
 
 
-def svg(
-    events: Sequence[TraceEvent],
-    *,
-    title: str,
-    key: str | None = None,
-    earlier: Sequence[TraceEvent] = (),
-) -> str:
-    """The diagram of `events`, which are in the order of time, as an SVG document.
+def svg(found: Excerpt, *, title: str, key: str | None = None, violation: str | None = None) -> str:
+    """The diagram of an excerpt as an SVG document.
 
-    `key`: operations on it are drawn in colour. `earlier`: what happened before, for roles, terms
-    and processes as they were when `events` begin. Raises ValueError if there are no events.
+    `key`: operations on it are drawn in colour. `violation`: the rule that was broken, told at the
+    top. Raises ValueError if there are no events.
     """
-    if not events:
+    if not found.events:
         raise ValueError("there are no events to draw: trace the run (trace=True)")
-    columns = lanes(events)
-    clients = {event.node for event in events if event.kind in OPERATIONS}
-    rows = _rows(events)
+    columns = [*found.nodes, *found.clients]
+    rows = _rows(found.events)
     height = max(rows.values()) + _FOOT_PX
-    width = _TIME_PX + _LANE_PX * max(len(columns), 1) + 60
+    width = max(_TIME_PX + _LANE_PX * len(columns) + 60, _LEAST_PX)
     at = {name: _TIME_PX + _LANE_PX * number + 40.0 for number, name in enumerate(columns)}
     canvas = _Canvas()
     _draw_times(canvas, rows)
-    for name in columns:
-        if name not in clients:
-            _draw_node(
-                canvas, _own(events, name), _own(earlier, name), rows, at[name], height - _FOOT_PX
-            )
-    _draw_operations(canvas, events, rows, at, key)
-    for event in events:
+    for name in found.nodes:
+        _draw_node(
+            canvas,
+            _own(found.events, name),
+            _own(found.earlier, name),
+            rows,
+            at[name],
+            height - _FOOT_PX,
+        )
+    _draw_operations(canvas, found, rows, at, key)
+    for event in found.events:
         _draw_event(canvas, event, rows, at, width)
-    head = _head(columns, at, clients, title)
+    head = _head(found, at, title, violation)
+    foot = f'<text x="14" y="{height - 10:.0f}" fill="{_FAINT}">{_LEGEND}</text>'
     shapes = "\n".join([*canvas.back, *canvas.middle, *canvas.front, *_placed(canvas.labels)])
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" '
@@ -94,7 +101,8 @@ def svg(
         f"<title>{escape(title)}</title>\n"
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{_INK}"/></marker></defs>\n'
-        f'<rect width="{width}" height="{height:.0f}" fill="white"/>\n{head}\n{shapes}\n</svg>\n'
+        f'<rect width="{width}" height="{height:.0f}" fill="white"/>\n{head}\n{shapes}\n{foot}\n'
+        "</svg>\n"
     )
 
 
@@ -120,16 +128,18 @@ def _rows(events: Sequence[TraceEvent]) -> dict[int, float]:
     return rows
 
 
-def _head(columns: Sequence[str], at: dict[str, float], clients: set[str], title: str) -> str:
+def _head(found: Excerpt, at: dict[str, float], title: str, violation: str | None) -> str:
     parts = [
         f'<text x="14" y="24" font-size="15" font-weight="600" fill="{_INK}">{escape(title)}</text>'
     ]
-    for name in columns:
-        what = "client" if name in clients else "node"
+    if violation is not None:
+        parts.append(f'<text x="14" y="42" font-size="12" fill="{_RED}">{escape(violation)}</text>')
+    for name in (*found.nodes, *found.clients):
+        what = "client" if name in found.clients else "node"
         parts.append(
-            f'<text x="{at[name]:.0f}" y="56" text-anchor="middle" font-size="13" '
+            f'<text x="{at[name]:.0f}" y="66" text-anchor="middle" font-size="13" '
             f'font-weight="600" fill="{_INK}">{escape(name)}</text>'
-            f'<text x="{at[name]:.0f}" y="70" text-anchor="middle" fill="{_FAINT}">{what}</text>'
+            f'<text x="{at[name]:.0f}" y="80" text-anchor="middle" fill="{_FAINT}">{what}</text>'
         )
     return "\n".join(parts)
 
@@ -138,7 +148,7 @@ def _draw_times(canvas: _Canvas, rows: dict[int, float]) -> None:
     last = -100.0
     for moment, y in rows.items():
         if y - last >= _ROW_PX:
-            canvas.back.append(
+            canvas.front.append(
                 f'<text x="{_TIME_PX - 22}" y="{y + 4:.1f}" text-anchor="end" fill="{_FAINT}">'
                 f"{moment:,} ms</text>"
             )
@@ -196,13 +206,13 @@ def _after(event: TraceEvent, up: bool, role: TraceEvent | None) -> tuple[bool, 
 
 def _draw_operations(
     canvas: _Canvas,
-    events: Sequence[TraceEvent],
+    found: Excerpt,
     rows: dict[int, float],
     at: dict[str, float],
     key: str | None,
 ) -> None:
     """A bar per operation; one that never returned stays open at its end."""
-    open_: dict[str, TraceEvent] = {}
+    open_ = {event.node: event for event in found.pending}
     bottom = max(rows.values())
     top = float(_HEAD_PX - 12)
 
@@ -217,15 +227,18 @@ def _draw_operations(
             f'stroke="{colour}"{dash}><title>{escape(event.text)}</title></rect>'
         )
 
-    for event in events:
+    for event in found.pending:
+        text = f"{event.text} (from {event.time_ms:,} ms)"
+        canvas.labels.append(_Label(x=at[event.node] + 14, y=top + 8, text=text, colour=_KEY))
+    for event in found.events:
         if event.kind is TraceKind.INVOKE:
             open_[event.node] = event
         elif event.kind is TraceKind.RETURN:
             begun = open_.pop(event.node, None)
-            start = rows[begun.time_ms] if begun else top
+            start = rows.get(begun.time_ms, top) if begun else top
             bar(event, start, rows[event.time_ms], returned=True)
     for begun in open_.values():
-        bar(begun, rows[begun.time_ms], bottom, returned=False)
+        bar(begun, rows.get(begun.time_ms, top), bottom, returned=False)
 
 
 def _draw_event(
@@ -295,6 +308,7 @@ def _arrow(canvas: _Canvas, x1: float, y1: float, x2: float, y2: float, event: T
     # At a fifth of the way, where arrows to different peers are still apart.
     share = 0.18
     x, y = x1 + (x2 - x1) * share, y1 + (y2 - y1) * share
+    most = int(math.hypot(x2 - x1, y2 - y1) * (1 - share) / _ARROW_LETTER_PX)
     slope = math.degrees(math.atan2(y2 - y1, x2 - x1))
     anchor = "start"
     if x2 < x1:
@@ -302,7 +316,7 @@ def _arrow(canvas: _Canvas, x1: float, y1: float, x2: float, y2: float, event: T
     canvas.front.append(
         f'<text x="{x:.1f}" y="{y:.1f}" dy="-2" transform="rotate({slope:.1f} {x:.1f} {y:.1f})" '
         f'text-anchor="{anchor}" font-size="9" fill="{colour}" stroke="white" stroke-width="2.5" '
-        f'paint-order="stroke">{escape(_short(event.text, 24))}</text>'
+        f'paint-order="stroke">{escape(_short(event.text, most))}</text>'
     )
 
 

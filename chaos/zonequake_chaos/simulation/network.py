@@ -57,25 +57,30 @@ class Network:
         deliver: Callable[[], None],
         *,
         key: str | None = None,
+        told: tuple[str, str] | None = None,
     ) -> None:
-        """Have `deliver` called later, once, more often or never. `text` is for the trace."""
+        """Have `deliver` called later, once, more often or never.
+
+        `text`, `key` and `told` (sender and receiver, if not as given) are for the trace.
+        """
+        source, goal = told or (sender, to)
         random, weather, world = self._random, self.weather, self._world
         sent_us = world.now_us
         copies = 2 if weather.doubled and random.random() < weather.doubled else 1
         for _ in range(copies):
             if weather.lost and random.random() < weather.lost:
                 if world.tracing:
-                    world.note(TraceKind.LOST, sender, text(), peer=to, key=key)
+                    world.note(TraceKind.LOST, source, text(), peer=goal, key=key)
                 continue
 
             def arrive() -> None:
                 if (sender, to) in self._cut:
                     if world.tracing:
-                        world.note(TraceKind.LOST, sender, text(), peer=to, key=key)
+                        world.note(TraceKind.LOST, source, text(), peer=goal, key=key)
                     return
                 if world.tracing:
                     world.note(
-                        TraceKind.MESSAGE, to, text(), peer=sender, since_us=sent_us, key=key
+                        TraceKind.MESSAGE, goal, text(), peer=source, since_us=sent_us, key=key
                     )
                 deliver()
 

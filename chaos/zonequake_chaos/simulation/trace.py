@@ -7,7 +7,7 @@ sender. What a client asked is two events, INVOKE and RETURN, on the client's ow
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -55,17 +55,44 @@ class TraceEvent:
     role: str = ""
 
 
-def shown(
-    events: Iterable[TraceEvent],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """The last events of a run that explain what happened, and what they go on from.
+
+    `earlier`: all before them. `pending`: invokes among these whose operations had not returned.
+    """
+
+    earlier: Sequence[TraceEvent] = ()
+    pending: Sequence[TraceEvent] = ()
+    events: Sequence[TraceEvent]
+
+    @property
+    def clients(self) -> list[str]:
+        """Those that have a lane, by name; 10 comes after 9."""
+        known = {event.node for event in (*self.earlier, *self.events) if event.kind in OPERATIONS}
+        return sorted(known & self._named, key=_by_number)
+
+    @property
+    def nodes(self) -> list[str]:
+        """Those that have a lane, by name."""
+        return sorted(self._named - set(self.clients), key=_by_number)
+
+    @property
+    def _named(self) -> set[str]:
+        both = (*self.pending, *self.events)
+        return {name for event in both for name in (event.node, event.peer) if name}
+
+
+def excerpt(
+    events: Sequence[TraceEvent],
     *,
     key: str | None = None,
     last: int = 200,
     quiet_too: bool = False,
-) -> list[TraceEvent]:
+) -> Excerpt:
     """The last events that explain what happened to `key` (None: to the group).
 
-    What is about other keys is left out, and heartbeats are unless `quiet_too`. A return whose
-    invoke lies before the chosen ones keeps its start, so that nothing seems to begin too late.
+    What is about other keys is left out, and heartbeats are unless `quiet_too`.
     """
 
     def tells(event: TraceEvent) -> bool:
@@ -75,19 +102,19 @@ def shown(
             return quiet_too or event.text.partition(" ")[0] not in QUIET_MESSAGES
         return True
 
-    return [event for event in events if tells(event)][-last:]
-
-
-def lanes(events: Iterable[TraceEvent]) -> list[str]:
-    """Nodes by name, then clients by name; where there are many, 10 comes after 9."""
-    nodes: set[str] = set()
-    clients: set[str] = set()
-    for event in events:
-        if event.kind in OPERATIONS or event.key is not None:
-            clients.update(name for name in (event.node, event.peer) if name)
-        else:
-            nodes.update(name for name in (event.node, event.peer) if name)
-    return sorted(nodes, key=_by_number) + sorted(clients - nodes, key=_by_number)
+    places = [place for place, event in enumerate(events) if tells(event)][-last:]
+    earlier = events[: places[0]] if places else events
+    pending: dict[str, TraceEvent] = {}
+    for event in earlier:
+        if event.kind is TraceKind.INVOKE and tells(event):
+            pending[event.node] = event
+        elif event.kind is TraceKind.RETURN:
+            pending.pop(event.node, None)
+    return Excerpt(
+        earlier=earlier,
+        pending=list(pending.values()),
+        events=[events[place] for place in places],
+    )
 
 
 def _by_number(name: str) -> tuple[str, int]:
@@ -114,15 +141,16 @@ _SIGNS = {
 }
 
 
-def text_lines(events: Sequence[TraceEvent]) -> list[str]:
+def text_lines(found: Excerpt) -> list[str]:
     """One line per event: time, a column per lane with a sign in the event's, and what it was.
 
     In a message's line the sender's column shows ○ where it left (● if it never arrives).
     """
-    columns = lanes(events)
+    columns = [*found.nodes, *found.clients]
     width = max((len(name) for name in columns), default=1) + 1
     head = " " * 12 + "".join(name.ljust(width) for name in columns)
-    return [head.rstrip(), *(_line(event, columns, width) for event in events)]
+    told = [*found.pending, *found.events]
+    return [head.rstrip(), *(_line(event, columns, width) for event in told)]
 
 
 def _line(event: TraceEvent, columns: Sequence[str], width: int) -> str:

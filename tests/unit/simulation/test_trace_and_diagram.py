@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from zonequake_chaos.simulation.diagram import svg
-from zonequake_chaos.simulation.trace import TraceEvent, TraceKind, lanes, shown, text_lines
+from zonequake_chaos.simulation.trace import Excerpt, TraceEvent, TraceKind, excerpt, text_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,42 +30,63 @@ STORY = [
     event(900, "c1", TraceKind.RETURN, "write k1 = 7: ok", key="k1", since_ms=7),
     event(950, "", TraceKind.VIOLATION, "commits agree: index=5"),
 ]
+WHOLE = Excerpt(events=STORY)
 
 
 def test_nodes_come_before_clients() -> None:
-    assert lanes(STORY) == ["n1", "n2", "c1", "c2"]
+    assert WHOLE.nodes == ["n1", "n2"]
+    assert WHOLE.clients == ["c1", "c2"]
 
 
 def test_only_the_operations_of_the_violating_key_are_shown_and_no_heartbeats() -> None:
-    told = [each.text for each in shown(STORY, key="k1")]
+    told = [each.text for each in excerpt(STORY, key="k1").events]
     assert "write k2 = 9" not in told
     assert "HEARTBEAT 5" not in told
     assert "write k1 = 7: ok" in told
-    assert "HEARTBEAT 5" in [each.text for each in shown(STORY, key="k1", quiet_too=True)]
+    assert "HEARTBEAT 5" in [each.text for each in excerpt(STORY, key="k1", quiet_too=True).events]
 
 
 def test_without_a_key_only_the_replicas_are_shown() -> None:
-    assert not {TraceKind.INVOKE, TraceKind.RETURN} & {each.kind for each in shown(STORY)}
+    assert not {TraceKind.INVOKE, TraceKind.RETURN} & {each.kind for each in excerpt(STORY).events}
 
 
 def test_lanes_are_in_the_order_of_their_numbers() -> None:
     many = [event(0, f"n{number}", TraceKind.START) for number in (10, 9, 1)]
-    assert lanes(many) == ["n1", "n9", "n10"]
+    assert Excerpt(events=many).nodes == ["n1", "n9", "n10"]
 
 
 def test_a_lane_begins_as_what_came_before_left_it() -> None:
     before, after = STORY[:3], STORY[5:6]
-    root = ElementTree.fromstring(svg(after, title="later", earlier=before))
+    root = ElementTree.fromstring(svg(Excerpt(events=after, earlier=before), title="later"))
     told = [each.text for each in root.iter(f"{SVG}title")]
     assert "n1: leader, term 2" in told
 
 
 def test_the_last_events_are_shown() -> None:
-    assert [each.time_ms for each in shown(STORY, key="k1", last=2)] == [900, 950]
+    assert [each.time_ms for each in excerpt(STORY, key="k1", last=2).events] == [900, 950]
+
+
+def test_an_operation_that_began_before_the_last_events_is_told_and_drawn() -> None:
+    found = excerpt(STORY, key="k1", last=4)
+    assert [each.text for each in found.pending] == ["write k1 = 7"]
+    assert found.clients == ["c1"]
+    assert "write k1 = 7" in text_lines(found)[1]
+    drawn = svg(found, title="later", key="k1")
+    assert "write k1 = 7 (from 7 ms)" in drawn
+
+
+def test_an_operation_that_returned_before_the_last_events_is_not_told_again() -> None:
+    assert excerpt(STORY, key="k1", last=1).pending == []
+
+
+def test_a_client_is_no_node_though_only_its_messages_are_shown() -> None:
+    late = event(960, "c1", TraceKind.MESSAGE, "REPLY ok", peer="n1", since_ms=950, key="k1")
+    found = excerpt([*STORY, late], key="k1", last=1)
+    assert (found.nodes, found.clients) == (["n1"], ["c1"])
 
 
 def test_a_line_of_text_has_a_sign_in_the_lane_of_its_event() -> None:
-    head, *lines = text_lines(STORY)
+    head, *lines = text_lines(WHOLE)
     assert head.split() == ["n1", "n2", "c1", "c2"]
     message = next(line for line in lines if "APPEND 4..5" in line)
     assert message.split() == [
@@ -88,10 +109,10 @@ def test_a_line_of_text_has_a_sign_in_the_lane_of_its_event() -> None:
 
 
 def test_the_picture_is_valid_xml_with_a_lane_an_arrow_and_a_bar_for_each() -> None:
-    root = ElementTree.fromstring(svg(STORY, title="seed 7 <raft>", key="k1"))
+    root = ElementTree.fromstring(svg(WHOLE, title="seed 7 <raft>", key="k1", violation="x < y"))
     assert root.find(f"{SVG}title").text == "seed 7 <raft>"
     texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
-    for wanted in ("n1", "n2", "c1", "500 ms"):
+    for wanted in ("n1", "n2", "c1", "500 ms", "x < y"):
         assert wanted in texts, wanted
     for wanted in ("n1 | n2", "commits agree"):
         assert any(text.startswith(wanted) for text in texts), wanted
@@ -108,10 +129,10 @@ def test_the_picture_is_valid_xml_with_a_lane_an_arrow_and_a_bar_for_each() -> N
 
 def test_long_quiet_time_is_squeezed_and_time_still_goes_down() -> None:
     far = [event(0, "n1", TraceKind.START), event(3_600_000, "n1", TraceKind.CRASH)]
-    root = ElementTree.fromstring(svg(far, title="far"))
+    root = ElementTree.fromstring(svg(Excerpt(events=far), title="far"))
     assert float(root.get("height")) < 500
 
 
 def test_nothing_to_draw_is_refused() -> None:
     with pytest.raises(ValueError, match="no events"):
-        svg([], title="empty")
+        svg(Excerpt(events=[]), title="empty")

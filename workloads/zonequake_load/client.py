@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from zonequake_load.connection import Connections, split_address
 from zonequake_load.errors import AttemptError, NotSent, TargetError
-from zonequake_load.operation import Limits, Once, Operation, Outcome
+from zonequake_load.operation import Limits, Once, Operation, Outcome, Transaction
 from zonequake_load.pursuit import PAUSE_FLOOR, Ask, News, Pause, Pursuit
 from zonequake_load.routing import RoutingTable
 from zonequake_store.client_protocol import Route, RouteReply
@@ -98,11 +98,12 @@ class Client:
         await self._connections.close()
 
     async def execute(
-        self, operation: Operation, limits: Limits, once: Once | None = None
+        self, operation: Operation | Transaction, limits: Limits, once: Once | None = None
     ) -> Outcome:
         """Carry `operation` out within `limits`; never raises for what the network or a node does.
 
-        A write without `once` must not be retried: the store could apply it twice.
+        A transaction needs `once`. A write without it must not be retried: the store could apply
+        it twice.
         """
         pursuit = Pursuit(
             operation,

@@ -33,6 +33,20 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_staleness_ms: int = 0
 
 
+class Transaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Steps that are carried out together, in their order, or not at all; none is `bounded`.
+
+    The partition of the first step's key decides.
+    """
+
+    steps: tuple[Operation, ...]
+
+    @property
+    def key(self) -> str:
+        """By which it finds its way."""
+        return self.steps[0].key
+
+
 class Once(msgspec.Struct, frozen=True, gc=False):
     """Names an operation across its attempts, so that the target applies it once.
 
@@ -68,7 +82,11 @@ class Type(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an operation ended; `value`, `applied` and the place in the order only if `ok`."""
+    """How an operation ended; `value`, `applied` and the place in the order only if `ok`.
+
+    `results`: of a transaction that was carried out, what each step read. One whose cas found
+    another value, which is `value`, is `ok` and not `applied`: nothing of it is done.
+    """
 
     type: Type
     attempts: int
@@ -78,6 +96,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lineage: int | None = None
     term: int | None = None
     index: int | None = None
+    results: list[Value] | None = None
     error: str | None = None
 
 

@@ -1,10 +1,10 @@
-"""What to do next for one operation, from its first attempt to its outcome. Pure.
+"""What to do next for one operation or transaction, from its first attempt to its outcome. Pure.
 
 One attempt goes to the leader by the routing table. What happens next:
 
     reply ok                  → ok
     reply not_leader + hint   → to the hinted node at once (once in a row, then after a pause)
-    reply not_leader, not_here, overloaded; not sent
+    reply not_leader, not_here, overloaded, locked; not sent
                               → certainly not applied; after a pause, again
     reply unknown, no reply   → may be applied; after a pause, again under the same `Once`
     reply forgotten           → not applied by this attempt; after a pause, again, now since a later
@@ -22,7 +22,16 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zonequake_load.operation import Attempts, Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import (
+    Attempts,
+    Function,
+    Limits,
+    Once,
+    Operation,
+    Outcome,
+    Transaction,
+    Type,
+)
 from zonequake_load.routing import RoutingTable
 from zonequake_store.client_protocol import (
     Append,
@@ -34,6 +43,7 @@ from zonequake_store.client_protocol import (
     Status,
     Write,
 )
+from zonequake_store.client_protocol import Transaction as TransactionBody
 
 PAUSE_MIN_S = 0.02
 PAUSE_MAX_S = 0.2
@@ -46,6 +56,8 @@ attempt makes an operation `info` that was `fail`."""
 PAUSE_FLOOR = 0.25
 """The part of a pause that no news shortens: two nodes that name each other as leader must not be
 asked at the speed of the network."""
+
+Step = Read | Write | Cas | Append
 
 _GIVE_UP = frozenset({Status.INVALID, Status.WRONG_PARTITION})
 
@@ -89,7 +101,7 @@ class Pursuit:
 
     def __init__(
         self,
-        operation: Operation,
+        operation: Operation | Transaction,
         limits: Limits,
         *,
         once: Once | None,
@@ -98,15 +110,27 @@ class Pursuit:
         rng: random.Random,
         reads_anywhere: bool,
     ) -> None:
-        assert once or not limits.retry or operation.f is Function.READ, "retry needs a name"
+        steps: tuple[Operation, ...]
+        if isinstance(operation, Transaction):
+            assert once, "a transaction needs a name"
+            reads = bounded = False
+            steps = operation.steps
+        else:
+            reads, bounded = operation.f is Function.READ, operation.bounded
+            assert once or not limits.retry or reads, "retry needs a name"
+            steps = (operation,)
         self._operation = operation
         self._limits = limits
         self._once = once
         self._table = table
         self._news = news
         self._rng = rng
-        self._anywhere = reads_anywhere and operation.f is Function.READ
+        # A bounded read is served by any replica and says nothing about the leader; nor does a read
+        # that was asked of any replica, if the store is one that answers it there.
+        self._anywhere = reads_anywhere and reads
+        self._local = self._anywhere or bounded
         self.partition = table.partition_of(operation.key)
+        self._others = {table.partition_of(step.key) for step in steps} - {self.partition}
         self._attempts = Attempts()
         self._hinted: str | None = None
         self._follow: str | None = None
@@ -138,15 +162,17 @@ class Pursuit:
             address = table.suspected(partition)
         self._attempted, self._follow = True, None
         self._group, self._address = group, address
-        if group is None or address is None:
-            attempts.refused(f"no leader of partition {partition} is known")
+        lost = [other for other in self._others if table.group(other) is None]
+        if group is None or address is None or lost:
+            unknown = lost[0] if lost else partition
+            attempts.refused(f"no leader of partition {unknown} is known")
             self._news.routes_wanted()
             return self.next(now_ns)
         if attempts.never_happened:
             self._since = self._news.seen.get(group, 0)
         return Ask(
             address=address,
-            body=_body(self._operation, group, self._once, self._since),
+            body=self._body(group),
             timeout_s=min(left_ns, self._limits.attempt_ns) / 1e9,
         )
 
@@ -211,10 +237,7 @@ class Pursuit:
         self._news.routes_wanted()
 
     def _confirm(self, address: str, reply: Reply) -> None:
-        # A bounded read is served by any replica and says nothing about the leader; nor does a read
-        # that was asked of any replica, if the store is one that answers it there.
-        local = self._operation.bounded or self._anywhere
-        if not local and self._table.confirm(self.partition, address, reply.term):
+        if not self._local and self._table.confirm(self.partition, address, reply.term):
             self._news.way_changed()
 
     def _ok(self, address: str, reply: Reply) -> Outcome:
@@ -228,6 +251,7 @@ class Pursuit:
             lineage=lineage,
             term=term,
             index=index,
+            results=reply.results,
         )
 
     def _learn(self, group: str, address: str, reply: Reply, now_ns: int) -> str | None:
@@ -249,9 +273,25 @@ class Pursuit:
         self._news.routes_wanted()
         return None
 
+    def _body(self, group: str) -> Body:
+        once, operation = self._once, self._operation
+        request_id = RequestId(once.client, once.sequence, self._since) if once else None
+        if not isinstance(operation, Transaction):
+            return _request(operation, group, request_id)
+        assert request_id is not None, "a transaction has a name"
+        table = self._table
+        steps: list[Step] = []
+        nodes: dict[str, list[str]] = {}
+        for step in operation.steps:
+            partition = table.partition_of(step.key)
+            its_group = table.group(partition)
+            assert its_group is not None, "what is sent has a group"
+            steps.append(_request(step, its_group, None))
+            nodes[its_group] = list(table.members(partition))
+        return TransactionBody(group, steps, request_id, nodes)
 
-def _body(operation: Operation, group: str, once: Once | None, since: int) -> Body:
-    request_id = RequestId(once.client, once.sequence, since) if once else None
+
+def _request(operation: Operation, group: str, request_id: RequestId | None) -> Step:
     match operation.f:
         case Function.READ:
             return Read(group, operation.key, operation.bounded, operation.max_staleness_ms)

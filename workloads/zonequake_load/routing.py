@@ -123,6 +123,11 @@ class RoutingTable:
         entry = self._entries.get(partition)
         return entry.suspect if entry and entry.leader_address is None else None
 
+    def members(self, partition: int) -> tuple[str, ...]:
+        """The names of the nodes with a replica, as far as known."""
+        entry = self._entries.get(partition)
+        return entry.members if entry else ()
+
     def member(self, partition: int, turn: int) -> str | None:
         """The address of some member; another one with each turn."""
         entry = self._entries.get(partition)

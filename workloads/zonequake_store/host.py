@@ -32,7 +32,12 @@ from zonequake_store.flushing import Flushing
 from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.outbox import Outbox
-from zonequake_store.peer_protocol import CatchUpFrame, Messages, encode_frame
+from zonequake_store.peer_protocol import (
+    CatchUpFrame,
+    Messages,
+    TransactionLetter,
+    encode_frame,
+)
 from zonequake_store.post_office import PostOffice
 from zonequake_store.raft.api import (
     Event,
@@ -108,7 +113,9 @@ class Host(Edge):
         self.draining = False
         self.outbox = Outbox(transport, self._unreachable, append_delay_s=append_delay_s)
         self.catch_up = CatchUp(self, staged=storage.stagings, first_snapshot=secrets.randbits(62))
-        self.letters = PostOffice(self)
+        self.letters = PostOffice(
+            name, self.replicas, wake=self.wake, send=self._post, nodes=transport.client_addresses
+        )
         self._reading: set[asyncio.Task[None]] = set()
         self.flushing = Flushing(self)
         self.watch = StorageWatch(self)
@@ -264,6 +271,11 @@ class Host(Edge):
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
         """Send a replica's letters."""
         self.letters.carry(letters)
+
+    def _post(self, nodes: Sequence[str], letter: TransactionLetter) -> None:
+        frame = encode_frame(letter)
+        for node in nodes:
+            self.transport.send(node, frame)
 
     def note(self, replica: Replica, event: Event) -> None:
         """Write what the core told into the journal."""

@@ -8,39 +8,48 @@ may come twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from zonequake_store.peer_protocol import TransactionLetter, encode_frame
+from zonequake_store.peer_protocol import TransactionLetter
+from zonequake_store.replica import Replica
 from zonequake_store.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
-
-if TYPE_CHECKING:
-    from zonequake_store.host import Host
 
 
 class PostOffice:
-    """The letters of a node's replicas."""
+    """The letters of node `name`'s `replicas`; the real host and the simulation have one each.
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    `wake`: let a replica take a turn, later than now. `send`: a letter to other nodes, where
+    `received` takes it. `nodes`: all that are known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        replicas: Mapping[str, Replica],
+        *,
+        wake: Callable[[Replica], None],
+        send: Callable[[Sequence[str], TransactionLetter], None],
+        nodes: Callable[[], Collection[str]],
+    ) -> None:
+        self._name = name
+        self._replicas = replicas
+        self._wake = wake
+        self._send = send
+        self._nodes = nodes
         self._leaders: dict[str, str] = {}  # by group, as they wrote last
 
     def carry(self, letters: Iterable[Letter]) -> None:
         """Send letters on, those to leaders on this node too."""
-        host = self._host
         for letter in letters:
-            replica = host.replicas.get(letter.group)
+            replica = self._replicas.get(letter.group)
             if replica is not None and replica.leads:
-                replica.transactions.receive(letter.message, host.name)
-                host.wake(replica)
-                continue
-            frame = encode_frame(TransactionLetter(letter.group, letter.message))
-            for node in self._nodes(letter):
-                host.transport.send(node, frame)
+                replica.transactions.receive(letter.message, self._name)
+                self._wake(replica)
+            else:
+                self._send(self._way(letter), TransactionLetter(letter.group, letter.message))
 
-    def _nodes(self, letter: Letter) -> Iterable[str]:
-        host = self._host
-        replica = host.replicas.get(letter.group)
+    def _way(self, letter: Letter) -> Sequence[str]:
+        replica = self._replicas.get(letter.group)
         known = self._leaders.get(letter.group)
         if replica is not None and replica.leader is not None:
             known = replica.leader.node
@@ -49,8 +58,8 @@ class PostOffice:
         self._leaders.pop(letter.group, None)
         nodes = set(letter.nodes)
         if letter.again or not nodes:
-            nodes |= host.transport.client_addresses().keys()
-        return sorted(nodes - {host.name})
+            nodes.update(self._nodes())
+        return sorted(nodes - {self._name})
 
     def received(self, node: str, letter: TransactionLetter) -> None:
         """A letter came from a node."""
@@ -62,7 +71,7 @@ class PostOffice:
                 self._leaders[message.group] = node
             case Prepare() | Finish():
                 self._leaders[message.transaction.group] = node
-        replica = self._host.replicas.get(letter.group)
+        replica = self._replicas.get(letter.group)
         if replica is not None and replica.leads:
             replica.transactions.receive(message, node)
-            self._host.wake(replica)
+            self._wake(replica)

@@ -9,14 +9,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from zonequake_chaos.simulation import several
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.replicas import ZONE
 from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.serializability import Told
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import Timer, World
 from zonequake_load.history import Call, Clock, Event, Role, event_of
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    Once,
+    Operation,
+    Outcome,
+    Transaction,
+    Type,
+)
 from zonequake_load.pursuit import PAUSE_FLOOR, Ask, News, Pause, Pursuit
 from zonequake_load.routing import RoutingTable
 from zonequake_load.workload import Memory
@@ -42,13 +52,18 @@ class Client:
         network: Network,
         nodes: dict[str, Node],
         scenario: Scenario,
+        certainly_failed: Callable[[Once], None],
     ) -> None:
+        """`certainly_failed` is told of transactions that never happened."""
         self.name = "client"
+        self.certainly_failed = certainly_failed
         self.history: list[Event] = []
         self.quiet = False
         """No process begins another operation by itself."""
         self.table = RoutingTable(ZONE)
         self.under_way: dict[int, _Run] = {}
+        self.told: list[Told] = []
+        """What was done, if there are transactions among it."""
         self._world = world
         self._network = network
         self._nodes = nodes
@@ -96,8 +111,12 @@ class Client:
             return
         self.run(process, self._draw(), Role.LOAD, lambda _: self._begin_later(process))
 
-    def _draw(self) -> Operation:
-        random = self._random
+    def _draw(self) -> Operation | Transaction:
+        random, share = self._random, self._scenario.transactions
+        if share and random.random() < share:
+            return several.drawn(
+                random, self._keys, lambda: next(self._values), self._memory.expected
+            )
         key = random.choice(self._keys)
         draw = random.random()
         if draw < 0.1:
@@ -116,34 +135,40 @@ class Client:
     def run(
         self,
         process: _Process,
-        operation: Operation,
+        operation: Operation | Transaction,
         role: Role,
         ended: Callable[[Outcome], None],
     ) -> None:
         """Carry out an operation; `ended` gets its outcome."""
         process.operations += 1
-        call = Call(
-            operation=operation,
-            process=process.id,
-            op=f"{process.id}-{process.operations}",
-            role=role,
-            partition=self.table.partition_of(operation.key),
-            sched_ns=self.now_ns,
-            inv_ns=self.now_ns,
-        )
-        once = None
-        if operation.f is not Function.READ:
-            once = Once(str(process.id), process.operations)
-        self._note(call, Type.INVOKE, None)
+        name = f"{process.id}-{process.operations}"
+        once = Once(str(process.id), process.operations)
+        steps = several.steps_of(operation)
+        if isinstance(operation, Transaction):
+            what = "transactions"
+            calls = [self._call(step, next(self._processes), name, role) for step in steps]
+        else:
+            what = "operations"
+            calls = [self._call(operation, process.id, name, role)]
+        for call in calls:
+            self._note(call, Type.INVOKE, None)
+        told = several.begun(name, operation, self._world.now_us)
+        if self._scenario.transactions:
+            self.told.append(told)
 
         def finished(outcome: Outcome) -> None:
             del self.under_way[id(run)]
-            self._note(call, outcome.type, outcome)
-            self._world.tally[f"operations {outcome.type.value}"] += 1
-            if outcome.type is Type.OK:
-                value = outcome.value if operation.f is Function.READ else operation.value
-                self._memory.saw(operation.key, value)
-            elif outcome.type is Type.INFO:
+            several.ended(told, operation, outcome, self._world.now_us)
+            for call, each in zip(calls, several.outcomes_of(operation, outcome), strict=True):
+                self._note(call, each.type, each)
+                if each.type is Type.OK:
+                    step = call.operation
+                    value = each.value if step.f is Function.READ else step.value
+                    self._memory.saw(step.key, value)
+            self._world.tally[f"{what} {outcome.type.value}"] += 1
+            if isinstance(operation, Transaction) and outcome.type is Type.FAIL:
+                self.certainly_failed(once)
+            if outcome.type is Type.INFO:
                 process.id, process.operations = next(self._processes), 0
             ended(outcome)
 
@@ -154,7 +179,7 @@ class Client:
                 attempt_ns=ATTEMPT_US * 1000,
                 retry=True,
             ),
-            once=once,
+            once=None if several.only_reads(operation) else once,
             table=self.table,
             news=self.news,
             rng=self._random,
@@ -163,6 +188,17 @@ class Client:
         run = _Run(self, pursuit, call, finished)
         self.under_way[id(run)] = run
         run.go_on()
+
+    def _call(self, step: Operation, process: int, name: str, role: Role) -> Call:
+        return Call(
+            operation=step,
+            process=process,
+            op=f"{process}-{name}",
+            role=role,
+            partition=self.table.partition_of(step.key),
+            sched_ns=self.now_ns,
+            inv_ns=self.now_ns,
+        )
 
     def final(self, ended: Callable[[Operation, Outcome], None]) -> int:
         """Write once to each partition, then read every key by a process of its own; the number of

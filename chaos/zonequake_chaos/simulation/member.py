@@ -6,7 +6,8 @@ virtual time. A process dies with all that is in memory; what its disk keeps is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from zonequake_chaos.simulation.api import ApiServer
@@ -32,6 +33,7 @@ from zonequake_store.peer_protocol import (
     decode_frame,
     encode_frame,
 )
+from zonequake_store.post_office import PostOffice
 from zonequake_store.raft.api import Event, Ready, SupplyPeer
 from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica import Replica
@@ -57,7 +59,7 @@ class Node(Edge):
         folder: Path,
         rate: float,
         api: ApiServer,
-        find: Callable[[str], Node],
+        nodes: Mapping[str, Node],
         died: Callable[[Node], None],
     ) -> None:
         self.name = name
@@ -74,7 +76,7 @@ class Node(Edge):
         self._rules = rules
         self._rate = rate
         self._api = api
-        self._find = find
+        self._nodes = nodes
         self._died = died
         self._random = world.stream(f"node {name}")
         self.home = Replicas(
@@ -103,6 +105,7 @@ class Node(Edge):
         self.disk.open()
         self.home.process_began()
         self.catch_up = self._new_catch_up()
+        self._letters = self._new_post_office()
         self._timers = [
             self._world.later(self._random.randrange(TICK_US), self._tick),
             self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
@@ -128,6 +131,11 @@ class Node(Edge):
         )
         return CatchUp(
             place, staged=self.disk.stagings, first_snapshot=self._random.getrandbits(62)
+        )
+
+    def _new_post_office(self) -> PostOffice:
+        return PostOffice(
+            self.name, self.replicas, wake=self.wake, send=self._post, nodes=self._nodes.keys
         )
 
     def crash(self) -> None:
@@ -314,39 +322,36 @@ class Node(Edge):
             self.name,
             to,
             lambda: told(message),
-            lambda: self._find(to).deliver(group, frame),
+            lambda: self._nodes[to].deliver(group, frame),
         )
 
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
-        """Have letters go to every node that may lead their groups."""
-        for letter in letters:
-            for to in letter.nodes:
-                self._carry(to, letter)
+        """Have letters go where the leaders of their groups may be."""
+        self._letters.carry(letters)
 
-    def _carry(self, to: str, letter: Letter) -> None:
-        if to == self.name:
-            self._world.later(0, lambda: self.take(letter, to))
-            return
-        self._network.send(
-            self.name,
-            to,
-            lambda: f"{type(letter.message).__name__} {letter.message.transaction}",
-            lambda: self._find(to).take(letter, self.name),
-        )
+    def _post(self, nodes: Sequence[str], letter: TransactionLetter) -> None:
+        frame, message = encode_frame(letter), letter.message
+        for to in nodes:
+            node = self._nodes[to]
+            self._world.tally[f"{type(message).__name__} letters"] += 1
+            self._network.send(
+                self.name,
+                to,
+                lambda: f"{type(message).__name__.upper()} {message.transaction}",
+                partial(node.take, frame, self.name),
+            )
 
-    def take(self, letter: Letter, sender: str) -> None:
+    def take(self, frame: bytes, sender: str) -> None:
         """A letter of another group's leader came."""
         if not self.alive:
             return
         later_us = self._awake_again_us()
         if later_us:
-            self._world.later(later_us, lambda: self.take(letter, sender))
+            self._world.later(later_us, lambda: self.take(frame, sender))
             return
-        replica = self.replicas.get(letter.group)
-        if replica is not None:
-            replica.transactions.receive(letter.message, sender)
-            self._wake(replica)
-            self._turn()
+        letter = decode_frame(frame)
+        assert isinstance(letter, TransactionLetter), "nothing else is posted"
+        self._letters.received(sender, letter)
 
     def store(self, replica: Replica, ready: Ready) -> None:
         """Store a Ready with all others of this turn."""
@@ -358,7 +363,7 @@ class Node(Edge):
 
     def applied(self, replica: Replica, count: int) -> None:
         """A replica applied entries."""
-        self._rules[replica.group].state.applied(replica)
+        self._rules[replica.group].state.applied(replica, count)
         if not isinstance(replica.cells, Overlay):
             replica.durable_index = replica.partition.index
 
@@ -420,7 +425,7 @@ class Node(Edge):
         """Have a frame leave beside the messages."""
         kind = type(frame).__name__
         self._world.tally[f"{kind} frames"] += 1
-        encoded, node = encode_frame(frame), self._find(to)
+        encoded, node = encode_frame(frame), self._nodes[to]
         self._network.send(
             self.name,
             to,

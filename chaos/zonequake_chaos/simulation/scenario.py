@@ -34,6 +34,7 @@ class FaultKind(enum.StrEnum):
     BLACKOUT = "blackout"  # a majority is cut off from all others and from the API server
     MASSACRE = "massacre"  # a majority dies at once
     API_OUTAGE = "api-outage"  # nobody reaches the API server
+    DECISION = "decision"  # a leader is hit right when a transaction gets a step further
 
 
 SMALL = Settings(
@@ -64,6 +65,8 @@ class Scenario:
     pause_ms: int = 250
     settings: Settings = SMALL
     is_volatile: bool = False
+    transactions: float = 0.0
+    """Share of transactions among the clients' operations."""
     lease_ms: int = 0
     """Of the nodes' Leases, without which nothing is acknowledged; 0: none, and no resets."""
     cancels: float = 0.0

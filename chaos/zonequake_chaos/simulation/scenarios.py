@@ -67,6 +67,13 @@ SCENARIOS = {
             nodes=5,
             faults=_NETWORK | _PROCESSES | _CHANGES | _GAPS,
         ),
+        Scenario(
+            name="transactions",
+            nodes=4,
+            groups=2,
+            transactions=0.5,
+            faults=_NETWORK | _PROCESSES | {FaultKind.DECISION: 12, FaultKind.WISH: 2},
+        ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _DISKS),
     )
 }

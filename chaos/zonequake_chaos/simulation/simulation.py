@@ -15,8 +15,10 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from zonequake_chaos.simulation import serializability
 from zonequake_chaos.simulation.api import ApiServer
 from zonequake_chaos.simulation.checks.group import GroupRules
+from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_chaos.simulation.clients import Client
 from zonequake_chaos.simulation.control import GroupOperator
 from zonequake_chaos.simulation.judge import judged
@@ -70,8 +72,12 @@ class Simulation:
             GroupPlace(name=f"{number}_part", partition=number, partitions=scenario.groups)
             for number in range(scenario.groups)
         ]
+        self.transactions = TransactionRules()
         self.rules = {
-            place.name: GroupRules(scenario.settings, lambda: world.now_us) for place in places
+            place.name: GroupRules(
+                place.name, scenario.settings, self.transactions, lambda: world.now_us
+            )
+            for place in places
         }
         api = ApiServer(world)
         self.nodes: dict[str, Node] = {}
@@ -85,7 +91,7 @@ class Simulation:
                 rules=self.rules,
                 folder=self._folder / name,
                 rate=1 + scenario.drift * draw.uniform(-1, 1),
-                find=self.nodes.__getitem__,
+                nodes=self.nodes,
                 api=api,
                 died=self._died,
             )
@@ -107,7 +113,11 @@ class Simulation:
             count = draw.choice(scenario.members)
             operator.bootstrap(sorted(draw.sample(sorted(self.nodes), count)))
         self.client = Client(
-            world=world, network=self._network, nodes=self.nodes, scenario=scenario
+            world=world,
+            network=self._network,
+            nodes=self.nodes,
+            scenario=scenario,
+            certainly_failed=self.transactions.certainly_failed,
         )
         self._trouble = Trouble(
             self.plan,
@@ -116,6 +126,7 @@ class Simulation:
             scenario=scenario,
             nodes=self.nodes,
             operators=self.operators,
+            transactions=self.transactions,
             client=self.client.name,
         )
 
@@ -181,6 +192,8 @@ class Simulation:
             )
         self._until(self._is_at_rest, "everything comes to rest without faults")
         self._compare()
+        if self.scenario.transactions:
+            self.transactions.settled()
         for group, rules in self.rules.items():
             ledger = rules.ledger
             world.tally["commits"] += ledger.lineages[ledger.newest].chosen_to
@@ -215,6 +228,12 @@ class Simulation:
         """Have the clients' history judged. Raises Violation."""
         for violation in judged(self.histories(), self._folder).values():
             raise violation
+        if self.scenario.transactions:
+            ledgers = [rules.ledger for rules in self.rules.values()]
+            lists: dict[str, tuple[int, ...]] = {}
+            for ledger in ledgers:
+                lists |= ledger.lineages[ledger.newest].model.lists
+            serializability.judge(self.client.told, lists)
 
     def _step(self) -> None:
         try:
@@ -253,6 +272,8 @@ class Simulation:
     def _is_settled(self) -> bool:
         if self.client.under_way and not self.client.quiet:
             return False
+        if self.scenario.transactions and (self.client.under_way or self._transactions_run()):
+            return False
         for group, operator in self.operators.items():
             found = operator.leader()
             if found is None or not operator.is_settled(found[1]):
@@ -265,6 +286,16 @@ class Simulation:
                 ):
                     return False
         return True
+
+    def _transactions_run(self) -> bool:
+        """Whether a replica that is to stay has a part in an unfinished transaction."""
+        wanted = [
+            self.nodes[peer.node].replicas.get(group)
+            for group, operator in self.operators.items()
+            for peer in operator.wish.wanted
+        ]
+        tables = [replica.partition.transactions for replica in wanted if replica is not None]
+        return any(table.prepared or table.decisions for table in tables)
 
     def _is_at_rest(self) -> bool:
         """Settled, and nothing is on its way to a disk: replicas can be compared as they are."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from zonequake_chaos.simulation.api import NAME as API
+from zonequake_chaos.simulation.checks.model import Moment
+from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_chaos.simulation.control import GroupOperator
 from zonequake_chaos.simulation.disk import DiskTrouble
 from zonequake_chaos.simulation.member import Node
@@ -17,6 +19,7 @@ from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import World
 from zonequake_store.raft.messages import Peer
 from zonequake_store.replica import Replica
+from zonequake_store.transactions import TransactionId
 
 _RESTART_MS = 50
 
@@ -33,6 +36,7 @@ class Trouble:
         scenario: Scenario,
         nodes: dict[str, Node],
         operators: dict[str, GroupOperator],
+        transactions: TransactionRules,
         client: str,
     ) -> None:
         self._world = world
@@ -40,6 +44,7 @@ class Trouble:
         self._scenario = scenario
         self._nodes = nodes
         self._operators = operators
+        self._transactions = transactions
         self._client = client
         self._fair = network.weather
         self._over = False
@@ -55,6 +60,7 @@ class Trouble:
             undo()
         self._undo.clear()
         self._network.weather = CALM
+        self._transactions.watch = None
         for operator in self._operators.values():
             operator.after_grant = None
         for node in self._nodes.values():
@@ -104,8 +110,7 @@ class Trouble:
             case FaultKind.REFUSE:
                 self._refuse(node, fault)
             case FaultKind.TRANSFER:
-                for group in self._operators:
-                    node.act(group, lambda replica: _ignored(replica.raft.transfer_leadership()))
+                self._transfer(node)
             case FaultKind.UNREACHABLE:
                 self._unreachable(node, fault)
             case FaultKind.WISH:
@@ -113,6 +118,8 @@ class Trouble:
                 operators[fault.choice % len(operators)].wish_for(fault.choice)
             case FaultKind.STRIKE:
                 self._arm(fault)
+            case FaultKind.DECISION:
+                self._lie_in_wait(fault)
             case FaultKind.BLACKOUT:
                 self._black_out(fault)
             case FaultKind.MASSACRE:
@@ -290,6 +297,10 @@ class Trouble:
         for group in self._operators:
             node.act(group, lambda replica: replica.raft.refuse_leadership(refuses))
 
+    def _transfer(self, node: Node) -> None:
+        for group in self._operators:
+            node.act(group, lambda replica: _ignored(replica.raft.transfer_leadership()))
+
     def _unreachable(self, node: Node, fault: Fault) -> None:
         names = list(self._nodes)
         other = self._nodes[names[(fault.choice >> 8) % len(names)]]
@@ -316,6 +327,35 @@ class Trouble:
             self._world.later(delay_us, now)
 
         operator.after_grant = strike
+
+    def _lie_in_wait(self, fault: Fault) -> None:
+        """At the next such moment of a transaction the leader of one of its groups is hit."""
+        wanted = (Moment.PREPARED, Moment.PREPARED, Moment.DECIDED, Moment.COMMITTED)
+        moment = wanted[fault.choice >> 4 & 3]
+        delay_us = (0, 1_000, 5_000, 30_000)[fault.choice >> 6 & 3]
+        groups = list(self._operators)
+        other = groups[(fault.choice >> 8) % len(groups)]
+
+        def watch(reached: Moment, transaction: TransactionId) -> None:
+            if reached is moment:
+                self._transactions.watch = None
+                group = transaction.group if fault.choice & 4 else other
+                self._world.later(delay_us, lambda: now(group))
+
+        def now(group: str) -> None:
+            found = self._operators[group].leader()
+            if self._over or found is None:
+                return
+            self._world.tally["leaders hit in a transaction"] += 1
+            match fault.choice & 3:
+                case 0:
+                    self._cut_off(found[0], replace(fault, kind=FaultKind.ISOLATE))
+                case 1:
+                    self._transfer(found[0])
+                case _:
+                    self._crash(found[0], fault)
+
+        self._transactions.watch = watch
 
 
 def _report_unreachable(peer: Peer, replica: Replica) -> None:

@@ -11,6 +11,7 @@ from zonequake_chaos.simulation.checks.reconfiguration import ReconfigurationRul
 from zonequake_chaos.simulation.checks.replies import ReplyRules
 from zonequake_chaos.simulation.checks.state import StateRules
 from zonequake_chaos.simulation.checks.storage import StorageRules
+from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_store.raft.api import Ready, Settings
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 
@@ -21,12 +22,18 @@ if TYPE_CHECKING:
 class GroupRules:
     """One group's rules."""
 
-    def __init__(self, settings: Settings, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        group: str,
+        settings: Settings,
+        transactions: TransactionRules,
+        now_us: Callable[[], int],
+    ) -> None:
         self.ledger = Ledger(now_us)
         self.raft = RaftRules(self.ledger)
         self.reconfiguration = ReconfigurationRules(self.ledger, settings)
         self.storage = StorageRules(self.ledger)
-        self.state = StateRules(self.ledger)
+        self.state = StateRules(group, self.ledger, transactions)
         self.replies = ReplyRules(self.ledger)
 
     def began(self, life: Life, *, is_volatile: bool) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from zonequake_chaos.simulation.checks.ledger import Ledger, Lineage
 from zonequake_chaos.simulation.checks.model import shown
 from zonequake_chaos.simulation.violation import Violation, require
-from zonequake_store.client_protocol import Append, Cas, Read, Reply, RequestId, Status, Write
+from zonequake_store.client_protocol import (
+    Append,
+    Cas,
+    Read,
+    Reply,
+    RequestId,
+    Status,
+    Transaction,
+    Write,
+)
 from zonequake_store.lineage import lineage_of
 
 if TYPE_CHECKING:
@@ -72,6 +81,16 @@ class ReplyRules:
                     index=reply.index,
                     committed=before[1],
                 )
+            require(
+                lineage.model.writer_at(body.key, reply.index) is None,
+                "no reader sees a key that a prepared transaction is about to write",
+                node=node,
+                key=body.key,
+                index=reply.index,
+            )
+        elif isinstance(body, Transaction):
+            if reply.applied:
+                _wrote(node, body.request_id, reply, lineage)
         elif isinstance(body, Write | Cas | Append) and body.request_id is not None:
             _wrote(node, body.request_id, reply, lineage)
         require(

@@ -6,6 +6,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from zonequake_chaos.simulation.checks.ledger import Ledger
+from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_chaos.simulation.violation import Violation, require
 from zonequake_store.raft.messages import Entry
 from zonequake_store.replica import Replica
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
 class StateRules:
     """All replicas apply the same, and say truly how far they are."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, group: str, ledger: Ledger, transactions: TransactionRules) -> None:
+        self._group = group
         self._ledger = ledger
+        self._transactions = transactions
         self._counters: dict[tuple[int, int], tuple[object, ...]] = {}
         """(index, term) → counters of whoever applied it first."""
 
     def handed_out(self, life: Life, entries: tuple[Entry, ...]) -> None:
         """Entries are about to be applied: the next ones, and the same as everywhere."""
         digest, digests = life.digest, self._ledger.digests
-        model = self._ledger.lineage(life.core.term).model
+        lineage = self._ledger.lineage(life.core.term)
+        is_first = lineage is self._ledger.lineages[0]
         if entries[0].index != life.handed_to + 1:
             raise Violation(
                 "entries are applied one after the other",
@@ -40,7 +44,9 @@ class StateRules:
             known = digests.setdefault((entry.index, entry.term), digest)
             if known != digest:
                 raise Violation("replicas apply the same", peer=life.peer, index=entry.index)
-            model.apply(entry)
+            for news in lineage.model.apply(entry):
+                if is_first:
+                    self._transactions.happened(self._group, news)
         life.digest = digest
 
     def holds(self, replica: Replica) -> None:
@@ -62,10 +68,11 @@ class StateRules:
                 expected=expected,
             )
         if partition.index:
-            self.applied(replica)
+            self.applied(replica, 0)
 
-    def applied(self, replica: Replica) -> None:
-        """A replica has applied entries: marks and counters are right, and as everywhere."""
+    def applied(self, replica: Replica, count: int) -> None:
+        """A replica has applied entries: what they wrote, marks and counters are right, and as
+        everywhere."""
         state = replica.partition.state
         index = state.index
         require(
@@ -74,8 +81,11 @@ class StateRules:
             peer=replica.me,
             state=state,
         )
+        lineages = [
+            lineage for lineage in self._ledger.lineages.values() if lineage.has(index, state.term)
+        ]
         require(
-            any(lineage.has(index, state.term) for lineage in self._ledger.lineages.values()),
+            bool(lineages),
             "only what is committed is applied",
             peer=replica.me,
             index=index,
@@ -101,3 +111,25 @@ class StateRules:
             a=known,
             b=counted,
         )
+        model = next((each.model for each in lineages if each.model.index >= index), None)
+        if model is None:
+            return
+        require(
+            model.counters[index] == counted,
+            "the counters are those of a plain model",
+            peer=replica.me,
+            index=index,
+            counters=counted,
+            model=model.counters[index],
+        )
+        for key in model.written_by(index - count + 1, index):
+            cell = replica.partition.read(key)
+            require(
+                (None if cell is None else cell.value) == model.value_at(key, index),
+                "a key holds what the entries wrote",
+                peer=replica.me,
+                index=index,
+                key=key,
+                cell=cell,
+                model=model.value_at(key, index),
+            )

@@ -89,6 +89,8 @@ class Node(Edge):
             clock_ms=self._clock_ms,
         )
         self.replicas = self.home.running
+        self.frame_left: Callable[[Node, Node], None] | None = None
+        """Called with sender and addressee when a frame of catch-up leaves."""
         self.flushing = Flushing(world=world, disk=self.disk, replicas=self.home, rules=rules)
         self._stalled_until_us = 0
         self._timers: list[Timer] = []
@@ -425,6 +427,11 @@ class Node(Edge):
         """Have a frame leave beside the messages."""
         kind = type(frame).__name__
         self._world.tally[f"{kind} frames"] += 1
+        replica = self.replicas.get(frame.group)
+        if replica is not None:
+            stored = None if self._scenario.is_volatile else self.disk.data.stagings
+            rules = self._rules[frame.group].catch_up
+            rules.sent(replica.raft, frame, self._world.now_us, stored)
         encoded, node = encode_frame(frame), self._nodes[to]
         self._network.send(
             self.name,
@@ -432,6 +439,8 @@ class Node(Edge):
             lambda: kind.upper(),
             lambda: node.deliver(frame.group, encoded),
         )
+        if self.frame_left is not None:
+            self.frame_left(self, node)
 
     def wake(self, replica: Replica) -> None:
         """Let a replica have a turn, in this event or a later one."""

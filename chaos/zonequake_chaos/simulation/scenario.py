@@ -35,6 +35,9 @@ class FaultKind(enum.StrEnum):
     MASSACRE = "massacre"  # a majority dies at once
     API_OUTAGE = "api-outage"  # nobody reaches the API server
     DECISION = "decision"  # a leader is hit right when a transaction gets a step further
+    LAG = "lag"  # a node is down for long, and the logs of all others are cut off before its end
+    BREAK_OFF = "break-off"  # who sends or gets one of the next frames of catch-up dies over it
+    STANDSTILL = "standstill"  # all nodes stop, one after another, and come back in another order
 
 
 SMALL = Settings(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.simulation.scenario import FaultKind, Scenario
+from dataclasses import replace
+
+from zonequake_chaos.simulation.scenario import SMALL, FaultKind, Scenario
 
 _NETWORK = {
     FaultKind.ISOLATE: 3,
@@ -27,7 +29,20 @@ _DISKS = {
     FaultKind.ROT: 4,
     FaultKind.WIPE: 2,
 }
-_GAPS = {FaultKind.COMPACT: 12, FaultKind.CRASH: 6, FaultKind.WISH: 8, FaultKind.STRIKE: 4}
+_GAPS = {
+    FaultKind.LAG: 14,
+    FaultKind.BREAK_OFF: 20,
+    FaultKind.STANDSTILL: 4,
+    FaultKind.COMPACT: 8,
+    FaultKind.WISH: 8,
+    FaultKind.STORM: 2,
+    FaultKind.SPLIT: 1,
+    FaultKind.DEAF: 1,
+    FaultKind.MUTE: 1,
+    FaultKind.STALL: 2,
+    FaultKind.SLOW_DISK: 2,
+    FaultKind.WIPE: 1,
+}
 _CHANGES = {FaultKind.WISH: 8, FaultKind.STRIKE: 4, FaultKind.WIPE: 1}
 _LOSSES = {
     FaultKind.BLACKOUT: 10,
@@ -65,7 +80,8 @@ SCENARIOS = {
         Scenario(
             name="catch-up",
             nodes=5,
-            faults=_NETWORK | _PROCESSES | _CHANGES | _GAPS,
+            settings=replace(SMALL, catch_up_bytes_per_second=3_000),
+            faults=_GAPS,
         ),
         Scenario(
             name="transactions",

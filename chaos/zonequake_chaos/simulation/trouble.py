@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from random import Random
 
 from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.checks.model import Moment
@@ -64,6 +65,7 @@ class Trouble:
         for operator in self._operators.values():
             operator.after_grant = None
         for node in self._nodes.values():
+            node.frame_left = None
             node.flushing.compact_to = None
             node.resume()
             self._start(node)
@@ -127,6 +129,12 @@ class Trouble:
                     self._crash(each, self._long(fault))
             case FaultKind.API_OUTAGE:
                 self._cut(((name, API) for name in self._nodes), fault)
+            case FaultKind.LAG:
+                self._lag(node, fault)
+            case FaultKind.BREAK_OFF:
+                self._break_off(fault)
+            case FaultKind.STANDSTILL:
+                self._stand_still(fault)
 
     def _target(self, fault: Fault) -> Node:
         if fault.target is Target.LEADER:
@@ -154,6 +162,56 @@ class Trouble:
             return
         node.crash()
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
+
+    def _lag(self, node: Node, fault: Fault) -> None:
+        if not node.alive:
+            return
+        down_ms = 1_000 + fault.for_ms // 2
+        self._crash(node, replace(fault, for_ms=down_ms))
+        others = [other for other in self._nodes.values() if other is not node]
+
+        def cut_off() -> None:
+            for other in () if self._over else others:
+                other.flushing.compact_to = 1.0
+                if other.alive:
+                    other.flushing.flush()
+
+        self._world.later(down_ms * 1000, cut_off)
+        if fault.choice & 16:  # and again while it catches up
+            self._world.later((down_ms + 700) * 1000, cut_off)
+
+    def _break_off(self, fault: Fault) -> None:
+        """Who sends or gets the frame dies as it leaves, or a little later."""
+        left = 1 + (fault.choice >> 4) % 16
+        delay_us = (0, 0, 3_000, 30_000)[fault.choice >> 10 & 3]
+
+        def frame_left(sender: Node, to: Node) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                victim = sender if fault.choice & 1 else to
+                self._world.later(delay_us, lambda: None if self._over else crash(victim))
+
+        def crash(node: Node) -> None:
+            self._crash(node, replace(fault, for_ms=fault.for_ms // 4))
+
+        for node in self._nodes.values():
+            node.frame_left = frame_left
+
+    def _stand_still(self, fault: Fault) -> None:
+        order = sorted(self._nodes)
+        draw = Random(fault.choice)  # noqa: S311
+        draw.shuffle(order)
+        apart_ms = int(300 * fault.amount)
+        dead_ms = apart_ms * len(order) + fault.for_ms // 4
+        for place, name in enumerate(order):
+            node, for_ms = self._nodes[name], dead_ms + draw.randrange(600)
+
+            def stop(node: Node = node, for_ms: int = for_ms) -> None:
+                if not self._over:
+                    self._crash(node, replace(fault, for_ms=for_ms))
+
+            self._world.later(place * apart_ms * 1000, stop)
 
     def _start(self, node: Node) -> None:
         if not node.alive:

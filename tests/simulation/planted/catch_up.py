@@ -18,6 +18,7 @@ from zonequake_store.data_store import DataStore, DataView, Pair, View
 from zonequake_store.partition import Partition
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
+from zonequake_store.raft.reconfigure import Reconfiguration
 
 
 def supply_from_a_wrong_index(patch: pytest.MonkeyPatch) -> None:
@@ -213,6 +214,15 @@ def demander_asks_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Demander, "tick", lambda demander: None)
 
 
+def pieces_beyond_the_rate(patch: pytest.MonkeyPatch) -> None:
+    def unpaid(reconfiguration: Reconfiguration, peer: Peer, *position: int) -> None:
+        catch_up = reconfiguration._catching_up.get(peer)
+        if catch_up is not None:
+            catch_up.full(*position)
+
+    patch.setattr(Reconfiguration, "supplied_piece", unpaid)
+
+
 def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:
     return Planted(name=name, area="catch_up", scenario="catch-up", what=what, apply=apply)
 
@@ -277,5 +287,10 @@ PLANTED: list[Planted] = [
         "demander-asks-once",
         "a peer that catches up doesn't ask on when something was lost",
         demander_asks_once,
+    ),
+    _planted(
+        "pieces-beyond-the-rate",
+        "only entries are counted against the rate of catch-up, pieces are not",
+        pieces_beyond_the_rate,
     ),
 ]

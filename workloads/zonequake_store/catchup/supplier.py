@@ -141,8 +141,10 @@ class Supplier:
     # what the core and the demanders say
 
     def begin(self, to: Peer) -> None:
-        """The core wants `to` supplied."""
+        """The core wants `to` supplied; by now it may not lead any more."""
         self._end(to)
+        if not self._raft.is_supplied(to):
+            return
         session = self._sessions[to] = _Session(peer=to)
         self._invite(session)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from zonequake_chaos.simulation.checks.catch_up import CatchUpRules
 from zonequake_chaos.simulation.checks.ledger import Ledger
 from zonequake_chaos.simulation.checks.raft import RaftRules
 from zonequake_chaos.simulation.checks.reconfiguration import ReconfigurationRules
@@ -34,6 +35,7 @@ class GroupRules:
         self.reconfiguration = ReconfigurationRules(self.ledger, settings)
         self.storage = StorageRules(self.ledger)
         self.state = StateRules(group, self.ledger, transactions)
+        self.catch_up = CatchUpRules(settings)
         self.replies = ReplyRules(self.ledger)
 
     def began(self, life: Life, *, is_volatile: bool) -> None:

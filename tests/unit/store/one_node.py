@@ -47,6 +47,9 @@ class Line:
     def client_address(self, _node: str) -> str | None:
         return None
 
+    def client_addresses(self) -> dict[str, str]:
+        return {}
+
 
 class OneNode:
     """A node "n0" and its replicas. `failures`: what would have ended the process."""

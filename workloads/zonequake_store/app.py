@@ -26,6 +26,7 @@ from zonequake_store.admin_protocol import NodeIdentity
 from zonequake_store.client_server import ClientServer
 from zonequake_store.errors import ProtocolError
 from zonequake_store.events import Clock, Journal
+from zonequake_store.framing import Departures
 from zonequake_store.host import Host
 from zonequake_store.metrics import CommitTimes, NodeCollector
 from zonequake_store.orders import Orders
@@ -74,17 +75,20 @@ class Node:
             observe_log_s=times.observe_log_s,
             observe_data_s=times.observe_data_s,
         )
+        departures = Departures()
         transport = Transport(
             domain=settings.peer_domain,
             port=settings.peer_port,
             hello=self._hello,
             received=self._received,
+            departures=departures,
         )
         fault = settings.planted_fault
         host = self._host = Host(
             name=settings.name,
             storage=self._storage,
             transport=transport,
+            departures=departures,
             journal=self._journal,
             append_delay_s=(
                 _PLANTED_APPEND_DELAY_S if fault is PlantedFault.ACK_BEFORE_COMMIT else 0.0

@@ -26,7 +26,7 @@ class ClientConnection(FrameConnection):
     """One client's connection."""
 
     def __init__(self, host: Host, connections: set[ClientConnection]) -> None:
-        super().__init__()
+        super().__init__(host.departures)
         self._host = host
         self._connections = connections
 

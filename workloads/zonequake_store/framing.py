@@ -1,7 +1,7 @@
 """Frames on a TCP connection: a 4-byte big-endian length, then that many bytes.
 
-Both the peer and the client protocol speak so. What is written within one turn of the loop leaves
-in one call, so that a burst of replies costs one system call, not one each.
+Both the peer and the client protocol speak so. What is written within one pass of the loop leaves
+in one call, so that a burst of replies costs one system call, not one each; `Departures` says when.
 """
 
 from __future__ import annotations
@@ -34,17 +34,48 @@ def checked(decode: Callable[[Frame], Decoded]) -> Callable[[Frame], Decoded]:
     return decoded
 
 
+class Departures:
+    """Has the frames of its connections leave: with `flush`, or in the loop's next pass.
+
+    A pass costs a call of the kernel for nothing, so who writes most of the frames holds them until
+    it has written the last one, and flushes. `hold` must be followed by `flush`.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+        self._will_flush = False
+
+    def hold(self) -> None:
+        """`flush` will be called before the loop goes on."""
+        self._will_flush = True
+
+    def add(self, leave: Callable[[], None]) -> None:
+        """Have this called when frames leave."""
+        self._waiting.append(leave)
+        if not self._will_flush:
+            self._will_flush = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Have everything leave that waits."""
+        self._will_flush = False
+        waiting, self._waiting = self._waiting, []
+        for leave in waiting:
+            leave()
+
+
 class FrameConnection(asyncio.Protocol):
     """One connection. Subclasses take frames in `frame_received`.
 
     A frame that cannot be read closes the connection: after it nothing can be trusted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, departures: Departures | None = None) -> None:
+        """`departures`: those that this connection shares with others."""
         self._received = bytearray()
         self._outgoing: list[bytes] = []
         self._transport: asyncio.Transport | None = None
-        self._flush_due = False
+        self._departures = departures or Departures()
 
     def frame_received(self, frame: memoryview) -> None:
         """Take one frame; the view is valid during the call only. May raise ProtocolError."""
@@ -67,12 +98,11 @@ class FrameConnection(asyncio.Protocol):
         return self._transport.get_write_buffer_size() if self._transport else 0
 
     def send(self, frame: bytes) -> None:
-        """Send a frame at the end of this turn; dropped if the connection is gone."""
+        """Send a frame with the next departures; dropped if the connection is gone."""
+        if not self._outgoing:
+            self._departures.add(self._flush)
         self._outgoing.append(_LENGTH.pack(len(frame)))
         self._outgoing.append(frame)
-        if not self._flush_due:
-            self._flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
 
     def close(self) -> None:
         """Send what is due, then close."""
@@ -81,7 +111,6 @@ class FrameConnection(asyncio.Protocol):
             self._transport.close()
 
     def _flush(self) -> None:
-        self._flush_due = False
         outgoing, self._outgoing = self._outgoing, []
         if outgoing and self.is_open and self._transport is not None:
             self._transport.write(b"".join(outgoing))

@@ -29,6 +29,7 @@ from zonequake_store.data_store import DataStore, MemoryCells, Overlay, View
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.events import Journal
 from zonequake_store.flushing import Flushing
+from zonequake_store.framing import Departures
 from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.outbox import Outbox
@@ -91,6 +92,7 @@ class Host(Edge):
         name: str,
         storage: Storage,
         transport: Transport,
+        departures: Departures,
         journal: Journal,
         append_delay_s: float,
         flushes: bool,
@@ -98,6 +100,7 @@ class Host(Edge):
         self.name = name
         self.storage = storage
         self.transport = transport
+        self.departures = departures
         self.journal = journal
         self.counters = Counters()
         self.replicas: dict[str, Replica] = {}
@@ -139,6 +142,9 @@ class Host(Edge):
     def wake(self, replica: Replica) -> None:
         """Let a replica take part in the next turn."""
         self._awake[replica] = None
+        self._turn_soon()
+
+    def _turn_soon(self) -> None:
         if not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
@@ -202,6 +208,13 @@ class Host(Edge):
     def _turn(self) -> None:
         self._turn_due = False
         self.counters.turns += 1
+        self.departures.hold()
+        try:
+            self._serve_awake()
+        finally:
+            self.departures.flush()
+
+    def _serve_awake(self) -> None:
         awake, self._awake = self._awake, {}
         batch = self._batch = LogBatch()
         storing: list[tuple[Replica, Ready]] = []
@@ -215,9 +228,9 @@ class Host(Edge):
                 self.break_down(replica, str(error))
             else:
                 self.agenda.consider(replica)
+        self.outbox.flush()
         if storing:
             self.storage.write_log(batch, lambda: self._stored(storing))
-        self.outbox.flush()
         self.catch_up.after_turn(awake)
 
     def clock_ms(self) -> int:
@@ -242,8 +255,14 @@ class Host(Edge):
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
             else:
-                self.wake(replica)
-        self.outbox.flush()
+                self._awake[replica] = None
+        if self.outbox.is_empty:
+            self._turn()  # at once: what its commit brings is for clients
+        else:
+            self._turn_soon()
+            self.departures.hold()
+            self.outbox.flush()
+            self.departures.flush()
 
     def supply(self, replica: Replica, request: SupplyPeer) -> None:
         """Let a peer demand what it lacks."""

@@ -44,6 +44,11 @@ class Outbox:
             else:
                 self._add(group, message)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether a flush would send nothing."""
+        return not self._messages
+
     def flush(self) -> None:
         """Send one frame to each peer that has messages, more if they are large."""
         outgoing, self._messages = self._messages, {}

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from zonequake_store.framing import FrameConnection
+from zonequake_store.framing import Departures, FrameConnection
 from zonequake_store.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
 from zonequake_store.repeats import Heard, Said
 
@@ -38,7 +38,7 @@ _UNUSED_S = 60.0
 
 class _Incoming(FrameConnection):
     def __init__(self, transport: Transport) -> None:
-        super().__init__()
+        super().__init__(transport.departures)
         self._owner = transport
         self._peer: str | None = None
         self._heard = Heard()
@@ -66,8 +66,8 @@ class _Incoming(FrameConnection):
 class _Outgoing(FrameConnection):
     """`greeted` is set when the other side said who it is."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, departures: Departures) -> None:
+        super().__init__(departures)
         self.said = Said()
         self.greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self.gone = asyncio.Event()
@@ -129,7 +129,7 @@ class _Link:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 transport, connection = await asyncio.get_running_loop().create_connection(
-                    _Outgoing, host, int(port)
+                    lambda: _Outgoing(self._owner.departures), host, int(port)
                 )
                 raw = transport.get_extra_info("socket")
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
@@ -168,11 +168,13 @@ class Transport:
         port: int,
         hello: Callable[[], Hello],
         received: Callable[[str, Frame], None],
+        departures: Departures,
     ) -> None:
         self._domain = domain
         self._port = port
         self.hello = hello
         self.received = received
+        self.departures = departures
         self.incoming: set[_Incoming] = set()
         self._links: dict[str, _Link] = {}
         self._ordered: dict[str, str] = {}

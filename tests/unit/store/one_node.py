@@ -12,6 +12,7 @@ from typing import cast
 from zonequake_store.admin_protocol import Bootstrap, OrderStatus, PeerName, StartReplica
 from zonequake_store.client_protocol import Reply, Write
 from zonequake_store.events import Clock, Journal
+from zonequake_store.framing import Departures
 from zonequake_store.host import Host
 from zonequake_store.orders import Orders
 from zonequake_store.partition import SetCommand, encode_command
@@ -71,6 +72,7 @@ class OneNode:
             name="n0",
             storage=self.storage,
             transport=cast("Transport", self.line),
+            departures=Departures(),
             journal=self.journal,
             append_delay_s=0.0,
             flushes=True,

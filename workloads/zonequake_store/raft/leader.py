@@ -296,7 +296,6 @@ class Leader:
         if progress is None:
             return
         log = self.replica.log
-        self._append_due = True
         if message.reject and message.context == NEEDS_SNAPSHOT:
             if progress.flow is not Flow.SUPPLIED and message.index >= progress.match:
                 self._let_demand(progress)
@@ -306,6 +305,7 @@ class Leader:
             if message.hint_term and hint >= log.first_index - 1:
                 hint = log.last_not_newer(hint, message.hint_term)[0]
             progress.rejected(message.index, hint)
+            self._append_due = True
             return
         if progress.accepted(message.index, log.first_index):
             if message.index > log.commit and not progress.catching_up:
@@ -314,6 +314,8 @@ class Leader:
                 self.reconfiguration.advance()
             if progress.peer == self._transfer_to:
                 self._finish_transfer()
+        if progress.poke or progress.next <= log.last_index:
+            self._append_due = True
 
     def on_heartbeat_reply(self, message: Message) -> None:
         progress = self._heard(message.sender)

@@ -80,7 +80,7 @@ class Flush:
     number: int
     state: AppliedState
     cells: dict[str, Cell]
-    sessions: dict[str, bytes]
+    sessions: dict[str, Session]
     evicted: frozenset[str]
     transactions: Sequence[Pair] = ()
     ended: Sequence[bytes] = ()
@@ -148,7 +148,10 @@ class DataStore:
             prefix = _NUMBER.pack(flush.number)
             cells, clients, parts = prefix + _CELL, prefix + _CLIENT, prefix + _TRANSACTION
             pairs += [(cells + key.encode(), encode_cell(c)) for key, c in flush.cells.items()]
-            pairs += [(clients + name.encode(), raw) for name, raw in flush.sessions.items()]
+            pairs += [
+                (clients + name.encode(), _encoder.encode(session))
+                for name, session in flush.sessions.items()
+            ]
             pairs += [(parts + name, raw) for name, raw in flush.transactions]
             pairs.append((prefix + _APPLIED, _encoder.encode(flush.state)))
             gone += [clients + name.encode() for name in flush.evicted]
@@ -375,7 +378,9 @@ class Overlay:
             number=self.number,
             state=partition.state,
             cells=self._leaving,
-            sessions={name: _encoder.encode(clients.sessions[name]) for name in clients.changed},
+            # Encoded by the thread that stores them: hundreds of clients with hundreds of results
+            # each would stall the loop.
+            sessions={name: clients.sessions[name].copied() for name in clients.changed},
             evicted=frozenset(clients.evicted),
             transactions=changed,
             ended=ended,

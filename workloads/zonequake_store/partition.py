@@ -190,6 +190,10 @@ class Session(msgspec.Struct, array_like=True):
     results: dict[int, Outcome] = {}
     mark: int = 0
 
+    def copied(self) -> Session:
+        """As it is now; the outcomes themselves never change."""
+        return Session(self.last_index, self.floor, self.results.copy(), self.mark)
+
 
 class ClientTable:
     """Outcomes of requests with an id: bounded, and the same on every replica."""

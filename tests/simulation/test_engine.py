@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from zonequake_chaos.simulation import SCENARIOS, FaultPlan, Simulation, simulate
+from zonequake_chaos.simulation import SCENARIOS, FaultKind, FaultPlan, Simulation, simulate
 from zonequake_store.raft.core import Raft
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
@@ -37,6 +37,21 @@ def test_every_rule_holds_in_every_scenario(name: str) -> None:
     assert reached["commits"] > 20 * 20
     assert reached["elections"] > 20 * 2
     assert reached["operations ok"] > 20 * 20
+    for fault in SCENARIOS[name].faults:
+        # One that was planned a few times may have met nothing; one that never does is no fault.
+        planned, bites = reached[f"fault {fault}"], reached[f"bites {fault}"]
+        assert bites or planned < 8, f"{fault} was planned {planned} times and changed nothing"
+    assert reached["messages lost"] > 100
+    assert reached["messages doubled"] > 100
+    assert reached["messages overtaken"] > 100
+    assert reached["ms between the clocks"] > 20 * 50
+    if not SCENARIOS[name].is_volatile:
+        for moment in ("before a {} write", "between a {} write and its word"):
+            assert sum(reached[f"crashed {moment.format(write)}"] for write in ("log", "data"))
+
+
+def test_every_kind_of_fault_is_part_of_a_scenario() -> None:
+    assert {kind for each in SCENARIOS.values() for kind in each.faults} == set(FaultKind)
 
 
 def test_the_same_seed_gives_the_same_run_in_every_process() -> None:

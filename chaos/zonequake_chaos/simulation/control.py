@@ -115,18 +115,19 @@ class GroupOperator:
 
     # ── wishes ───────────────────────────────────────────────────────────────────────────────
 
-    def wish_for(self, draw: int) -> None:
-        """Want another set of peers."""
+    def wish_for(self, draw: int) -> bool:
+        """Want another set of peers; False if that cannot be now."""
         version, wish = self._api.read(self.place.name)
         if wish.survivor is not None:
-            return  # a forced set is locked until it leads
+            return False  # a forced set is locked until it leads
         random = Random(draw)  # noqa: S311
         size = min(random.choice(_SIZES), len(self._nodes))
         present = self._present()
         if len(present) < size:
-            return
+            return False
         wanted = tuple(sorted(present[name] for name in random.sample(sorted(present), size)))
         self._write(version, replace(wish, token=wish.token + 1, wanted=wanted))
+        return True
 
     def _write(self, version: int, wish: Wish) -> None:
         self._api.write(self.place.name, version, wish)
@@ -188,8 +189,10 @@ class GroupOperator:
             return
         node, seen = found
         if self.is_settled(seen):
-            if not self.quiet and random.random() < 0.05:
+            if not self.quiet and random.random() < 0.2:
                 node.act(self.place.name, self._try_old_orders)
+                other = self._nodes[random.choice(wish.wanted).node]
+                other.act(self.place.name, self._try_forbidden_reset)
             return
         late_us = 0 if self.quiet else random.choice([0, 0, 1_000, 50_000])
         self._world.later(late_us, lambda: self._order(node, seen, wish))
@@ -326,6 +329,20 @@ class GroupOperator:
         )
         require(before == raft.status(), "refused orders have no effect", before=before)
 
+    def _try_forbidden_reset(self, replica: Replica) -> None:
+        raft, before = replica.raft, replica.raft.status()
+        if before.configuration is None or not raft._replica.hears_leader:
+            return
+        answer = raft.reset_peers(
+            term=before.term, token=before.configuration.token + 1, peers=(replica.me,)
+        )
+        require(
+            answer is not ResetAnswer.RECEIVED and raft.status() == before,
+            "who leads or hears a leader is not reset",
+            answer=answer,
+            before=before,
+        )
+
     # ── resets ───────────────────────────────────────────────────────────────────────────────
 
     def _reset_is_due(self, wish: Wish, found: tuple[Node, Status] | None) -> bool:
@@ -381,9 +398,9 @@ class GroupOperator:
         self._world.tally["resets decided"] += 1
 
     def _enforce(self, wish: Wish) -> None:
-        """Tell everybody who can be reached below which lineage nobody takes part."""
+        """Tell who can be reached below which lineage nobody takes part; some only later."""
         for node in self._nodes.values():
-            if self._hears(node):
+            if self._hears(node) and (self.quiet or self._random.random() < 0.7):
                 node.act(self.place.name, lambda replica: replica.raft.enforce(wish.lineage))
 
     def _reset(self, version: int, wish: Wish, found: tuple[Node, Status] | None) -> None:

@@ -7,7 +7,6 @@ was done and nobody heard of it, or it never was. The environments lie in a fold
 
 from __future__ import annotations
 
-import enum
 import shutil
 from collections import deque
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from random import Random
 
 import lmdb
 
+from zonequake_chaos.simulation.scenario import FaultKind
 from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.data_store import DataStore
 from zonequake_store.log_store import LogStore
@@ -24,13 +24,6 @@ from zonequake_store.log_writes import LogWrite
 from zonequake_store.storage import begun_stagings
 
 _MAP_BYTES = 1 << 26
-
-
-class DiskTrouble(enum.StrEnum):
-    """What a disk does instead of storing."""
-
-    FAILED_SYNC = "failed-sync"
-    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +35,8 @@ class _Write:
 class _Queue:
     """Writes of one writer, stored one after another."""
 
-    def __init__(self, world: World, disk: Disk) -> None:
+    def __init__(self, world: World, disk: Disk, name: str) -> None:
+        self.name = name
         self._world = world
         self._disk = disk
         self._waiting: deque[_Write] = deque()
@@ -54,11 +48,14 @@ class _Queue:
             self._start()
 
     def _start(self) -> None:
-        self._timer = self._world.later(self._disk.latency_us(), self._finish)
+        latency_us = self._disk.latency_us()
+        self._timer = self._world.later(latency_us, self._finish)
+        self._disk.writes(self.name, latency_us)
 
     def _finish(self) -> None:
         write = self._waiting[0]
         if self._disk.trouble is not None:
+            self._world.bites(self._disk.trouble)
             self._disk.fail()
             return
         write.store()
@@ -73,24 +70,32 @@ class _Queue:
             self._timer.cancel()
             self._timer = None
         # A disk that fails may have stored what it denies; a full one has not.
-        most = 0 if self._disk.trouble is DiskTrouble.FULL else len(self._waiting)
+        most = 0 if self._disk.trouble is FaultKind.FULL_DISK else len(self._waiting)
+        tally = self._world.tally
         for _ in range(random.randint(0, most)):
             self._waiting.popleft().store()
+            tally[f"crashed between a {self.name} write and its word"] += 1
+        if self._waiting:
+            tally[f"crashed before a {self.name} write"] += 1
         self._waiting.clear()
 
 
 class Disk:
-    """The disk of one node; `failed` is called when it cannot store, `trouble` says why."""
+    """The disk of one node; `failed` is called when it cannot store."""
 
     def __init__(self, world: World, folder: Path, name: str) -> None:
-        self.trouble: DiskTrouble | None = None
+        self.trouble: FaultKind | None = None
+        """FAILED_SYNC or FULL_DISK: what it does instead of storing."""
         self.slow_us = 0
         """Added to every write, while it lasts."""
-        self.failed: Callable[[DiskTrouble], None] | None = None
+        self.failed: Callable[[], None] | None = None
+        self._world = world
         self._folder = folder
         self._random = world.stream(f"disk {name}")
-        self._log_queue = _Queue(world, self)
-        self._data_queue = _Queue(world, self)
+        self.armed: tuple[str, Callable[[], None]] | None = None
+        """What is to happen in the middle of the next write to `log` or `data`, once."""
+        self._log_queue = _Queue(world, self, "log")
+        self._data_queue = _Queue(world, self, "data")
         self.log: LogStore
         self.data: DataStore
         self._next_number = 1
@@ -118,7 +123,19 @@ class Disk:
 
     def latency_us(self) -> int:
         """How long the next write takes."""
+        if self.slow_us:
+            self._world.bites(FaultKind.SLOW_DISK)
         return self.slow_us + self._random.randrange(100, 4_000)
+
+    def disarm(self) -> None:
+        """Nothing happens in the middle of a write."""
+        self.armed = None
+
+    def writes(self, name: str, for_us: int) -> None:
+        """A write has begun."""
+        if self.armed is not None and self.armed[0] == name:
+            self._world.later(self._random.randrange(for_us), self.armed[1])
+            self.armed = None
 
     def write_log(
         self, writes: list[LogWrite], stored: Callable[[], None], done: Callable[[], None]
@@ -139,7 +156,7 @@ class Disk:
         """A write could not be stored."""
         assert self.failed is not None, "the node is there before its first write"
         assert self.trouble is not None, "a sound disk stores"
-        self.failed(self.trouble)
+        self.failed()
 
     def crash(self) -> None:
         """The process is gone: of what was under way, some was stored."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.disk import Disk
 from zonequake_chaos.simulation.replicas import Replicas
+from zonequake_chaos.simulation.scenario import FaultKind
 from zonequake_chaos.simulation.world import World
 from zonequake_store.data_store import Flush, Overlay
 from zonequake_store.log_writes import Compact
@@ -66,7 +67,7 @@ class Flushing:
         meta = replica.raft.snapshot_meta(index)
         replica.raft.compact(index)
         log.compacted(meta)
-        self._world.tally["compactions"] += 1
+        self._world.bites(FaultKind.COMPACT)
         rules, me = self._rules[replica.group], replica.me
         if isinstance(log, DurableLog):
             self._disk.write_log(

@@ -13,12 +13,12 @@ from pathlib import Path
 from zonequake_chaos.simulation.api import ApiServer
 from zonequake_chaos.simulation.catch_up import CatchUpPlace
 from zonequake_chaos.simulation.checks.group import GroupRules
-from zonequake_chaos.simulation.disk import Disk, DiskTrouble
+from zonequake_chaos.simulation.disk import Disk
 from zonequake_chaos.simulation.flushing import Flushing
 from zonequake_chaos.simulation.lease import Lease
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.replicas import ZONE, GroupPlace, Replicas
-from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.telling import tell, told
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import Timer, World
@@ -68,7 +68,7 @@ class Node(Edge):
         """The number of the process that runs or ran last."""
         self.refuses = False
         self.disk = Disk(world, folder, name)
-        self.disk.failed = self._disk_failed
+        self.disk.failed = self.crash
         self.disk.close()
         self._world = world
         self._network = network
@@ -86,7 +86,7 @@ class Node(Edge):
             rules=rules,
             disk=self.disk,
             random=self._random,
-            clock_ms=self._clock_ms,
+            clock_ms=self.clock_ms,
         )
         self.replicas = self.home.running
         self.frame_left: Callable[[Node, Node], None] | None = None
@@ -161,14 +161,13 @@ class Node(Edge):
         """The process goes on at once."""
         self._stalled_until_us = 0
 
-    def _disk_failed(self, trouble: DiskTrouble) -> None:
-        self._world.tally[trouble.value] += 1
-        self.crash()
-
     def _awake_again_us(self) -> int:
-        return max(0, self._stalled_until_us - self._world.now_us)
+        later_us = max(0, self._stalled_until_us - self._world.now_us)
+        if later_us:
+            self._world.bites(FaultKind.STALL)
+        return later_us
 
-    def _clock_ms(self) -> int:
+    def clock_ms(self) -> int:
         """The node's own clock, as fast as its ticks."""
         return int(self._world.now_us / self._rate / 1000)
 
@@ -177,7 +176,7 @@ class Node(Edge):
         if self._awake_again_us():
             return
         for replica in list(self.replicas.values()):
-            replica.raft.tick(self._clock_ms())
+            replica.raft.tick(self.clock_ms())
             replica.tick()
             self._wake(replica)
         self.catch_up.tick()

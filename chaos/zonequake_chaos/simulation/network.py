@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from zonequake_chaos.simulation.scenario import FaultKind
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import World
 
@@ -17,6 +18,7 @@ class Weather:
     doubled: float = 0.0
     fastest_us: int = 200
     slowest_us: int = 5_000
+    is_storm: bool = False
 
 
 CALM = Weather()
@@ -29,21 +31,23 @@ class Network:
         self._world = world
         self._random = world.stream("network")
         self.weather = weather
-        self._cut: dict[tuple[str, str], int] = {}
+        self._cut: dict[tuple[str, str], list[FaultKind]] = {}
+        """Why a link is cut; several faults may cut one."""
+        self._newest_us: dict[tuple[str, str], int] = {}
+        """When the newest of what arrived over a link was sent."""
 
-    def cut(self, links: Iterable[tuple[str, str]]) -> None:
+    def cut(self, links: Iterable[tuple[str, str]], why: FaultKind) -> None:
         """Nothing goes over these links (from, to) until as many `mend`s."""
         for link in links:
-            self._cut[link] = self._cut.get(link, 0) + 1
+            self._cut.setdefault(link, []).append(why)
 
-    def mend(self, links: Iterable[tuple[str, str]]) -> None:
+    def mend(self, links: Iterable[tuple[str, str]], why: FaultKind) -> None:
         """Undo one `cut` of these links."""
         for link in links:
-            left = self._cut.get(link, 0) - 1
-            if left > 0:
-                self._cut[link] = left
-            else:
-                self._cut.pop(link, None)
+            reasons = self._cut[link]
+            reasons.remove(why)
+            if not reasons:
+                del self._cut[link]
 
     def reaches(self, sender: str, to: str) -> bool:
         """Whether the link is not cut now."""
@@ -65,19 +69,32 @@ class Network:
         """
         source, goal = told or (sender, to)
         random, weather, world = self._random, self.weather, self._world
-        sent_us = world.now_us
-        copies = 2 if weather.doubled and random.random() < weather.doubled else 1
+        sent_us, link = world.now_us, (sender, to)
+        copies = 1
+        if weather.doubled and random.random() < weather.doubled:
+            copies = 2
+            world.tally["messages doubled"] += 1
         for _ in range(copies):
             if weather.lost and random.random() < weather.lost:
+                world.tally["messages lost"] += 1
+                if weather.is_storm:
+                    world.bites(FaultKind.STORM)
                 if world.tracing:
                     world.note(TraceKind.LOST, source, text(), peer=goal, key=key)
                 continue
 
             def arrive() -> None:
-                if (sender, to) in self._cut:
+                reasons = self._cut.get(link)
+                if reasons is not None:
+                    for why in reasons:
+                        world.bites(why)
                     if world.tracing:
                         world.note(TraceKind.LOST, source, text(), peer=goal, key=key)
                     return
+                if sent_us < self._newest_us.get(link, 0):
+                    world.tally["messages overtaken"] += 1
+                else:
+                    self._newest_us[link] = sent_us
                 if world.tracing:
                     world.note(
                         TraceKind.MESSAGE, goal, text(), peer=source, since_us=sent_us, key=key

@@ -10,7 +10,7 @@ from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.checks.life import Life
 from zonequake_chaos.simulation.checks.watch import WatchedRaft
 from zonequake_chaos.simulation.disk import Disk
-from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.violation import Violation
 from zonequake_chaos.simulation.world import World
@@ -117,6 +117,7 @@ class Replicas:
         """Nothing but a rotten disk may break a replica."""
         if not self.rotten:
             raise Violation("no sound replica breaks", node=self._name, reason=reason)
+        self._world.bites(FaultKind.ROT)
         self.broken[group] = reason
         self._world.tally["broken replicas"] += 1
         self._world.note(TraceKind.FAULT, self._name, f"{group} is broken: {reason}")

@@ -13,6 +13,7 @@ class FaultKind(enum.StrEnum):
     """What can go wrong, or be asked for at a bad moment."""
 
     CRASH = "crash"
+    CRASH_WRITING = "crash-writing"  # while the node's next write is under way
     ISOLATE = "isolate"  # nothing to it and from it
     DEAF = "deaf"  # nothing reaches it, what it says is heard
     MUTE = "mute"  # it hears, nothing leaves it

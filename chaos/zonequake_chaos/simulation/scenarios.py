@@ -16,13 +16,13 @@ _NETWORK = {
     FaultKind.UNREACHABLE: 1,
 }
 _PROCESSES = {
-    FaultKind.CRASH: 6,
+    FaultKind.CRASH: 4,
     FaultKind.STALL: 2,
-    FaultKind.SLOW_DISK: 2,
     FaultKind.TRANSFER: 2,
     FaultKind.REFUSE: 1,
     FaultKind.COMPACT: 3,
 }
+_WRITES = {FaultKind.CRASH_WRITING: 5, FaultKind.SLOW_DISK: 2}
 _DISKS = {
     FaultKind.FAILED_SYNC: 3,
     FaultKind.FULL_DISK: 3,
@@ -54,19 +54,19 @@ _LOSSES = {
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario(name="raft", faults=_NETWORK | _PROCESSES),
+        Scenario(name="raft", faults=_NETWORK | _PROCESSES | _WRITES),
         Scenario(
             name="reconfiguration",
             nodes=6,
             members=(1, 3, 3, 3),
             cancels=0.1,
-            faults=_NETWORK | _PROCESSES | _CHANGES,
+            faults=_NETWORK | _PROCESSES | _WRITES | _CHANGES,
         ),
         Scenario(
             name="reset",
             nodes=5,
             lease_ms=800,
-            faults=_NETWORK | _PROCESSES | _LOSSES,
+            faults=_NETWORK | _PROCESSES | _WRITES | _LOSSES,
             least_gap_ms=200,
             most_gap_ms=1_500,
         ),
@@ -76,20 +76,22 @@ SCENARIOS = {
             is_volatile=True,
             faults=_NETWORK | _PROCESSES | _CHANGES,
         ),
-        Scenario(name="two-groups", nodes=4, groups=2, faults=_NETWORK | _PROCESSES | _CHANGES),
+        Scenario(
+            name="two-groups", nodes=4, groups=2, faults=_NETWORK | _PROCESSES | _WRITES | _CHANGES
+        ),
         Scenario(
             name="catch-up",
             nodes=5,
             settings=replace(SMALL, catch_up_bytes_per_second=3_000),
-            faults=_GAPS,
+            faults=_GAPS | _WRITES,
         ),
         Scenario(
             name="transactions",
             nodes=4,
             groups=2,
             transactions=0.5,
-            faults=_NETWORK | _PROCESSES | {FaultKind.DECISION: 12, FaultKind.WISH: 2},
+            faults=_NETWORK | _PROCESSES | _WRITES | {FaultKind.DECISION: 12, FaultKind.WISH: 2},
         ),
-        Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _DISKS),
+        Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _WRITES | _DISKS),
     )
 }

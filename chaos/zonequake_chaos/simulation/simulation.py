@@ -171,6 +171,8 @@ class Simulation:
         """Let `steps` events happen. Raises Violation."""
         for _ in range(steps):
             self._step()
+        clocks_ms = [node.clock_ms() for node in self.nodes.values()]
+        self.tally["ms between the clocks"] += max(clocks_ms) - min(clocks_ms)
 
     def settle(self) -> None:
         """End all faults and wish for nothing more; all must come to rest. Raises Violation."""

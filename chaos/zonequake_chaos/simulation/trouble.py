@@ -11,13 +11,13 @@ from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.checks.model import Moment
 from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_chaos.simulation.control import GroupOperator
-from zonequake_chaos.simulation.disk import DiskTrouble
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import CALM, Network
 from zonequake_chaos.simulation.plan import Fault, FaultPlan, Target
 from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import World
+from zonequake_store.raft.api import Role
 from zonequake_store.raft.messages import Peer
 from zonequake_store.replica import Replica
 from zonequake_store.transactions import TransactionId
@@ -87,6 +87,8 @@ class Trouble:
         match fault.kind:
             case FaultKind.CRASH:
                 self._crash(node, fault)
+            case FaultKind.CRASH_WRITING:
+                self._crash_writing(node, fault)
             case FaultKind.STALL:
                 node.stall(fault.for_ms * 1000)
             case FaultKind.ISOLATE | FaultKind.DEAF | FaultKind.MUTE:
@@ -97,10 +99,8 @@ class Trouble:
                 self._storm(fault)
             case FaultKind.SLOW_DISK:
                 self._slow_disk(node, fault)
-            case FaultKind.FAILED_SYNC:
-                self._disk_trouble(node, DiskTrouble.FAILED_SYNC, fault)
-            case FaultKind.FULL_DISK:
-                self._disk_trouble(node, DiskTrouble.FULL, fault)
+            case FaultKind.FAILED_SYNC | FaultKind.FULL_DISK:
+                self._disk_trouble(node, fault)
             case FaultKind.ROT:
                 self._rot(node, fault)
             case FaultKind.WIPE:
@@ -117,7 +117,8 @@ class Trouble:
                 self._unreachable(node, fault)
             case FaultKind.WISH:
                 operators = list(self._operators.values())
-                operators[fault.choice % len(operators)].wish_for(fault.choice)
+                if operators[fault.choice % len(operators)].wish_for(fault.choice):
+                    world.bites(fault.kind)
             case FaultKind.STRIKE:
                 self._arm(fault)
             case FaultKind.DECISION:
@@ -161,6 +162,7 @@ class Trouble:
         if not node.alive or (self._scenario.is_volatile and not self._may_lose([node])):
             return
         node.crash()
+        self._world.bites(fault.kind)
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
 
     def _lag(self, node: Node, fault: Fault) -> None:
@@ -213,6 +215,16 @@ class Trouble:
 
             self._world.later(place * apart_ms * 1000, stop)
 
+    def _crash_writing(self, node: Node, fault: Fault) -> None:
+        written = "data" if fault.choice & 2048 else "log"
+
+        def now() -> None:
+            if not self._over:
+                self._crash(node, fault)
+
+        node.disk.armed = written, now
+        self._for_a_while(fault, node.disk.disarm)
+
     def _start(self, node: Node) -> None:
         if not node.alive:
             node.start()
@@ -221,14 +233,14 @@ class Trouble:
 
     def _cut(self, links: Iterable[tuple[str, str]], fault: Fault) -> None:
         found = list(links)
-        self._network.cut(found)
+        self._network.cut(found, fault.kind)
         if self._world.tracing:
             text = ", ".join(f"{a}↛{b}" for a, b in found)
             self._world.note(TraceKind.CUT, "", text)
-        self._for_a_while(fault, lambda: self._mend(found))
+        self._for_a_while(fault, lambda: self._mend(found, fault.kind))
 
-    def _mend(self, links: list[tuple[str, str]]) -> None:
-        self._network.mend(links)
+    def _mend(self, links: list[tuple[str, str]], why: FaultKind) -> None:
+        self._network.mend(links, why)
         if self._world.tracing:
             text = ", ".join(f"{a}→{b}" for a, b in links)
             self._world.note(TraceKind.HEAL, "", text)
@@ -285,6 +297,7 @@ class Trouble:
             lost=0.1 + 0.4 * fault.amount,
             doubled=0.2,
             slowest_us=50_000 + int(450_000 * fault.amount),
+            is_storm=True,
         )
 
         def clear() -> None:
@@ -301,8 +314,8 @@ class Trouble:
 
         self._for_a_while(fault, quick)
 
-    def _disk_trouble(self, node: Node, trouble: DiskTrouble, fault: Fault) -> None:
-        node.disk.trouble = trouble
+    def _disk_trouble(self, node: Node, fault: Fault) -> None:
+        node.disk.trouble = fault.kind
 
         def sound() -> None:
             node.disk.trouble = None
@@ -324,6 +337,7 @@ class Trouble:
         if node.alive:
             node.crash()
         node.disk.wipe()
+        self._world.bites(fault.kind)
         node.home.forget()
         self._world.note(TraceKind.WIPE, node.name)
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
@@ -353,11 +367,20 @@ class Trouble:
     def _set_refusing(self, node: Node, refuses: bool) -> None:
         node.refuses = refuses
         for group in self._operators:
-            node.act(group, lambda replica: replica.raft.refuse_leadership(refuses))
+            node.act(group, lambda replica: self._let_refuse(replica, refuses))
+
+    def _let_refuse(self, replica: Replica, refuses: bool) -> None:
+        if refuses and replica.raft.status().role is not Role.FOLLOWER:
+            self._world.bites(FaultKind.REFUSE)
+        replica.raft.refuse_leadership(refuses)
 
     def _transfer(self, node: Node) -> None:
         for group in self._operators:
-            node.act(group, lambda replica: _ignored(replica.raft.transfer_leadership()))
+            node.act(group, self._transfer_group)
+
+    def _transfer_group(self, replica: Replica) -> None:
+        if replica.raft.transfer_leadership():
+            self._world.bites(FaultKind.TRANSFER)
 
     def _unreachable(self, node: Node, fault: Fault) -> None:
         names = list(self._nodes)
@@ -365,7 +388,12 @@ class Trouble:
         for group in self._operators:
             replica = other.replicas.get(group)
             if replica is not None:
-                node.act(group, partial(_report_unreachable, replica.me))
+                node.act(group, partial(self._report_unreachable, replica.me))
+
+    def _report_unreachable(self, peer: Peer, replica: Replica) -> None:
+        if replica.raft.status().role is Role.LEADER:
+            self._world.bites(FaultKind.UNREACHABLE)
+        replica.raft.report_unreachable(peer)
 
     def _arm(self, fault: Fault) -> None:
         """The leader dies, or hears nobody any more, shortly after the next grant."""
@@ -377,8 +405,9 @@ class Trouble:
             def now() -> None:
                 if self._over:
                     return
+                self._world.bites(FaultKind.STRIKE)
                 if fault.choice & 1:
-                    self._cut_off(node, replace(fault, kind=FaultKind.ISOLATE))
+                    self._cut_off(node, fault)
                 else:
                     self._crash(node, fault)
 
@@ -404,21 +433,13 @@ class Trouble:
             found = self._operators[group].leader()
             if self._over or found is None:
                 return
-            self._world.tally["leaders hit in a transaction"] += 1
+            self._world.bites(FaultKind.DECISION)
             match fault.choice & 3:
                 case 0:
-                    self._cut_off(found[0], replace(fault, kind=FaultKind.ISOLATE))
+                    self._cut_off(found[0], fault)
                 case 1:
                     self._transfer(found[0])
                 case _:
                     self._crash(found[0], fault)
 
         self._transactions.watch = watch
-
-
-def _report_unreachable(peer: Peer, replica: Replica) -> None:
-    replica.raft.report_unreachable(peer)
-
-
-def _ignored(_: object) -> None:
-    """An answer that a fault has no use for."""

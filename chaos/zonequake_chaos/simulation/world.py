@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
+from zonequake_chaos.simulation.scenario import FaultKind
 from zonequake_chaos.simulation.trace import TraceEvent, TraceKind
 
 
@@ -64,6 +65,10 @@ class World:
                 break
         self.steps += 1
         timer.action()
+
+    def bites(self, fault: FaultKind) -> None:
+        """A fault changed what would have happened without it."""
+        self.tally[f"bites {fault.value}"] += 1
 
     def note(
         self,

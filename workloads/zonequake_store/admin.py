@@ -17,7 +17,6 @@ from zonequake_store.admin_protocol import (
     ReplicasReport,
     ReplicaStatus,
 )
-from zonequake_store.client_protocol import Value
 from zonequake_store.data_store import View, cells_of
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.host import Host
@@ -26,6 +25,7 @@ from zonequake_store.orders import Orders
 from zonequake_store.partition import decode_cell, digest
 from zonequake_store.reading import read_in_thread
 from zonequake_store.replica import Replica
+from zonequake_store.replies import on_wire
 from zonequake_store.reports import replica_status, resting_status
 
 DRAIN_TIMEOUT_S = 10.0
@@ -179,8 +179,17 @@ class AdminApi:
 
 
 def _judge(view: View) -> tuple[int, str]:
-    """A state's number of keys and digest."""
-    return sum(1 for _ in cells_of(view.pairs())), digest(cells_of(view.pairs()))
+    """A state's number of keys and digest, in one walk."""
+    keys = 0
+
+    def counted() -> Iterator[tuple[str, bytes]]:
+        nonlocal keys
+        for pair in cells_of(view.pairs()):
+            keys += 1
+            yield pair
+
+    content = digest(counted())
+    return keys, content
 
 
 def _chunks(view: View) -> Iterator[bytes]:
@@ -188,8 +197,12 @@ def _chunks(view: View) -> Iterator[bytes]:
     lines: list[bytes] = []
     for key, encoded in cells_of(view.pairs()):
         cell = decode_cell(encoded)
-        value: Value = list(cell.value) if isinstance(cell.value, tuple) else cell.value
-        entry = DumpEntry(key=key, value=value, index=cell.index, filler_bytes=len(cell.filler))
+        entry = DumpEntry(
+            key=key,
+            value=on_wire(cell.value),
+            index=cell.index,
+            filler_bytes=len(cell.filler),
+        )
         lines.append(_encode(entry) + b"\n")
         if len(lines) >= _LINES_PER_WRITE:
             yield b"".join(lines)

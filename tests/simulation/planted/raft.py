@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_store.raft import core, election, follower
+from zonequake_store.raft import election, follower, stepping
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
@@ -97,7 +97,7 @@ def commit_beyond_what_matched(patch: pytest.MonkeyPatch) -> None:
         there = min(message.commit, replica.log.last_index)
         on_heartbeat(replica, msgspec.structs.replace(message, commit=there))
 
-    heartbeats = Leader._send_heartbeats
+    heartbeats = Leader.send_heartbeats
 
     def with_the_whole_commit(leader: Leader, peers: Sequence[Progress]) -> None:
         peers = list(peers)
@@ -109,7 +109,7 @@ def commit_beyond_what_matched(patch: pytest.MonkeyPatch) -> None:
             progress.match = match
 
     patch.setattr(follower, "on_heartbeat", commit_what_is_there)
-    patch.setattr(Leader, "_send_heartbeats", with_the_whole_commit)
+    patch.setattr(Leader, "send_heartbeats", with_the_whole_commit)
 
 
 def count_a_probe_as_stored(patch: pytest.MonkeyPatch) -> None:
@@ -159,19 +159,19 @@ def snapshot_over_a_longer_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_terms_are_obeyed(patch: pytest.MonkeyPatch) -> None:
-    accept = Raft._accept_term
+    accept = stepping._accept_term
 
-    def accept_old_leaders(raft: Raft, message: Message) -> bool:
-        if message.kind in core.FROM_LEADERS and message.term < raft._replica.term:
+    def accept_old_leaders(replica: Replica, message: Message) -> bool:
+        if message.kind in stepping.FROM_LEADERS and message.term < replica.term:
             return True
-        return accept(raft, message)
+        return accept(replica, message)
 
     become = Replica.become_follower
 
     def in_the_present_term(replica: Replica, term: int, leader: object, reason: str) -> None:
         become(replica, max(term, replica.term), leader, reason)
 
-    patch.setattr(Raft, "_accept_term", accept_old_leaders)
+    patch.setattr(stepping, "_accept_term", accept_old_leaders)
     patch.setattr(Replica, "become_follower", in_the_present_term)
 
 

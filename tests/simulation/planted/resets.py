@@ -15,7 +15,7 @@ from planted.registry import Planted
 from zonequake_chaos.simulation.replicas import Replicas
 from zonequake_store.admin_protocol import Stage
 from zonequake_store.log_writes import GroupRecord
-from zonequake_store.raft import core, election, reset
+from zonequake_store.raft import election, follower, reset
 from zonequake_store.raft.api import CancelAnswer, ChangePeersAnswer, ResetAnswer
 from zonequake_store.raft.freshness import EchoRounds, Freshness
 from zonequake_store.raft.log import RaftLog
@@ -88,8 +88,8 @@ def elect_while_abstaining(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_old_commits_for_a_match(patch: pytest.MonkeyPatch) -> None:
-    _as_if_taking_part(patch, core.follower, "on_append")
-    _as_if_taking_part(patch, core.follower, "on_heartbeat")
+    _as_if_taking_part(patch, follower, "on_append")
+    _as_if_taking_part(patch, follower, "on_heartbeat")
 
 
 def _as_if_taking_part(patch: pytest.MonkeyPatch, module: Any, name: str) -> None:

@@ -117,10 +117,9 @@ class Invariants:
                 stage_token=change.token,
             )
         if not log.configuration.is_joint and log.configuration_index <= log.commit:
-            departing = leadership._departing_ticks
+            departing = leadership.handover.is_departing
             require(
-                node.peer in log.configuration.peers
-                or (departing is not None and log.commit < log.last_index),
+                node.peer in log.configuration.peers or (departing and log.commit < log.last_index),
                 "a leader outside the new set steps down once all it took is committed",
                 configuration=log.configuration,
             )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from zonequake_store.admin_protocol import Stage
-from zonequake_store.lineage import lineage_of, term_of
-from zonequake_store.raft import election, follower, reset
+from zonequake_store.raft import bootstrap, election, reset, stepping
 from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,
@@ -14,29 +12,23 @@ from zonequake_store.raft.api import (
     LogReader,
     Ready,
     ResetAnswer,
-    Role,
     Settings,
     Status,
 )
-from zonequake_store.raft.errors import BootstrapRefused, NotLeader, ReadyOutstanding
+from zonequake_store.raft.errors import NotLeader, ReadyOutstanding
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import (
     Configuration,
-    Entry,
-    EntryKind,
     HardState,
     Kind,
     Message,
     Peer,
     SnapshotMeta,
-    encode_configuration,
 )
 from zonequake_store.raft.progress import Flow
 from zonequake_store.raft.replica import Outbox, Replica
-
-FROM_LEADERS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
-REQUESTS = frozenset({Kind.VOTE, Kind.PRE_VOTE})
+from zonequake_store.raft.status import status_of
 
 
 class Raft:
@@ -111,77 +103,7 @@ class Raft:
 
         Raises LogCorrupted if it shows that this replica's log is broken: stop the replica.
         """
-        replica = self._replica
-        kind = message.kind
-        if message.to != replica.me:
-            return
-        if message.term != replica.term and not self._accept_term(message):
-            return
-        if kind in FROM_LEADERS:
-            if replica.leader != message.sender or replica.role is not Role.FOLLOWER:
-                replica.become_follower(message.term, message.sender, "another leader was heard")
-            replica.elapsed_ticks = 0
-            if kind is Kind.APPEND:
-                follower.on_append(replica, message)
-            elif kind is Kind.HEARTBEAT:
-                follower.on_heartbeat(replica, message)
-            else:
-                follower.on_snapshot(replica, message)
-        elif kind is Kind.APPEND_REPLY:
-            if replica.leadership is not None:
-                replica.leadership.on_append_reply(message)
-        elif kind is Kind.HEARTBEAT_REPLY:
-            if replica.leadership is not None:
-                replica.leadership.on_heartbeat_reply(message)
-        elif kind in REQUESTS:
-            election.on_request(replica, message)
-        elif kind is Kind.TIMEOUT_NOW:
-            election.on_timeout_now(replica, message)
-        else:
-            election.on_reply(replica, message)
-
-    def _accept_term(self, message: Message) -> bool:
-        """Deal with a message of another term; whether to go on with it (thesis §3.3, §4.2.3).
-
-        A later lineage ends a leadership whoever tells of it: only an operator begins one.
-        """
-        replica, kind = self._replica, message.kind
-        reset_began = lineage_of(message.term) > lineage_of(replica.term)
-        if message.term < replica.term:
-            if kind is Kind.PRE_VOTE or kind is Kind.APPEND or kind is Kind.HEARTBEAT:
-                # A leader or candidate of an old term learns of ours, or it would stay stuck.
-                reply = Kind.PRE_VOTE_REPLY if kind is Kind.PRE_VOTE else Kind.APPEND_REPLY
-                replica.out.after_store.append(
-                    Message(
-                        kind=reply,
-                        to=message.sender,
-                        sender=replica.me,
-                        term=replica.term,
-                        reject=True,
-                        token=replica.log.token,
-                    )
-                )
-            return False
-        if kind in REQUESTS:
-            if kind is Kind.PRE_VOTE:
-                replica.enforce(lineage_of(message.term))
-            elif reset_began:
-                replica.become_follower(message.term, None, "a reset began a later lineage")
-            if replica.hears_leader and message.context != election.TRANSFER:
-                return False
-            if kind is Kind.PRE_VOTE or reset_began:
-                return True
-        elif kind is Kind.PRE_VOTE_REPLY and not message.reject:
-            return True
-        elif (
-            replica.leadership is not None
-            and message.sender not in replica.leadership.progress
-            and not reset_began
-        ):
-            return False  # a removed replica must not end a leadership
-        leader = message.sender if kind in FROM_LEADERS else None
-        replica.become_follower(message.term, leader, "a later term began")
-        return True
+        stepping.step(self._replica, message)
 
     def propose(self, commands: Sequence[bytes]) -> tuple[int, int]:
         """Append commands; returns (term, index of the first). Raises NotLeader.
@@ -217,24 +139,7 @@ class Raft:
         Raises BootstrapRefused if it is no member, the configuration is joint, or its lineage is
         older than this replica has been told.
         """
-        replica = self._replica
-        log = replica.log
-        if replica.me not in configuration.peers or configuration.is_joint:
-            raise BootstrapRefused(
-                f"{replica.me} must be in a first configuration, and that must not be joint: "
-                f"{configuration}"
-            )
-        if log.last_index or log.configuration is not None:
-            return False
-        if configuration.lineage < lineage_of(replica.term):
-            raise BootstrapRefused(
-                f"{replica.me} knows of lineage {lineage_of(replica.term)}; a first configuration "
-                f"must not begin an older one: {configuration}"
-            )
-        first = term_of(configuration.lineage, 1)
-        log.append([Entry(first, 1, EntryKind.CONFIGURATION, encode_configuration(configuration))])
-        replica.term = max(replica.term, first)
-        return True
+        return bootstrap.bootstrap(self._replica, configuration)
 
     def change_peers(self, *, term: int, token: int, peers: tuple[Peer, ...]) -> ChangePeersAnswer:
         """changePeersAsync of the document `rebalance` (docs/interfaces.md, step 3): `stale` for
@@ -293,7 +198,7 @@ class Raft:
         """Hand leadership to `to`, or the most advanced follower. False: not leader, or nobody
         to hand it to. Proposals raise NotLeader until it is done or an election time-out passes."""
         leadership = self._replica.leadership
-        return leadership is not None and leadership.transfer(to)
+        return leadership is not None and leadership.handover.transfer(to)
 
     def refuse_leadership(self, refuse: bool) -> None:
         """A draining node: never campaign, hand over what is led, again and again."""
@@ -495,25 +400,4 @@ class Raft:
 
     def status(self) -> Status:
         """A copy of what is worth knowing."""
-        replica, log = self._replica, self._replica.log
-        change = replica.leadership.reconfiguration if replica.leadership else None
-        return Status(
-            role=replica.role,
-            term=replica.term,
-            lineage=lineage_of(replica.term),
-            abstains=replica.abstains,
-            had_leader=replica.had_leader,
-            leader=replica.leader,
-            configuration=log.configuration,
-            configuration_index=log.configuration_index,
-            stage=change.stage if change else Stage.NONE,
-            stage_token=change.token if change else 0,
-            stage_peers=change.peers if change else (),
-            caught_up=change.caught_up if change else False,
-            progress=change.progress() if change else (),
-            reconfiguration_error=change.error if change else None,
-            commit=log.commit,
-            applied=log.applied,
-            first_index=log.first_index,
-            last_index=log.last_index,
-        )
+        return status_of(self._replica)

@@ -1,4 +1,4 @@
-"""A leadership: replication, commitment, check-quorum, reads, transfer. It ends with the role."""
+"""A leadership: replication, commitment, check-quorum, reads. It ends with the role."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from zonequake_store.raft.api import LeaderElected, SupplyPeer
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.freshness import EchoRounds
+from zonequake_store.raft.handover import Handover
 from zonequake_store.raft.messages import (
     NEEDS_SNAPSHOT,
     Configuration,
@@ -31,14 +32,12 @@ class Leader:
     __slots__ = (
         "_append_due",
         "_check_ticks",
-        "_departing_ticks",
         "_echoes",
         "_halves",
         "_heartbeat_ticks",
         "_myself",
-        "_transfer_ticks",
-        "_transfer_to",
         "elected",
+        "handover",
         "progress",
         "reads",
         "reconfiguration",
@@ -66,19 +65,16 @@ class Leader:
         self._append_due = False
         self._heartbeat_ticks = 0
         self._check_ticks = 0
-        self._transfer_to: Peer | None = None
-        self._transfer_ticks = 0
-        self._departing_ticks: int | None = None
+        self.handover = Handover(self)
         self.append_configuration(configuration)
         self.reconfiguration = Reconfiguration(self)
 
     # proposing
 
     def propose(self, commands: Sequence[bytes]) -> int:
-        if self._transfer_to is not None:
-            raise NotLeader(self._transfer_to)
-        if self._departing_ticks is not None:
-            raise NotLeader(max(self._successors(), key=lambda each: each.match).peer)
+        successor = self.handover.successor
+        if successor is not None:
+            raise NotLeader(successor)
         self._append_due = True
         return self.replica.log.append_commands(self.replica.term, commands)
 
@@ -117,22 +113,13 @@ class Leader:
     # time
 
     def tick(self) -> None:
-        replica, settings = self.replica, self.replica.settings
+        settings = self.replica.settings
         self._heartbeat_ticks += 1
         if self._heartbeat_ticks >= settings.heartbeat_ticks:
             self._heartbeat_ticks = 0
             self._beat()
-        if self._transfer_to is not None:
-            self._transfer_ticks += 1
-            if self._transfer_ticks >= settings.election_ticks:
-                self._transfer_to = None
-        if self._departing_ticks is not None:
-            self._departing_ticks += 1
-            if self._departing_ticks >= settings.election_ticks:
-                self._leave()
-                return
-        if replica.refusing and self._transfer_to is None:
-            self.transfer(None)
+        if not self.handover.tick():
+            return
         self.reconfiguration.tick()
         self._check_ticks += 1
         if self._check_ticks >= settings.election_ticks:
@@ -143,11 +130,7 @@ class Leader:
     def quiet_ticks(self) -> int:
         """See Raft.quiet_ticks."""
         settings = self.replica.settings
-        if (
-            self._transfer_to is not None
-            or self._departing_ticks is not None
-            or self.replica.refusing
-        ):
+        if self.handover.is_under_way or self.replica.refusing:
             return 0
         for progress in self.progress.values():
             if progress.catching_up or progress.flow is Flow.SUPPLIED:
@@ -174,7 +157,7 @@ class Leader:
                 peers=self.progress.values(),
             )
             self._confirm_rounds()
-        self._send_heartbeats(self.progress.values())
+        self.send_heartbeats(self.progress.values())
 
     def _check_quorum(self) -> None:
         """A leader that hears no quorum steps down: clients should look elsewhere (§6.2)."""
@@ -190,6 +173,15 @@ class Leader:
 
     # replication
 
+    def append_soon(self) -> None:
+        """Have the next Ready take along what peers may be sent."""
+        self._append_due = True
+
+    @property
+    def new_half(self) -> list[Progress]:
+        """The members of the newest set: the other half is on its way out."""
+        return [peer for peer in self._halves[0] if peer is not self._myself]
+
     @property
     def due(self) -> bool:
         return self._append_due or (self.elected and self.reads.due)
@@ -198,7 +190,7 @@ class Leader:
         """Write the messages that a Ready takes along."""
         if self.elected and self.reads.due:
             self._myself.acked_round = self.reads.begin()
-            self._send_heartbeats(each for each in self.progress.values() if not each.catching_up)
+            self.send_heartbeats(each for each in self.progress.values() if not each.catching_up)
             self._confirm_rounds()
         if self._append_due:
             self._append_due = False
@@ -273,7 +265,8 @@ class Leader:
             return max_bytes
         return limit.sendable_bytes(max_bytes) if limit.may_send else 0
 
-    def _send_heartbeats(self, peers: Iterable[Progress]) -> None:
+    def send_heartbeats(self, peers: Iterable[Progress]) -> None:
+        """With what each peer may take for committed, and the newest round."""
         replica = self.replica
         commit = replica.log.commit
         replica.out.messages.extend(
@@ -312,8 +305,7 @@ class Leader:
                 self.commit()
             if progress.catching_up:
                 self.reconfiguration.advance()
-            if progress.peer == self._transfer_to:
-                self._finish_transfer()
+            self.handover.advanced(progress)
         if progress.poke or progress.next <= log.last_index:
             self._append_due = True
 
@@ -375,69 +367,7 @@ class Leader:
     def _agreed(halves: list[list[int]]) -> int:
         return min(majority_value(half) for half in halves)
 
-    # leaving
-
-    def transfer(self, to: Peer | None) -> bool:
-        """Hand over to `to` or the best follower; see Raft.transfer_leadership."""
-        candidates = self._successors()
-        if to is not None:
-            candidates = [each for each in candidates if each.peer == to]
-        if not candidates:
-            return False
-        best = max(candidates, key=lambda each: (each.active, each.match, each.peer))
-        if self._transfer_to != best.peer:
-            self._transfer_to = best.peer
-            self._transfer_ticks = 0
-            self._append_due = True
-            self._finish_transfer()
-        return True
-
-    def _successors(self) -> list[Progress]:
-        """Members of the newest set: the other half is on its way out."""
-        return [peer for peer in self._halves[0] if peer is not self._myself]
-
-    def _finish_transfer(self) -> None:
-        """TIMEOUT_NOW, once the successor has everything."""
-        assert self._transfer_to is not None, "only called in a transfer"
-        progress = self.progress.get(self._transfer_to)
-        if progress is None:
-            self._transfer_to = None
-        elif progress.match == self.replica.log.last_index:
-            self._send_timeout_now(progress.peer)
-
-    def _send_timeout_now(self, peer: Peer) -> None:
-        replica = self.replica
-        replica.out.messages.append(
-            Message(
-                kind=Kind.TIMEOUT_NOW,
-                to=peer,
-                sender=replica.me,
-                term=replica.term,
-                token=replica.log.token,
-            )
-        )
-
-    def depart(self) -> None:
-        """The committed configuration doesn't name this replica: let another one lead at once.
-
-        Called whenever the commit index rises. What clients have proposed is committed first, so
-        that they are answered and a successor with the whole log exists; nothing new is taken.
-        """
-        log = self.replica.log
-        if self._departing_ticks is None:
-            self._departing_ticks = 0
-            self._append_due = True
-        if log.commit < log.last_index:
-            return
-        self._send_heartbeats(self.progress.values())  # with the commit index
-        complete = [each.peer for each in self._successors() if each.match == log.last_index]
-        self._send_timeout_now(max(complete))
-        self._leave()
-
-    def _leave(self) -> None:
-        self.replica.become_follower(
-            self.replica.term, None, "the leader is no member of the new configuration"
-        )
+    # ending
 
     def resign(self, reason: str) -> None:
         """The role ends: what waited for it is given up."""

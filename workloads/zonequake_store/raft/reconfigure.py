@@ -205,7 +205,7 @@ class Reconfiguration:
         if self.stage is Stage.STABLE:
             self._enter(Stage.NONE)
         if not self._replica.is_member:
-            self._leader.depart()
+            self._leader.handover.depart()
         elif self.stage is Stage.CATCHING_UP:
             self.advance()
 

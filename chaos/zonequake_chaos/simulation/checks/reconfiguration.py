@@ -61,10 +61,9 @@ class ReconfigurationRules:
                 token=change.token,
             )
         elif not configuration.is_joint and log.configuration_index <= log.commit:
-            departing = leadership._departing_ticks
+            departing = leadership.handover.is_departing
             require(
-                life.peer in configuration.peers
-                or (departing is not None and log.commit < log.last_index),
+                life.peer in configuration.peers or (departing and log.commit < log.last_index),
                 "a leader outside the new set steps down once all it took is committed",
                 leader=life.peer,
                 configuration=configuration,

@@ -1,0 +1,121 @@
+"""How a leader goes: it hands over to a peer (thesis §3.10) or leaves with its set (§4.2.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.progress import Progress
+
+if TYPE_CHECKING:
+    from zonequake_store.raft.leader import Leader
+
+
+class Handover:
+    """Of one leadership; each way takes an election time-out at most."""
+
+    __slots__ = ("_departing_ticks", "_leader", "_transfer_ticks", "_transfer_to")
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._transfer_to: Peer | None = None
+        self._transfer_ticks = 0
+        self._departing_ticks: int | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._transfer_to is not None or self.is_departing
+
+    @property
+    def is_departing(self) -> bool:
+        """Whether this leader, in no set any more, only ends what it took."""
+        return self._departing_ticks is not None
+
+    @property
+    def successor(self) -> Peer | None:
+        """Who should be asked from now on; None: nothing is under way."""
+        if self._transfer_to is None and self.is_departing:
+            return max(self._leader.new_half, key=lambda each: each.match).peer
+        return self._transfer_to
+
+    def tick(self) -> bool:
+        """Whether the leadership goes on."""
+        replica = self._leader.replica
+        limit = replica.settings.election_ticks
+        if self._transfer_to is not None:
+            self._transfer_ticks += 1
+            if self._transfer_ticks >= limit:
+                self._transfer_to = None
+        if self._departing_ticks is not None:
+            self._departing_ticks += 1
+            if self._departing_ticks >= limit:
+                self._leave()
+                return False
+        if replica.refusing and self._transfer_to is None:
+            self.transfer(None)
+        return True
+
+    def transfer(self, to: Peer | None) -> bool:
+        """Hand over to `to` or the best follower; see Raft.transfer_leadership."""
+        candidates = self._leader.new_half
+        if to is not None:
+            candidates = [each for each in candidates if each.peer == to]
+        if not candidates:
+            return False
+        best = max(candidates, key=lambda each: (each.active, each.match, each.peer))
+        if self._transfer_to != best.peer:
+            self._transfer_to = best.peer
+            self._transfer_ticks = 0
+            self._leader.append_soon()
+            self._finish_transfer()
+        return True
+
+    def advanced(self, progress: Progress) -> None:
+        """This peer has stored more."""
+        if progress.peer == self._transfer_to:
+            self._finish_transfer()
+
+    def _finish_transfer(self) -> None:
+        """TIMEOUT_NOW, once the successor has everything."""
+        assert self._transfer_to is not None, "only called in a transfer"
+        progress = self._leader.progress.get(self._transfer_to)
+        if progress is None:
+            self._transfer_to = None
+        elif progress.match == self._leader.replica.log.last_index:
+            self._send_timeout_now(progress.peer)
+
+    def _send_timeout_now(self, peer: Peer) -> None:
+        replica = self._leader.replica
+        replica.out.messages.append(
+            Message(
+                kind=Kind.TIMEOUT_NOW,
+                to=peer,
+                sender=replica.me,
+                term=replica.term,
+                token=replica.log.token,
+            )
+        )
+
+    def depart(self) -> None:
+        """The committed configuration doesn't name this replica: let another one lead at once.
+
+        Called whenever the commit index rises. What clients have proposed is committed first, so
+        that they are answered and a successor with the whole log exists; nothing new is taken.
+        """
+        leader = self._leader
+        log = leader.replica.log
+        if self._departing_ticks is None:
+            self._departing_ticks = 0
+            leader.append_soon()
+        if log.commit < log.last_index:
+            return
+        leader.send_heartbeats(leader.progress.values())  # with the commit index
+        complete = [each.peer for each in leader.new_half if each.match == log.last_index]
+        self._send_timeout_now(max(complete))
+        self._leave()
+
+    def _leave(self) -> None:
+        replica = self._leader.replica
+        replica.become_follower(
+            replica.term, None, "the leader is no member of the new configuration"
+        )

@@ -4,7 +4,8 @@ After a failed sync the kernel may show pages that the disk never got, and call 
 process would read them, tell its peers that it has them, and lose them with the next power loss. So
 it is written down which environment failed, and the replicas that were in it stay broken until they
 are erased; they come back from their peers under new incarnations. Kept in memory by a kernel that
-could not write it, the file lasts as long as the pages it warns of.
+could not write it, the file lasts as long as the pages it warns of. The environment itself is
+written anew at the next start (`lmdb_files.renew`), so that no later replica rests on such pages.
 
 Whoever has no other copy left may delete the file: the replicas then start from what is there.
 """
@@ -12,22 +13,26 @@ Whoever has no other copy left may delete the file: the replicas then start from
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from zonequake_store.errors import StoreCorrupt
+from zonequake_store.lmdb_files import sync_file
 from zonequake_store.log_writes import GroupRecord
 
 
 class _Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """`below`: the numbers that were given away when it failed; later ones are sound."""
+    """`below`: the numbers that were given away when it failed; later ones are sound.
+
+    `renewed`: the environment was written anew since.
+    """
 
     environment: str
     below: int
     reason: str
+    renewed: bool = False
 
 
 _failures_decoder = msgspec.json.Decoder(list[_Failure])
@@ -52,14 +57,35 @@ class Distrust:
         """A commit in this environment failed. Never raises: the disk may take nothing more."""
         self._failures.append(_Failure(environment=environment, below=below, reason=reason))
         with contextlib.suppress(OSError):
-            fresh = self._path.with_suffix(".new")
-            fresh.write_bytes(msgspec.json.encode(self._failures))
-            fresh.replace(self._path)
-            directory = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            self._store()
+
+    @property
+    def to_renew(self) -> set[str]:
+        """The environments in which pages may be that the disk never got."""
+        return {failure.environment for failure in self._failures if not failure.renewed}
+
+    def renewed(self, environment: str) -> None:
+        """It was written anew."""
+        self._failures = [
+            msgspec.structs.replace(failure, renewed=True)
+            if failure.environment == environment
+            else failure
+            for failure in self._failures
+        ]
+        with contextlib.suppress(OSError):  # then it is written anew at the next start, too
+            self._store()
+
+    @property
+    def lowest_sound_number(self) -> int:
+        """From which number on no replica is distrusted."""
+        return max((failure.below for failure in self._failures), default=1)
+
+    def _store(self) -> None:
+        fresh = self._path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(self._failures))
+        sync_file(fresh)
+        fresh.replace(self._path)
+        sync_file(self._path.parent)
 
     def of(self, record: GroupRecord) -> str | None:
         """Why a replica is not to be trusted, or None."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,42 @@ def check_pages(path: Path) -> None:
         walk(path / _FILE_NAME)
     except (StoreCorrupt, OSError) as error:
         raise StoreCorrupt(f"the environment {path} is damaged ({error})") from error
+
+
+def renew(path: Path) -> None:
+    """Write what an environment's newest commit says into a file of its own, in place of the old.
+
+    Behind a failed sync the kernel may show pages, and call them clean, that the disk never got;
+    who goes on writing leaves them where they are. In the new file every page is written again.
+    Raises StoreCorrupt if it cannot be read, StorageError if there is no room.
+    """
+    check_pages(path)
+    fresh = path.with_name(f"{path.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        fresh.mkdir()
+        with lmdb.open(str(path), readonly=True, lock=False) as environment:
+            environment.copy(str(fresh), compact=True)
+        sync_file(fresh / _FILE_NAME)
+        (fresh / _FILE_NAME).replace(path / _FILE_NAME)
+        sync_file(path)
+        shutil.rmtree(fresh)
+    except UNREADABLE as error:
+        raise StoreCorrupt(f"the environment {path} cannot be read ({error})") from error
+    except (lmdb.Error, OSError) as error:
+        raise StorageError(
+            f"the environment {path} cannot be written anew ({error}), as it must be because a "
+            "commit in it failed; look at the disk and its free space"
+        ) from error
+
+
+def sync_file(path: Path) -> None:
+    """Have a file or a folder reach the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def used_bytes(environment: lmdb.Environment) -> int:

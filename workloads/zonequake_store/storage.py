@@ -39,7 +39,7 @@ from zonequake_store.errors import (
     StorageFull,
     StoreCorrupt,
 )
-from zonequake_store.lmdb_files import check_pages, free_bytes
+from zonequake_store.lmdb_files import check_pages, free_bytes, renew
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import GroupRecord, LogWrite
 from zonequake_store.settings import NodeSettings
@@ -105,12 +105,12 @@ class Storage:
             self._take_lock(directory)
             self.crash = last_breath.said(directory)
             """What the process before this one said, if a signal ended it."""
+            self._distrust = Distrust(directory / "DISTRUSTED")
             self.put_aside: list[str] = []
             """Why environments were begun anew, if they were."""
             self._open_all(settings, undo)
             last_breath.forget(directory)
             self.incarnation = self._synced.identity(fresh_incarnation)
-            self._distrust = Distrust(directory / "DISTRUSTED")
             self.records = self._synced.records() | self._unsynced.records()
             self.stagings = begun_stagings(self.data, self.records)
             """Snapshots on their way in that an earlier process left, by group."""
@@ -158,7 +158,10 @@ class Storage:
         undo.callback(self.data.close)
 
     def _open(self, path: Path, opens: Callable[[Path], Opened]) -> Opened:
-        if self.crash is not None:
+        if path.name in self._distrust.to_renew and path.exists():
+            renew(path)
+            self._distrust.renewed(path.name)
+        elif self.crash is not None:
             check_pages(path)
         return opens(path)
 
@@ -181,10 +184,11 @@ class Storage:
         with contextlib.suppress(StorageFull):  # then at a later start
             for number in stored - owned:
                 self.data.erase(number)
-        return (
-            max(self._synced.next_number(), self._unsynced.next_number(), *(n + 1 for n in stored))
-            if stored
-            else max(self._synced.next_number(), self._unsynced.next_number())
+        return max(
+            self._synced.next_number(),
+            self._unsynced.next_number(),
+            self._distrust.lowest_sound_number,
+            *(number + 1 for number in stored),
         )
 
     def start(

@@ -1,39 +1,45 @@
-"""A load of appends to one partition, whose acknowledgements are held against what is there."""
+"""The load's own client, entered for a while; what it saw is judged as a run's history is."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import time
 from types import TracebackType
 
 from local_nodes import LocalNodes, Zone
+from recorded_load import RecordedLoad, verdicts
 from store_client import Client
 
-from zonequake_store.client_protocol import Append, Status
+from zonequake_load.operation import Function, Type
 
-WRITERS = 8
-_LISTS = 8
+PROCESSES = 4
 
 
 class Load:
-    """Runs while it is entered. Elements are unique; a list per writer.
+    """Runs while it is entered.
 
     `attempt_s`: after so long without an answer another node is asked.
     """
 
-    def __init__(self, nodes: LocalNodes, zone: Zone, *, attempt_s: float = 0.5) -> None:
-        self._attempt_s = attempt_s
-        self._nodes = nodes
+    def __init__(self, nodes: LocalNodes, zone: Zone, *, attempt_s: float = 0.3) -> None:
         self.group = zone.groups[0]
         self.client: Client = nodes.client()
-        self.acknowledged: dict[int, list[int]] = {writer: [] for writer in range(_LISTS)}
-        self._elements = itertools.count(1)
-        self._tasks: list[asyncio.Task[None]] = []
+        """Another one, for requests of the test itself."""
+        self._attempt_s = attempt_s
+        self._nodes = nodes
+        self._zone = zone
+        self._recorded: RecordedLoad
+        self._seen = 0
+        self._written = 0
 
     async def __aenter__(self) -> Load:
-        self._tasks = [asyncio.create_task(self._write(writer)) for writer in range(WRITERS)]
+        self._recorded = await RecordedLoad.begin(
+            self._nodes,
+            self._zone,
+            processes=PROCESSES,
+            attempt_s=self._attempt_s,
+            deadline_s=3 * self._attempt_s,
+        )
         return self
 
     async def __aexit__(
@@ -42,15 +48,21 @@ class Load:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if kind is None:
+            await self._recorded.end()
+        else:
+            await self._recorded.abandon()
 
     @property
     def count(self) -> int:
-        return sum(map(len, self.acknowledged.values()))
+        """How many writes and appends were acknowledged."""
+        history = self._recorded.history
+        self._written += sum(
+            event.type is Type.OK and event.f is not Function.READ
+            for event in history[self._seen :]
+        )
+        self._seen = len(history)
+        return self._written
 
     async def goes_on(self, more: int = 100, *, within_s: float = 20.0) -> None:
         """Wait for so many more acknowledgements."""
@@ -61,30 +73,7 @@ class Load:
             )
             await asyncio.sleep(0.02)
 
-    async def nothing_is_lost(self) -> None:
-        """Read all lists; also after the end of the load."""
-        for writer, acknowledged in self.acknowledged.items():
-            found = (await self.client.read(self.group, f"list-{writer}")).value or []
-            assert isinstance(found, list)
-            assert len(found) == len(set(found)), "an element is there twice"
-            lost = set(acknowledged) - set(found)
-            assert not lost, f"lost {sorted(lost)}"
-
-    async def _write(self, writer: int) -> None:
-        nodes = list(self._nodes.nodes)
-        name = nodes[0]
-        while True:
-            element = next(self._elements)
-            body = Append(self.group, f"list-{writer}", element, self.client.request_id())
-            while True:
-                with contextlib.suppress(OSError, TimeoutError):
-                    reply = await self.client.once(name, body, timeout_s=self._attempt_s)
-                    if reply.status is Status.OK:
-                        break
-                    if reply.leader in nodes:
-                        name = reply.leader
-                        await asyncio.sleep(0.002)
-                        continue
-                name = nodes[(nodes.index(name) + 1) % len(nodes)]
-                await asyncio.sleep(0.01)
-            self.acknowledged[writer].append(element)
+    def nothing_is_lost(self) -> None:
+        """Judge it, once it was left."""
+        assert self.count
+        assert verdicts(self._recorded.history, {0: {}}, self._nodes.directory) == {}

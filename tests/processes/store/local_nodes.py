@@ -373,6 +373,24 @@ class LocalNodes:
                 assert reply.status is OrderStatus.RECEIVED, reply
         zone.members = list(to)
 
+    async def begin_anew(self, zone: Zone, name: str) -> None:
+        """Erase a broken replica and let it come back from its peers."""
+        group = zone.groups[0]
+        status = await self.status(name, group)
+        assert status is not None
+        order = StopReplica(group=group, token=zone.token, incarnation=status.incarnation)
+        (erased,) = await self.order(name, order)
+        assert erased.status is OrderStatus.RECEIVED, erased
+        await self.come_back(zone, name, was=status.incarnation)
+
+    async def come_back(self, zone: Zone, name: str, *, was: str) -> None:
+        """Let a replica whose files are gone come back from its peers, as another incarnation."""
+        (started,) = await self.order(name, self.start_order(zone, 0))
+        assert started.status is OrderStatus.RECEIVED, started
+        assert started.incarnation != was
+        await self.change(zone, zone.members)
+        await self.finish_change(zone, zone.members)
+
     async def dump(self, node: str, group: str) -> tuple[DumpHeader, list[DumpEntry]]:
         url = f"{self.nodes[node].admin_url}/admin/v1/replicas/{group}/dump"
         async with self.session.get(url) as response:

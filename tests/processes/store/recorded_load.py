@@ -31,8 +31,10 @@ KEYS = ("r0", "r1", "l0", "l1")
 class RecordedLoad:
     """Processes that read and write a zone's first partition, and their history."""
 
-    def __init__(self, zone: Zone, client: Client) -> None:
+    def __init__(self, zone: Zone, client: Client, *, attempt_s: float, deadline_s: float) -> None:
         self.history: list[Event] = []
+        self._attempt_s = attempt_s
+        self._deadline_s = deadline_s
         self._zone = zone
         self._client = client
         self._clock = machine_clock()
@@ -43,12 +45,20 @@ class RecordedLoad:
         self._ending = False
 
     @classmethod
-    async def begin(cls, nodes: LocalNodes, zone: Zone, *, processes: int) -> RecordedLoad:
+    async def begin(
+        cls,
+        nodes: LocalNodes,
+        zone: Zone,
+        *,
+        processes: int,
+        attempt_s: float = 0.3,
+        deadline_s: float = 1.0,
+    ) -> RecordedLoad:
         """Let so many processes begin."""
         seeds = [f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()]
         client = Client(zone.name, seeds, rng=random.Random(8))
         await client.open()
-        load = cls(zone, client)
+        load = cls(zone, client, attempt_s=attempt_s, deadline_s=deadline_s)
         load._tasks = [asyncio.create_task(load._run()) for _ in range(processes)]
         return load
 
@@ -61,6 +71,13 @@ class RecordedLoad:
             assert outcome.type is Type.OK, outcome
         await self._client.close()
         return self.history
+
+    async def abandon(self) -> None:
+        """End at once; the history is of no use."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
 
     def acknowledged(self, lineage: int) -> int:
         """How many operations were answered in this lineage."""
@@ -96,8 +113,12 @@ class RecordedLoad:
             inv_ns=now_ns,
         )
         self._note(call, Type.INVOKE, None)
-        deadline_ns = now_ns + (10 if role is Role.FINAL else 1) * 10**9
-        limits = Limits(deadline_ns=deadline_ns, attempt_ns=300_000_000, retry=True)
+        deadline_s = 10 if role is Role.FINAL else self._deadline_s
+        limits = Limits(
+            deadline_ns=now_ns + int(deadline_s * 1e9),
+            attempt_ns=int(self._attempt_s * 1e9),
+            retry=True,
+        )
         once = None if operation.f is Function.READ else Once(f"p{process}", sequence)
         outcome = await self._client.execute(operation, limits, once)
         self._note(call, outcome.type, outcome)

@@ -97,13 +97,17 @@ class CatchUpProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     `fraction` is the share of the entries that the log had when the attempt began, in 0..1; a
     snapshot stands for its entries by the share of its bytes that was sent. It never falls within
-    one attempt, and is 1 when the peer has stored all of them. (By entries, because a log knows the
-    bytes of records, not of entries; what a load writes is about equal in size.)
+    one attempt, and is 1 when the peer has stored all of them. `bytes_sent` is all that left for
+    the peer, also what it got twice. `bytes_done` of `bytes_total` are those of the transfer that
+    runs now, of which `by` says what it carries: the log (to its end when the transfer began; whole
+    records, because a log knows no entry's size) or the snapshot.
     """
 
     peer: PeerName
     fraction: float
     bytes_sent: int
+    bytes_done: int = 0
+    bytes_total: int = 0
     match_index: int
     by: str  # "log" or "snapshot"
 

@@ -53,6 +53,14 @@ class _Extent:
         first = [(start.configuration_index, start.configuration)] if start else []
         return first + self._configurations
 
+    def bytes_behind(self, index: int) -> int:
+        size_bytes = 0
+        for last, record_bytes in reversed(self._records):
+            if last <= index:
+                break
+            size_bytes += record_bytes
+        return size_bytes
+
     def appended(self, entries: tuple[Entry, ...]) -> None:
         first = entries[0].index
         if first <= self.last_index:

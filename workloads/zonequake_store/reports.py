@@ -127,6 +127,8 @@ def _progress(progress: PeerProgress) -> CatchUpProgress:
         peer=PeerName(progress.peer.node, progress.peer.incarnation),
         fraction=progress.fraction,
         bytes_sent=progress.bytes_sent,
+        bytes_done=progress.bytes_done,
+        bytes_total=progress.bytes_total,
         match_index=progress.match_index,
         by="snapshot" if progress.by_snapshot else "log",
     )

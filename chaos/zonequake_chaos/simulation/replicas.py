@@ -71,6 +71,10 @@ class Replicas:
     def process_began(self) -> None:
         """The disk is open; all that it holds waits for permission to start."""
         self._waiting = dict(self._disk.log.records())
+        for group, staging in self._disk.stagings.items():
+            view = self._disk.data.view(staging.number)
+            self._rules[group].catch_up.recovered(staging, sum(1 for _ in view.pairs()))
+            view.close()
 
     def process_ended(self) -> None:
         """Nothing runs any more."""

@@ -323,10 +323,12 @@ def test_catch_up_is_limited_and_its_progress_never_falls() -> None:
         progress = cluster.status("a").progress[0]
         fractions.append(progress.fraction)
         sent.append(progress.bytes_sent)
+        assert progress.bytes_done <= progress.bytes_total
         assert len(fractions) < 100
     assert fractions == sorted(fractions)
     assert any(0.2 < fraction < 0.8 for fraction in fractions)
     assert fractions[-1] == 1.0
+    assert progress.bytes_done == progress.bytes_total == progress.bytes_sent
     assert max(after - before for before, after in itertools.pairwise(sent)) <= 400
     assert len(fractions) >= 5, "1,300 bytes at 200 a tick"
 
@@ -356,6 +358,11 @@ def test_snapshot_progress_shows_as_a_fraction() -> None:
     assert progress.by_snapshot
     assert progress.fraction == pytest.approx(0.5)
     assert progress.bytes_sent == 500
+    assert (progress.bytes_done, progress.bytes_total) == (500, 1000)
+    raft.supplied_piece(peer("d"), index=12, piece_bytes=500, sent_bytes=500, total_bytes=1000)
+    progress = raft.status().progress[0]
+    assert progress.bytes_sent == 1000, "it was sent twice"
+    assert (progress.bytes_done, progress.bytes_total) == (500, 1000)
 
 
 def test_a_new_leader_finishes_a_joint_configuration_by_itself() -> None:

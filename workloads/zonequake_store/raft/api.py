@@ -88,6 +88,10 @@ class LogReader(Protocol):
         """Entries lo..hi - 1, at least one, then only while their data fits in `max_bytes`."""
         ...
 
+    def bytes_behind(self, index: int) -> int:
+        """Data of the stored entries behind `index`, in whole records: for progress alone."""
+        ...
+
     def configurations(self) -> list[tuple[int, Configuration]]:
         """Every stored configuration with its index, the snapshot's first, ascending."""
         ...
@@ -150,11 +154,16 @@ class GrantAnswer(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerProgress:
-    """How far one catching-up peer is; `fraction` in 0..1 never falls within one attempt."""
+    """How far one catching-up peer is; `fraction` in 0..1 never falls within one attempt.
+
+    `bytes_done` of `bytes_total`: of the transfer that runs, the log's or the snapshot's.
+    """
 
     peer: Peer
     fraction: float
     bytes_sent: int
+    bytes_done: int
+    bytes_total: int
     match_index: int
     by_snapshot: bool
 

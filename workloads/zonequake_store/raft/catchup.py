@@ -2,39 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
+from zonequake_store.raft.messages import Entry
+
 ENTRY_OVERHEAD_BYTES = 32
 """What an entry costs beside its data, so that empty entries are not free."""
+
+
+class Weighed(Protocol):
+    """A log that knows about how many bytes of data follow an entry."""
+
+    @property
+    def last_index(self) -> int: ...
+
+    def bytes_behind(self, index: int) -> int: ...
 
 
 class CatchUp:
     """One peer of one attempt. `target`: the leader's last index when it began."""
 
-    __slots__ = ("_best", "_start", "by_snapshot", "bytes_sent", "silent_ticks", "target")
+    __slots__ = (
+        "_best",
+        "_sent_to",
+        "_start",
+        "by_snapshot",
+        "bytes_done",
+        "bytes_sent",
+        "bytes_total",
+        "silent_ticks",
+        "target",
+    )
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.silent_ticks = 0
         self.bytes_sent = 0
         """Entries in APPENDs, with their overhead, and pieces of snapshots."""
+        self.bytes_done = self.bytes_total = 0
+        """Of the transfer that runs: the log's from where the peer began, or the snapshot's. What
+        is sent again counts once."""
         self.by_snapshot = False
         """The last supply was a piece of a snapshot."""
         self._start: int | None = None
+        self._sent_to: int | None = None
+        """The last entry that left, since the peer is supplied from the log."""
         self._best = 0.0
 
-    def historical(self, previous: int, size_bytes: int) -> None:
-        """Entries behind `previous` left; the first such tells where the peer began."""
+    def historical(self, previous: int, entries: Sequence[Entry], log: Weighed) -> int:
+        """Entries behind `previous` leave; the first such tells where the peer began. Returns what
+        they count."""
         if self._start is None:
             self._start = previous
-        if size_bytes:
+        if not entries:
+            return 0
+        sent_to = self._sent_to
+        if sent_to is None:
+            sent_to = previous
             self.by_snapshot = False
-            self.bytes_sent += size_bytes
+            self.bytes_done = 0
+            overhead_bytes = (log.last_index - previous) * ENTRY_OVERHEAD_BYTES
+            self.bytes_total = log.bytes_behind(previous) + overhead_bytes
+        size_bytes = 0
+        for entry in entries:
+            entry_bytes = len(entry.data) + ENTRY_OVERHEAD_BYTES
+            size_bytes += entry_bytes
+            if entry.index > sent_to:
+                self.bytes_done += entry_bytes
+        self.bytes_total = max(self.bytes_total, self.bytes_done)
+        self._sent_to = max(sent_to, entries[-1].index)
+        self.bytes_sent += size_bytes
+        return size_bytes
 
     def full(self, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int) -> None:
         """A piece left: `sent_bytes` of the snapshot at `index` are at the peer or on the way."""
         if self._start is None:
             self._start = 0
         self.by_snapshot = True
+        self._sent_to = None
         self.bytes_sent += piece_bytes
+        self.bytes_done, self.bytes_total = sent_bytes, total_bytes
         self._raise(min(index, self.target) * sent_bytes / max(total_bytes, 1))
 
     def fraction(self, match: int) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zonequake_store.raft.api import LeaderElected, SupplyPeer
-from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.freshness import EchoRounds
 from zonequake_store.raft.handover import Handover
@@ -254,8 +253,7 @@ class Leader:
                 return None
         entries = log.entries(previous + 1, max_bytes) if max_bytes else ()
         if self.progress[to].catching_up:
-            size = sum(len(each.data) + ENTRY_OVERHEAD_BYTES for each in entries)
-            self.reconfiguration.supplied(to, previous, size)
+            self.reconfiguration.supplied(to, previous, entries)
         return self._append_message(to, previous, entries)
 
     def allowance(self, to: Peer) -> int:

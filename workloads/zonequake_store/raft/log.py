@@ -132,6 +132,10 @@ class RaftLog:
                     return entries[:count]
         return entries
 
+    def bytes_behind(self, index: int) -> int:
+        """About so many bytes of data follow entry `index` in the store."""
+        return self._stored.bytes_behind(index)
+
     def last_not_newer(self, index: int, term: int) -> tuple[int, int]:
         """The largest (index', term') with index' ≤ index and term' ≤ term: where two diverging
         logs can first agree. One round trip skips a whole term."""

@@ -48,6 +48,9 @@ class MemoryLogStore:
                 return found[:count]
         return found
 
+    def bytes_behind(self, index: int) -> int:
+        return sum(len(entry.data) for entry in self._entries if entry.index > index)
+
     def configurations(self) -> list[tuple[int, Configuration]]:
         first = self._snapshot
         return ([(first.configuration_index, first.configuration)] if first else []) + [

@@ -13,6 +13,7 @@ one that finds a joint configuration in its log finishes it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
@@ -28,7 +29,7 @@ from zonequake_store.raft.api import (
 )
 from zonequake_store.raft.catchup import CatchUp
 from zonequake_store.raft.errors import InvalidPeers
-from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.raft.messages import Configuration, Entry, Peer
 
 if TYPE_CHECKING:
     from zonequake_store.raft.leader import Leader
@@ -235,10 +236,10 @@ class Reconfiguration:
 
     # catching up
 
-    def supplied(self, peer: Peer, previous: int, size_bytes: int) -> None:
+    def supplied(self, peer: Peer, previous: int, entries: Sequence[Entry]) -> None:
         """Entries behind `previous` leave for a catching-up peer."""
-        self._replica.catch_up_limit.spend(size_bytes)
-        self._catching_up[peer].historical(previous, size_bytes)
+        spent_bytes = self._catching_up[peer].historical(previous, entries, self._replica.log)
+        self._replica.catch_up_limit.spend(spent_bytes)
 
     def heard(self, peer: Peer) -> None:
         self._catching_up[peer].silent_ticks = 0
@@ -273,6 +274,8 @@ class Reconfiguration:
                 peer=peer,
                 fraction=catch_up.fraction(self._leader.progress[peer].match),
                 bytes_sent=catch_up.bytes_sent,
+                bytes_done=catch_up.bytes_done,
+                bytes_total=catch_up.bytes_total,
                 match_index=self._leader.progress[peer].match,
                 by_snapshot=catch_up.by_snapshot,
             )

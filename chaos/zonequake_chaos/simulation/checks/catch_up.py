@@ -92,6 +92,15 @@ class CatchUpRules:
             case _:
                 pass
 
+    def recovered(self, staging: Staging, pairs: int) -> None:
+        """A process begins with a snapshot on its disk, and so many pairs of it."""
+        require(
+            pairs == staging.pairs,
+            "a snapshot and how far it is are stored together",
+            staging=staging,
+            pairs=pairs,
+        )
+
     def _is_staged(self, peer: Peer, said: Position, stored: Staging | None) -> None:
         require(
             stored is not None

@@ -25,24 +25,17 @@ from zonequake_store.admin_protocol import (
     StopReplica,
     TransferLeadership,
 )
-from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.data_store import Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
-from zonequake_store.host import HEARTBEAT_TICKS, Host
+from zonequake_store.host import Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
-from zonequake_store.partition import AppliedState, ClientTable, Partition
-from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
-from zonequake_store.raft.core import Raft
-from zonequake_store.raft.errors import LogCorrupted, RaftError
-from zonequake_store.raft.messages import Configuration, HardState, Peer
-from zonequake_store.replica import LOG_ERRORS, Faults, Replica
-from zonequake_store.replica_log import DurableLog, MemoryLog
+from zonequake_store.raft.errors import RaftError
+from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.reports import peers_of, replica_status
 from zonequake_store.settings import PlantedFault
+from zonequake_store.starting import Starter
 from zonequake_store.storage import LogBatch
-from zonequake_store.transactions import TransactionTable
-
-# What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
-DROPPED_ENTRIES = 50
 
 
 class Orders:
@@ -56,13 +49,7 @@ class Orders:
         planted_fault: PlantedFault | None,
     ) -> None:
         self._host = host
-        self._random = random
-        self._planted_fault = planted_fault
-        self._faults = Faults(
-            acknowledge_before_commit=planted_fault is PlantedFault.ACK_BEFORE_COMMIT,
-            local_reads=planted_fault is PlantedFault.LOCAL_READS,
-            forget_request_ids=planted_fault is PlantedFault.FORGET_REQUEST_ID,
-        )
+        self._starter = Starter(host, random=random, planted_fault=planted_fault)
         self._one_at_a_time = asyncio.Lock()
 
     async def execute(self, orders: list[Order]) -> list[OrderReply]:
@@ -179,7 +166,7 @@ class Orders:
         if record is None:
             return OrderReply(status=OrderStatus.NOT_HERE)
         try:
-            replica = self._durable(
+            replica = self._starter.durable(
                 StartReplica(
                     group=order.group,
                     zone=record.zone,
@@ -224,10 +211,10 @@ class Orders:
             )
         reason = "start order" if record is None else "start order after a restart"
         if order.volatile:
-            replica = self._volatile(order)
+            replica = self._starter.volatile(order)
         else:
             if record is None:
-                record = self._new_record(order)
+                record = self._starter.new_record(order)
             else:
                 record = msgspec.structs.replace(
                     record, partitions=order.partitions, token=order.token
@@ -236,7 +223,7 @@ class Orders:
             batch.of(record).append(PutRecord(order.group, record))
             await host.storage.log_written(batch)
             try:
-                replica = self._durable(order, record)
+                replica = self._starter.durable(order, record)
             except (LogCorrupt, StateCorrupt, CounterError) as error:
                 host.waiting.pop(order.group, None)
                 host.broken[order.group] = (record, str(error))
@@ -245,109 +232,6 @@ class Orders:
         host.add(replica)
         host.note_replica("replica.started", replica.record, reason)
         return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
-
-    def _new_record(self, order: StartReplica) -> GroupRecord:
-        return GroupRecord(
-            number=self._host.storage.new_number() if not order.volatile else 0,
-            data_number=self._host.storage.new_number() if not order.volatile else 0,
-            incarnation=f"{self._random(1 << 64):016x}",
-            zone=order.zone,
-            partition=order.partition,
-            partitions=order.partitions,
-            token=order.token,
-            fsync=order.fsync,
-        )
-
-    def _durable(self, order: StartReplica, record: GroupRecord) -> Replica:
-        storage = self._host.storage
-        store = storage.log_of(record)
-        state = storage.data.state(record.data_number)
-        if self._planted_fault is PlantedFault.DROP_LOG_TAIL:
-            store.drop_tail(record.number, DROPPED_ENTRIES, keep_until=state.index)
-        recovered = store.recover(record.number)
-        if recovered.cut:
-            self._host.note_replica("replica.started", record, recovered.cut)
-        start = recovered.snapshot.index if recovered.snapshot else 0
-        if not start <= state.index <= recovered.last_index:
-            raise LogCorrupt(
-                f"the stored state is that of index {state.index}, but the log holds "
-                f"{start + 1} to {recovered.last_index}"
-            )
-        return self._replica(
-            order,
-            record,
-            DurableLog(store, record.number, recovered),
-            recovered.hard_state,
-            Overlay(storage.data, record.data_number),
-            storage.data.clients(record.data_number),
-            storage.data.transactions(record.data_number),
-            state,
-        )
-
-    def _volatile(self, order: StartReplica) -> Replica:
-        return self._replica(
-            order,
-            self._new_record(order),
-            MemoryLog(),
-            HardState(),
-            MemoryCells(),
-            ClientTable(),
-            TransactionTable(),
-            AppliedState(),
-        )
-
-    def _replica(
-        self,
-        order: StartReplica,
-        record: GroupRecord,
-        log: DurableLog | MemoryLog,
-        hard_state: HardState,
-        cells: Overlay | MemoryCells,
-        clients: ClientTable,
-        transactions: TransactionTable,
-        state: AppliedState,
-    ) -> Replica:
-        me = Peer(self._host.name, record.incarnation)
-        planted = (
-            frozenset({JOINT_BEFORE_CAUGHT_UP})
-            if self._planted_fault is PlantedFault.JOINT_BEFORE_CAUGHT_UP
-            else frozenset()
-        )
-        try:
-            raft = Raft(
-                me=me,
-                settings=Settings(
-                    heartbeat_ticks=HEARTBEAT_TICKS,
-                    catch_up_bytes_per_second=order.catch_up_bytes_per_second,
-                    planted=planted,
-                ),
-                log=log,
-                hard_state=hard_state,
-                random=self._random,
-                applied=state.index,
-            )
-        except LogCorrupted as error:
-            raise LogCorrupt(str(error)) from error
-        raft.enforce(order.enforced_token)
-        return Replica(
-            group=order.group,
-            record=record,
-            me=me,
-            raft=raft,
-            log=log,
-            cells=cells,
-            partition=Partition(
-                cells,
-                clients=clients,
-                transactions=transactions,
-                state=state,
-                deduplicate=not self._faults.forget_request_ids,
-            ),
-            faults=self._faults,
-            client_address=self._host.transport.client_address,
-            clock_ms=self._host.clock_ms,
-            ticks=self._host.agenda.ticks,
-        )
 
     # ── stop ─────────────────────────────────────────────────────────────────────────────────
 

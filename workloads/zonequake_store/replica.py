@@ -2,7 +2,7 @@
 
     client ──offer──► _offered ──begin_turn──► raft.propose ──► _pending[index] ──apply──► answer
            ──offer──► transactions ──begin_turn──► raft.propose ──apply──► transactions ──► answer
-                      _asked   ──begin_turn──► raft.read    ──► _reading[n]     ──serve──► answer
+           ──offer──► _reads ──begin_turn──► raft.read ──confirm_read──► serve_reads ──► answer
 
 A pending proposal ends in one of three ways: its entry is applied (the outcome), another entry is
 applied at its index (certainly lost: `not_leader`), or leadership goes first (`unknown`: it may
@@ -18,13 +18,10 @@ import msgspec
 
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.client_protocol import (
-    Append,
-    Cas,
     Read,
     Reply,
     Status,
     Transaction,
-    Write,
     partition_of,
 )
 from zonequake_store.data_store import MemoryCells, Overlay
@@ -44,11 +41,15 @@ from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer
 from zonequake_store.replica_log import DurableLog, MemoryLog
 from zonequake_store.replies import locked_reply, outcome_reply, value_reply
-from zonequake_store.requests import Operation, begin_of, fault_in, fault_in_transaction
+from zonequake_store.requests import (
+    Operation,
+    begin_of,
+    command_of,
+    fault_in,
+    fault_in_transaction,
+)
 from zonequake_store.transaction_manager import TransactionManager
-
-READ_WAIT_TICKS = 10
-"""Of 100 ms: so long a read waits for the transaction that is about to write its key."""
+from zonequake_store.waiting_reads import Answer, Reading, WaitingReads
 
 # Closed-loop clients wait for their answers: more than this means they come faster than the
 # partition commits, and an honest refusal beats an answer after the client's deadline.
@@ -57,27 +58,12 @@ MAX_WAITING_PER_REPLICA = 4096
 LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt)
 """What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
 
-Answer = Callable[[Reply], None]
-
 
 @dataclass(frozen=True, slots=True)
 class _Proposal:
     id: int
     answer: Answer
     term: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    id: int
-    answer: Answer
-    key: str
-
-
-@dataclass(slots=True)
-class _Blocked:
-    reading: _Reading
-    ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +128,8 @@ class Replica:
         self._client_address = client_address
         self._offered: list[tuple[PlainCommand, int, Answer]] = []
         self._clock_ms = clock_ms
-        self._asked: list[_Reading] = []
         self._pending: dict[int, _Proposal] = {}
-        self._reading: dict[int, list[_Reading]] = {}
-        self._confirmed: list[tuple[int, list[_Reading]]] = []
-        self._blocked: list[_Blocked] = []
-        self._reads = 0  # in the four above
+        self._reads = WaitingReads()
         self.transactions = TransactionManager(
             group, me.node, partition, number=record.partition, partitions=record.partitions
         )
@@ -191,11 +173,10 @@ class Replica:
             if self.refusal is not None and self.raft.is_storing:
                 answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
                 return False
-            if self._reads >= MAX_WAITING_PER_REPLICA:
+            if len(self._reads) >= MAX_WAITING_PER_REPLICA:
                 answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
                 return False
-            self._reads += 1
-            self._asked.append(_Reading(id_, answer, operation.key))
+            self._reads.ask(Reading(id_, answer, operation.key))
             return True
         if not self.leads:
             answer(self._not_leader(id_, self.leader))
@@ -206,7 +187,7 @@ class Replica:
         if len(self._pending) + len(self._offered) >= MAX_WAITING_PER_REPLICA:
             answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
             return False
-        self._offered.append((_command_of(operation), id_, answer))
+        self._offered.append((command_of(operation), id_, answer))
         return True
 
     def _fault_of(self, operation: Operation) -> tuple[Status, str] | None:
@@ -232,13 +213,11 @@ class Replica:
         """Hand what clients and transactions want since the last turn to the core, in one batch."""
         if self._offered or self.transactions.has_proposals:
             self._propose()
-        if self._asked:
-            asked, self._asked = self._asked, []
+        if self._reads.are_asked:
             try:
-                self._reading[self.raft.read()] = asked
+                self._reads.begin(self.raft.read())
             except NotLeader as error:
-                for reading in asked:
-                    self._end(reading, self._not_leader(reading.id, error.leader))
+                self._refuse(self._reads.end_asked(), error.leader)
 
     def _propose(self) -> None:
         offered, self._offered = self._offered, []
@@ -261,14 +240,15 @@ class Replica:
 
     def confirm_read(self, number: int, index: int) -> None:
         """The reads of `number` may be answered from a state that has applied `index`."""
-        readings = self._reading.pop(number, None)
-        if readings is not None:
-            self._confirmed.append((index, readings))
+        self._reads.confirm(number, index)
 
     def abort_read(self, number: int) -> None:
         """The reads of `number` found no leader here."""
-        for reading in self._reading.pop(number, ()):
-            self._end(reading, self._not_leader(reading.id, self.leader))
+        self._refuse(self._reads.end_begun(number), self.leader)
+
+    def _refuse(self, readings: list[Reading], leader: Peer | None) -> None:
+        for reading in readings:
+            reading.answer(self._not_leader(reading.id, leader))
 
     def follow(self, leader: Peer | None, term: int) -> None:
         """The core follows another leader, or none, from `term` on."""
@@ -294,11 +274,7 @@ class Replica:
         self.transactions.stop()
         if self.raft.abstains:
             # A later lineage began: its state may pass these indexes without what they stand for.
-            confirmed, self._confirmed = self._confirmed, []
-            blocked, self._blocked = self._blocked, []
-            waiting = [reading for _, readings in confirmed for reading in readings]
-            for reading in waiting + [each.reading for each in blocked]:
-                self._end(reading, self._not_leader(reading.id, self.leader))
+            self._refuse(self._reads.end_confirmed(), self.leader)
 
     def _give_up_writes(self, reason: str) -> None:
         """Tell every client that waits for a write that nothing is known of it."""
@@ -320,16 +296,9 @@ class Replica:
         self._give_up_writes(reason)
         for _, id_, answer in self._offered:
             answer(Reply(id_, status, error=reason))
-        waiting = [reading for readings in self._reading.values() for reading in readings]
-        waiting += [reading for _, readings in self._confirmed for reading in readings]
-        waiting += [each.reading for each in self._blocked]
-        for reading in waiting + self._asked:
-            self._end(reading, Reply(reading.id, status, error=reason))
         self._offered.clear()
-        self._asked.clear()
-        self._reading.clear()
-        self._confirmed.clear()
-        self._blocked.clear()
+        for reading in self._reads.end_all():
+            reading.answer(Reply(reading.id, status, error=reason))
 
     # ── state ────────────────────────────────────────────────────────────────────────────────
 
@@ -363,47 +332,17 @@ class Replica:
             self.raft.applied(entries[-1].index)
 
     def serve_reads(self) -> None:
-        """Answer the confirmed reads whose state is here.
-
-        A read of a key that a prepared transaction is about to write waits for the transaction's
-        end, because the commit may be decided, and told, or be visible in another partition
-        already: who reads the old value now could have read the new one of another key before.
-        """
-        if self._blocked:
-            blocked, self._blocked = self._blocked, []
-            for each in blocked:
-                self._answer_read(each)
-        if not self._confirmed:
-            return
-        applied = self.partition.index
-        later: list[tuple[int, list[_Reading]]] = []
-        for index, readings in self._confirmed:
-            if index > applied:
-                later.append((index, readings))
-                continue
-            for reading in readings:
-                self._answer_read(_Blocked(reading))
-        self._confirmed = later
-
-    def _answer_read(self, blocked: _Blocked) -> None:
-        reading, partition = blocked.reading, self.partition
-        if not partition.is_written(reading.key):
-            self._end(reading, value_reply(reading.id, partition, reading.key))
-        elif blocked.ticks >= READ_WAIT_TICKS:
-            self._end(reading, locked_reply(reading.id, partition, reading.key))
-        else:
-            self._blocked.append(blocked)
+        """Answer the confirmed reads whose state is here."""
+        self._reads.serve(self.partition)
 
     @property
     def needs_ticks(self) -> bool:
         """Whether `tick` has anything to do."""
-        return bool(self._blocked) or self.transactions.needs_ticks
+        return self._reads.need_ticks or self.transactions.needs_ticks
 
     def tick(self) -> None:
         """A tick passed for reads that wait and for transactions; a turn must follow."""
-        for each in self._blocked:
-            each.ticks += 1
-        self.serve_reads()
+        self._reads.tick(self.partition)
         self.transactions.tick()
 
     def replace_state(self, cells: Overlay | MemoryCells, partition: Partition) -> None:
@@ -413,10 +352,6 @@ class Replica:
         self.transactions.replaced(partition)
         self.durable_index = partition.index
         self.checkpoints.clear()
-
-    def _end(self, reading: _Reading, reply: Reply) -> None:
-        self._reads -= 1
-        reading.answer(reply)
 
     def _local(self, id_: int, read: Read) -> Reply:
         """From the state that is here, if it is fresh enough."""
@@ -452,17 +387,3 @@ class Replica:
         if token > self.token:
             self.token = token
             self.record = msgspec.structs.replace(self.record, token=token)
-
-
-def _command_of(operation: Write | Cas | Append) -> PlainCommand:
-    match operation:
-        case Write():
-            return SetCommand(
-                operation.key, operation.value, operation.filler, operation.request_id
-            )
-        case Cas():
-            return CasCommand(
-                operation.key, operation.expected, operation.value, operation.request_id
-            )
-        case Append():
-            return AppendCommand(operation.key, operation.value, operation.request_id)

@@ -18,7 +18,13 @@ from zonequake_store.client_protocol import (
     Write,
 )
 from zonequake_store.coordinator import Begin
-from zonequake_store.partition import MAX_KEY_BYTES
+from zonequake_store.partition import (
+    MAX_KEY_BYTES,
+    AppendCommand,
+    CasCommand,
+    PlainCommand,
+    SetCommand,
+)
 from zonequake_store.transactions import Step, StepKind
 
 Operation = Read | Write | Cas | Append
@@ -71,6 +77,21 @@ def fault_in_transaction(transaction: Transaction) -> str | None:
     if size_bytes > MAX_TRANSACTION_BYTES:
         return f"a transaction has at most {MAX_TRANSACTION_BYTES} bytes, not {size_bytes}"
     return None
+
+
+def command_of(operation: Write | Cas | Append) -> PlainCommand:
+    """A write as its entry in the log."""
+    match operation:
+        case Write():
+            return SetCommand(
+                operation.key, operation.value, operation.filler, operation.request_id
+            )
+        case Cas():
+            return CasCommand(
+                operation.key, operation.expected, operation.value, operation.request_id
+            )
+        case Append():
+            return AppendCommand(operation.key, operation.value, operation.request_id)
 
 
 def begin_of(transaction: Transaction) -> Begin:

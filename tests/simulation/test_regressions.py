@@ -19,6 +19,8 @@ KEPT = [
     ("raft", 100_034, "a leader that was stalled when it was elected was blamed for later commits"),
     ("raft", 300_087, "a leader that was stalled when it was elected was blamed for later commits"),
     ("raft", 200_113, "replicas were compared at different moments"),
+    ("transactions", 379, "a retry found its own write, and its client was told that it failed"),
+    ("transactions", 404, "a retry found its own write, and its client was told that it failed"),
     ("storage", 281, "a leader that was stalled when it was elected was blamed for later commits"),
 ]
 

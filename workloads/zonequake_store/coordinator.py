@@ -6,8 +6,10 @@
                  ▼ PREPARE_TICKS               ▼                                   ▼
              answered, Finish(abort)         answered unknown                    ForgetCommand
 
+A vote against because a cas found another value goes the way of a decision, with a RefuseCommand.
+
 Whoever drives it calls `lead` and `stop` with leadership, hands in requests, messages, every
-applied DecideCommand (`applied`) and ticks; see `participant` for the rest.
+applied DecideCommand and RefuseCommand (`applied`) and ticks; see `participant` for the rest.
 
 **Why a dead coordinator blocks nobody.** A commit is an entry in this group's log, so the next
 leader has it and goes on telling (`lead`). What has no such entry can only be committed by the
@@ -44,6 +46,7 @@ from zonequake_store.transactions import (
     Decision,
     ForgetCommand,
     ReadValue,
+    RefuseCommand,
     Step,
     TransactionId,
 )
@@ -186,6 +189,11 @@ class Coordinator:
         group = vote.member.group
         if active.state is not _State.PREPARING or group not in active.begin.steps:
             return
+        if vote.outcome.verdict is Verdict.UNEQUAL:
+            active.state = _State.DECIDING
+            request_id, found = active.begin.request_id, vote.outcome.value
+            self._post.proposals.append(RefuseCommand(vote.transaction, request_id, found))
+            return
         if vote.outcome.verdict is not Verdict.DONE:
             self._abort(vote.transaction, _refusal(vote))
             return
@@ -215,9 +223,12 @@ class Coordinator:
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────
 
-    def applied(self, command: DecideCommand, outcome: Outcome) -> None:
+    def applied(self, command: DecideCommand | RefuseCommand, outcome: Outcome) -> None:
         """A decision was applied, of this leader or of one before."""
         transaction = command.transaction
+        if isinstance(command, RefuseCommand):
+            self._abort(transaction, outcome_reply(0, outcome))
+            return
         active = self._pop(transaction)
         decision = self.partition.transactions.decisions.get(transaction)
         if decision is not None:
@@ -229,7 +240,7 @@ class Coordinator:
         if active is not None:
             active.answer(outcome_reply(0, outcome))
 
-    def refused(self, command: DecideCommand | ForgetCommand) -> None:
+    def refused(self, command: DecideCommand | RefuseCommand | ForgetCommand) -> None:
         """The log did not take a proposal."""
         if isinstance(command, ForgetCommand):
             self._forgettable += command.transactions
@@ -334,7 +345,5 @@ def _refusal(vote: Vote) -> Reply:
     return Reply(
         0,
         reply.status,
-        value=reply.value,
-        applied=reply.applied,
         error=error and f"{vote.member.group}: {error}",
     )

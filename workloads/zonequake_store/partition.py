@@ -48,6 +48,7 @@ from zonequake_store.transactions import (
     PrepareCommand,
     Prepared,
     ReadValue,
+    RefuseCommand,
     RollbackCommand,
     Step,
     StepKind,
@@ -364,6 +365,8 @@ class Partition:
                 return self._prepare(term, index, command)
             case DecideCommand():
                 return self._conclude(term, index, command)
+            case RefuseCommand():
+                return self._refuse(term, index, command)
             case CommitCommand():
                 self._commit(term, index, command.transaction)
             case RollbackCommand():
@@ -412,6 +415,17 @@ class Partition:
             self.clients.remember(command.request_id, outcome)
         if command.others:
             table.decide(Decision(transaction, command.others))
+        return outcome
+
+    def _refuse(self, term: int, index: int, command: RefuseCommand) -> Outcome:
+        """Give a transaction up for good, unless the request was answered before."""
+        self._roll_back(command.transaction)
+        known = self.clients.lookup(command.request_id, term, index)
+        if known is not None and self.deduplicate:
+            return known
+        outcome = Outcome(Verdict.UNEQUAL, term, index, command.found)
+        if known is None:
+            self.clients.remember(command.request_id, outcome)
         return outcome
 
     def _commit(self, term: int, index: int, transaction: TransactionId) -> None:

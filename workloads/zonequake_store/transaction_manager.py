@@ -25,7 +25,12 @@ from zonequake_store.transaction_messages import (
     TransactionMessage,
     Vote,
 )
-from zonequake_store.transactions import DecideCommand, ForgetCommand, TransactionCommand
+from zonequake_store.transactions import (
+    DecideCommand,
+    ForgetCommand,
+    RefuseCommand,
+    TransactionCommand,
+)
 
 
 class TransactionManager:
@@ -92,7 +97,7 @@ class TransactionManager:
     def applied(self, command: TransactionCommand, outcome: Outcome) -> None:
         """A transaction command was applied by this replica, which leads."""
         self.participant.applied(command, outcome)
-        if isinstance(command, DecideCommand):
+        if isinstance(command, (DecideCommand, RefuseCommand)):
             self.participant.ended(command.transaction)
             self.coordinator.applied(command, outcome)
         self._settle()
@@ -100,7 +105,7 @@ class TransactionManager:
     def refused(self, commands: list[TransactionCommand]) -> None:
         """The log did not take these proposals."""
         for command in commands:
-            if isinstance(command, (DecideCommand, ForgetCommand)):
+            if isinstance(command, (DecideCommand, RefuseCommand, ForgetCommand)):
                 self.coordinator.refused(command)
             else:
                 self.participant.refused(command)

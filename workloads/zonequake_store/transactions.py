@@ -12,6 +12,8 @@ coordinator's: its log holds the decision. All of what follows are log entries:
   by a Decide of the very leader that began it, in that leader's term (`TransactionId.term`). So as
   soon as an entry of a later term is applied in the coordinator's partition, or the leader itself
   has given the transaction up, what has no decision is aborted for ever.
+- **Refuse** is written instead of Decide when a cas found another value: the request is answered
+  with that for good. Whatever else ends a transaction may be tried again, and leaves no entry.
 - **Commit** and **Rollback** end a part: the counters are applied, or closed as a gap.
 - **Forget** removes a decision when every part's Commit is applied; only then nobody asks again.
 
@@ -104,6 +106,18 @@ class DecideCommand(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     results: tuple[ReadValue, ...]
 
 
+class RefuseCommand(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """The transaction is given up because a cas found `found`, in the coordinator's partition.
+
+    An entry, though it changes no key: an earlier attempt of the same request may be decided, and
+    its own write be what the cas found. What the client is told for good, the log says.
+    """
+
+    transaction: TransactionId
+    request_id: RequestId
+    found: ReadValue
+
+
 class CommitCommand(msgspec.Struct, frozen=True, array_like=True, tag="m"):
     """Apply a prepared part."""
 
@@ -123,7 +137,7 @@ class ForgetCommand(msgspec.Struct, frozen=True, array_like=True, tag="f"):
 
 
 TransactionCommand = (
-    PrepareCommand | DecideCommand | CommitCommand | RollbackCommand | ForgetCommand
+    PrepareCommand | DecideCommand | RefuseCommand | CommitCommand | RollbackCommand | ForgetCommand
 )
 
 

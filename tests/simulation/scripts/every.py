@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from scripts import membership, replication, resets
+from scripts import membership, replication, resets, transactions
 
 SCRIPTS = {
     script.__name__.replace("_", "-"): script
-    for script in (*replication.SCRIPTS, *membership.SCRIPTS, *resets.SCRIPTS)
+    for module in (replication, membership, resets, transactions)
+    for script in module.SCRIPTS
 }

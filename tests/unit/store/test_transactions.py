@@ -30,6 +30,7 @@ from zonequake_store.transactions import (
     ForgetCommand,
     Member,
     PrepareCommand,
+    RefuseCommand,
     RollbackCommand,
     Step,
     StepKind,
@@ -324,6 +325,24 @@ def test_a_request_that_is_decided_twice_is_committed_once_and_answered_alike() 
 
 
 # ── storing ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_refusal_is_remembered_and_gives_way_to_what_was_carried_out_before() -> None:
+    owner = Owner()
+    owner.apply(SetCommand("k", 5))
+    request = RequestId("c", 7)
+    owner.apply(prepare(1, *writes("a")))
+    refused = owner.apply(RefuseCommand(tx(1), request, 5))
+    assert (refused.verdict, refused.value) == (Verdict.UNEQUAL, 5)
+    assert not owner.partition.transactions.locks
+    owner.apply(prepare(2, *writes("a")))
+    assert owner.apply(DecideCommand(tx(2), request, (), (None,))) == refused
+    assert owner.value("a") is None
+
+    done = owner.apply(prepare(3, *writes("a")))
+    done = owner.apply(decide(3))
+    assert owner.apply(RefuseCommand(tx(4), RequestId("c", 3), 1)) == done
+    assert owner.value("a") == 1
 
 
 def test_the_prepared_and_the_decided_are_flushed_with_cells_and_counters(tmp_path: Path) -> None:

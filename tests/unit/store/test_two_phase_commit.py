@@ -12,8 +12,9 @@ from transaction_groups import (
 )
 
 from zonequake_store import coordinator
-from zonequake_store.client_protocol import Status
+from zonequake_store.client_protocol import Cas, Reply, RequestId, Status, Transaction, Write
 from zonequake_store.participant import ASK_TICKS
+from zonequake_store.requests import begin_of
 
 
 def run(seed: int, *, steps: int = 600, loss: float, leader_changes: float) -> Groups:
@@ -148,6 +149,45 @@ def test_a_request_that_comes_again_while_it_runs_joins_it_and_later_gets_the_fi
     assert [reply.results for reply in asked.replies] == [asked.replies[0].results] * 3
     groups.settle()
     check_atomicity(groups)
+
+
+def test_a_cas_that_finds_its_own_write_of_an_earlier_attempt_is_told_that_it_was_done() -> None:
+    groups = Groups(0, groups=2)
+    (a, *_), (b, *_) = groups.keys["g0"], groups.keys["g1"]
+    request = RequestId("c", 1)
+    transaction = Transaction("g0", [Cas("g0", a, None, 5), Cas("g1", b, None, 6)], request)
+    first: list[Reply] = []
+    groups.groups["g0"].leader.manager.begin(1, begin_of(transaction), first.append)
+    quiet(groups)
+    assert first[0].applied is True
+    groups.groups["g0"].change_leader(groups.rng)
+    again: list[Reply] = []
+    leader = groups.groups["g0"].leader
+    # As if it had begun before it applied what the earlier attempt came to.
+    lookup = leader.partition.clients.lookup
+    leader.partition.clients.lookup = lambda *_: None  # type: ignore[method-assign]
+    leader.manager.begin(2, begin_of(transaction), again.append)
+    leader.partition.clients.lookup = lookup  # type: ignore[method-assign]
+    quiet(groups)
+    assert (again[0].applied, again[0].index) == (True, first[0].index)
+    groups.settle()
+    check_counters(groups)
+
+
+def test_a_cas_that_finds_another_value_refuses_all_and_says_so_each_time() -> None:
+    groups = Groups(0, groups=2)
+    (a, *_), (b, *_) = groups.keys["g0"], groups.keys["g1"]
+    transaction = Transaction("g0", [Write("g0", a, 5), Cas("g1", b, 9, 6)], RequestId("c", 1))
+    replies: list[Reply] = []
+    for id_ in (1, 2):
+        groups.groups["g0"].leader.manager.begin(id_, begin_of(transaction), replies.append)
+        quiet(groups)
+    assert [(reply.status, reply.applied, reply.value) for reply in replies] == [
+        (Status.OK, False, None)
+    ] * 2
+    assert replies[0].index == replies[1].index > 0
+    groups.settle()
+    check_counters(groups)
 
 
 def test_a_group_that_never_answers_aborts_the_transaction_with_its_name() -> None:

@@ -27,6 +27,7 @@ from zonequake_store.transactions import (
     DecideCommand,
     ForgetCommand,
     PrepareCommand,
+    RefuseCommand,
     RollbackCommand,
     Step,
     StepKind,
@@ -163,6 +164,8 @@ class Model:
                 return self._prepare(index, command)
             case DecideCommand():
                 return self._decide(index, term, command)
+            case RefuseCommand():
+                return self._refuse(index, term, command)
             case CommitCommand():
                 return self._end(command.transaction, index, commit=True)
             case RollbackCommand():
@@ -215,6 +218,11 @@ class Model:
         self._done[name.client, name.sequence] = Done(index, term, True)
         decided = Happened(Moment.DECIDED, transaction, command)
         return [decided, *self._end(transaction, index, commit=True)]
+
+    def _refuse(self, index: int, term: int, command: RefuseCommand) -> list[Happened]:
+        name = command.request_id.client, command.request_id.sequence
+        self._done.setdefault(name, Done(index, term, False, command.found))
+        return self._end(command.transaction, index, commit=False)
 
     def _end(self, transaction: TransactionId, index: int, *, commit: bool) -> list[Happened]:
         self._reach(transaction, 0)

@@ -88,10 +88,7 @@ class ReplyRules:
                 key=body.key,
                 index=reply.index,
             )
-        elif isinstance(body, Transaction):
-            if reply.applied:
-                _wrote(node, body.request_id, reply, lineage)
-        elif isinstance(body, Write | Cas | Append) and body.request_id is not None:
+        elif isinstance(body, Write | Cas | Append | Transaction) and body.request_id is not None:
             _wrote(node, body.request_id, reply, lineage)
         require(
             number >= life.enforced,

@@ -1,0 +1,85 @@
+"""Scripts of transactions whose coordinator's group changes its leader at a bad moment."""
+
+from __future__ import annotations
+
+from scripts.stage import Unplayable
+from zonequake_chaos.simulation.violation import require
+from zonequake_store.client_protocol import RequestId
+from zonequake_store.data_store import MemoryCells
+from zonequake_store.partition import AppliedState, ClientTable, Command, Partition
+from zonequake_store.transaction_manager import TransactionManager
+from zonequake_store.transaction_messages import Ask, Finish
+from zonequake_store.transactions import (
+    DecideCommand,
+    Member,
+    PrepareCommand,
+    Step,
+    StepKind,
+    TransactionId,
+    TransactionTable,
+)
+
+GROUP, OTHER = "0_part", "1_part"
+
+
+class NewLeader:
+    """A replica of the coordinator's group; it leads before it has applied what was committed."""
+
+    def __init__(self) -> None:
+        self.partition = Partition(
+            MemoryCells(),
+            clients=ClientTable(),
+            transactions=TransactionTable(),
+            state=AppliedState(),
+        )
+        self.manager = TransactionManager(GROUP, "n1", self.partition, number=0, partitions=1)
+
+    def apply(self, term: int, command: Command | None) -> None:
+        """Apply the next entry; None: a leader's first."""
+        index = self.partition.index + 1
+        if command is None:
+            self.partition.skip(term, index, configuration=False)
+        else:
+            self.partition.apply(term, index, command)
+
+    def told(self) -> list[bool]:
+        """What it tells the other group: commit or not."""
+        messages = [letter.message for letter in self.manager.take_letters()]
+        return [each.commit for each in messages if isinstance(each, Finish)]
+
+
+def a_new_coordinator_is_asked_before_it_has_applied_the_decision() -> None:
+    """Term 1 prepared and decided; term 2's leader holds both, and has applied the first alone."""
+    leader = NewLeader()
+    transaction = TransactionId(GROUP, 1, 1)
+    other = Member(OTHER, ("n2",))
+    step = Step(StepKind.WRITE, "k", 1)
+    leader.apply(1, PrepareCommand(transaction, 1, ("n0", "n1"), (step,)))
+    leader.manager.lead(2, ("n0", "n1"))
+    leader.manager.receive(Ask(transaction, other), "n2")
+    early = leader.told()
+    leader.apply(1, DecideCommand(transaction, RequestId("c", 1), (other,), (None,)))
+    leader.apply(2, None)
+    leader.manager.receive(Ask(transaction, other), "n2")
+    late = leader.told()
+    if not late:
+        raise Unplayable("the coordinator does not answer")
+    require(False not in early + late, "no part of a decided transaction is rolled back")
+
+
+def a_new_coordinator_is_asked_for_what_was_never_decided() -> None:
+    """Term 1 prepared; term 2's leader has applied its own entry, and no decision stands before."""
+    leader = NewLeader()
+    transaction = TransactionId(GROUP, 1, 1)
+    step = Step(StepKind.WRITE, "k", 1)
+    leader.apply(1, PrepareCommand(transaction, 1, ("n0", "n1"), (step,)))
+    leader.manager.lead(2, ("n0", "n1"))
+    leader.apply(2, None)
+    leader.manager.receive(Ask(transaction, Member(OTHER, ("n2",))), "n2")
+    require(leader.told() == [False], "every part of a transaction without decision is rolled back")
+
+
+SCRIPTS = (
+    a_new_coordinator_is_asked_before_it_has_applied_the_decision,
+    a_new_coordinator_is_asked_for_what_was_never_decided,
+)

@@ -26,6 +26,7 @@ from zonequake_store.client_protocol import (
 )
 from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
+from zonequake_store.lineage import lineage_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import (
     AppendCommand,
@@ -355,8 +356,9 @@ class Replica:
 
     def _local(self, id_: int, read: Read) -> Reply:
         """From the state that is here, if it is fresh enough."""
-        if self.raft.abstains:
-            why = "this replica has not got the lineage that its group has gone on in"
+        if self.partition.lineage < lineage_of(self.raft.term):
+            # Also when its log is the new lineage's already: a snapshot may yet be installed.
+            why = "this state is not known to be of the lineage that its group has gone on in"
             return Reply(id_, Status.STALE, error=why)
         bound_ms = read.max_staleness_ms
         if bound_ms:

@@ -156,6 +156,88 @@ def test_a_higher_token_is_busy_once_joint() -> None:
     assert cluster.status("a").configuration == Configuration(peers=peers("abd"), token=2)
 
 
+def test_a_higher_token_is_busy_and_nothing_is_cancelled_while_the_final_set_is_on_its_way() -> (
+    None
+):
+    cluster = loaded("de")
+    change(cluster, 2, "abd")
+    final = cluster.status("a").last_index + 2
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.index >= final
+    grant(cluster, 2, "abd")
+    assert cluster.status("a").stage is Stage.STABLE
+    assert change(cluster, 3, "abe") is ChangePeersAnswer.BUSY
+    assert cancel(cluster, 3) is CancelAnswer.BUSY
+    assert cancel(cluster, 2) is CancelAnswer.BUSY
+    cluster.heal()
+    cluster.tick(2)
+    assert stages(cluster) == FORWARD, "it went on as if nobody had asked"
+
+
+def test_a_change_that_takes_anothers_place_inherits_no_grant() -> None:
+    """The grant came before the leader's own first entry was committed, so it had to wait."""
+    cluster = SmallCluster()
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.elect("a")
+    assert change(cluster, 2, "ab") is RECEIVED
+    assert grant(cluster, 2, "ba") is GrantAnswer.RECEIVED
+    assert cluster.status("a").stage is Stage.CATCHING_UP
+    assert change(cluster, 3, "ac") is RECEIVED
+    cluster.heal()
+    cluster.tick(3)
+    waiting = cluster.status("a")
+    assert (waiting.stage, waiting.caught_up, waiting.stage_token) == (Stage.CATCHING_UP, True, 3)
+    assert stages(cluster).count((Stage.CATCHING_UP, True)) == 2, "both were caught up, and said so"
+    assert grant(cluster, 3, "ca") is GrantAnswer.RECEIVED
+    assert cluster.status("a").configuration == Configuration(peers=peers("ac"), token=3)
+
+
+def test_what_commits_below_the_joint_entry_does_not_end_joint() -> None:
+    cluster = loaded()
+    change(cluster, 2, "abd")
+    joint = cluster.status("a").last_index + 2
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.rafts["a"].propose([b"before"])
+    grant(cluster, 2, "abd")
+    assert cluster.status("a").configuration_index == joint
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.index >= joint
+    for name in "bd":
+        reply = Message(
+            kind=Kind.APPEND_REPLY,
+            to=peer("a"),
+            sender=peer(name),
+            term=cluster.status("a").term,
+            index=joint - 1,
+        )
+        cluster.rafts["a"].step(reply)
+    cluster.run()
+    status = cluster.status("a")
+    assert (status.commit, status.stage, status.last_index) == (joint - 1, Stage.JOINT, joint)
+
+
+def test_a_configuration_is_announced_once_however_much_is_committed_behind_it() -> None:
+    cluster = loaded()
+    change(cluster, 2, "abd")
+    grant(cluster, 2, "abd")
+    for _ in range(3):
+        cluster.rafts["a"].propose([b"behind"])
+        cluster.run()
+    assert [each.token for each in cluster.of_type("a", ConfigurationApplied)] == [1, 2]
+
+
+def test_a_leader_that_waits_for_a_grant_serves() -> None:
+    cluster = loaded()
+    change(cluster, 2, "abd")
+    cluster.tick(2 * cluster.settings.catch_up_silence_ticks)
+    assert cluster.status("a").caught_up
+    raft = cluster.rafts["a"]
+    raft.propose([b"meanwhile"])
+    number = raft.read()
+    cluster.run()
+    assert cluster.commands("d")[-1] == b"meanwhile"
+    assert number in cluster.reads["a"]
+    assert cluster.of_type("a", ReconfigurationError) == []
+
+
 def test_a_change_that_only_waits_for_its_grant_gives_way_to_a_higher_token() -> None:
     cluster = loaded("de")
     change(cluster, 2, "abd")
@@ -377,6 +459,7 @@ def test_a_new_leader_finishes_a_joint_configuration_by_itself() -> None:
     cluster.tick(2)
     assert cluster.status("b").configuration == Configuration(peers=peers("bcd"), token=2)
     assert stages(cluster, "b") == FORWARD[2:]
+    assert {each.adding for each in cluster.of_type("b", StageChanged)} == {peers("d")}
     assert cluster.of_type("b", ConfigurationApplied)[-1].token == 2
 
 

@@ -55,6 +55,19 @@ def apart(passive: str = "") -> SmallCluster:
     return cluster
 
 
+def holding(cluster: SmallCluster, kind: Kind) -> list[Message]:
+    """Messages of this kind do not arrive, but are kept."""
+    held: list[Message] = []
+
+    def keep(message: Message) -> bool:
+        if message.kind is kind:
+            held.append(message)
+        return message.kind is kind
+
+    cluster.lose = keep
+    return held
+
+
 def propose(cluster: SmallCluster, name: str, *commands: bytes) -> None:
     cluster.rafts[name].propose(commands)
     cluster.run()
@@ -127,6 +140,88 @@ def test_a_reset_that_is_repeated_changes_nothing_and_is_told_again() -> None:
     assert reset(cluster, term=0) is ResetAnswer.RECEIVED
     assert cluster.status("c") == before
     assert len(cluster.of_type("c", ConfigurationApplied)) == told + 1
+
+
+def test_a_reset_that_is_repeated_while_its_vote_is_being_stored_is_one_reset() -> None:
+    cluster = apart()
+    raft = cluster.rafts["c"]
+    term = raft.status().term
+
+    def ask(token: int) -> ResetAnswer:
+        return raft.reset_peers(term=max(term, raft.status().term), token=token, peers=peers("c"))
+
+    assert ask(5) is ResetAnswer.RECEIVED
+    begun = raft.status().term
+    assert ask(5) is ResetAnswer.RECEIVED
+    assert raft.status().term == begun
+    assert ask(4) is ResetAnswer.STALE
+    assert ask(6) is ResetAnswer.RECEIVED, "a later decision takes its place"
+    cluster.run()
+    assert cluster.status("c").configuration == Configuration(peers=peers("c"), token=6, lineage=6)
+
+
+def test_a_replica_that_installs_a_snapshot_is_not_reset_in_the_middle_of_it() -> None:
+    cluster = apart()
+    raft, donor = cluster.rafts["c"], cluster.rafts["a"]
+    propose(cluster, "a", b"y")
+    raft.step(
+        Message(
+            kind=Kind.SNAPSHOT,
+            to=peer("c"),
+            sender=peer("a"),
+            term=raft.status().term,
+            snapshot=donor.snapshot_meta(donor.status().applied),
+        )
+    )
+    ready = raft.ready()
+    assert ready.snapshot is not None
+    for _ in range(2 * cluster.settings.election_ticks):
+        raft.tick()
+    assert not raft._replica.hears_leader
+    assert reset(cluster) is ResetAnswer.BUSY
+    cluster.store("c", ready)
+    assert reset(cluster) is ResetAnswer.RECEIVED
+
+
+def test_a_read_under_way_when_a_reset_is_heard_of_is_given_up_though_a_quorum_confirms_it() -> (
+    None
+):
+    cluster = apart()
+    reset(cluster)
+    a = cluster.rafts["a"]
+    held = holding(cluster, Kind.HEARTBEAT_REPLY)
+    number = a.read()
+    cluster.run()
+    confirmations = [message for message in held if message.to == peer("a")]
+    assert confirmations
+    cluster.heal()
+    a.step(
+        Message(
+            kind=Kind.APPEND_REPLY,
+            to=peer("a"),
+            sender=peer("c"),
+            term=cluster.status("c").term,
+            reject=True,
+        )
+    )
+    for message in confirmations:
+        a.step(message)
+    cluster.run()
+    assert (cluster.reads["a"], cluster.aborted["a"]) == ({}, [number])
+
+
+def test_a_confirmed_read_that_has_not_left_is_given_up_too() -> None:
+    cluster = apart()
+    a = cluster.rafts["a"]
+    held = holding(cluster, Kind.HEARTBEAT_REPLY)
+    number = a.read()
+    cluster.run()
+    for message in held:
+        if message.to == peer("a"):
+            a.step(message)
+    a.enforce(5)
+    cluster.run()
+    assert (cluster.reads["a"], cluster.aborted["a"]) == ({}, [number])
 
 
 def test_an_older_token_or_term_resets_nothing() -> None:
@@ -428,6 +523,38 @@ def test_what_an_old_follower_has_applied_is_replaced_by_a_snapshot() -> None:
     propose(cluster, "c", b"both")
     cluster.tick(1)
     assert cluster.commands("b")[-1] == b"both"
+
+
+def test_no_claim_of_the_new_lineage_vouches_for_a_state_of_the_old_one() -> None:
+    """b has applied further than the new lineage is, and is asked how fresh that is all the time:
+    also while it has the snapshot's log already, and not yet its state."""
+    cluster = apart()
+    propose(cluster, "a", *[b"old"] * 20)
+    cluster.tick(1, "a", "b")
+    b = cluster.rafts["b"]
+    assert b.fresh_since_ms() is None
+    cluster.tick(5, "a", "b")
+    assert b.fresh_since_ms() is not None
+    reset(cluster)
+    cluster.heal()
+    cluster.down = {"a"}
+    raft = cluster.rafts["c"]
+    term = raft.status().term
+    raft.change_peers(term=term, token=6, peers=peers("bc"))
+    cluster.run()
+    for _ in range(5):
+        cluster.tick(1, "b", "c")
+        assert b.status().abstains
+        assert b.fresh_since_ms() is None
+    assert b.status().applied > cluster.status("c").commit
+    meta = raft.snapshot_meta(raft.status().applied)
+    b.step(Message(kind=Kind.SNAPSHOT, to=peer("b"), sender=peer("c"), term=term, snapshot=meta))
+    assert not b.status().abstains
+    assert b.fresh_since_ms() is None, "the state is still the old one"
+    cluster.run()
+    assert b.status().applied == meta.index
+    cluster.tick(5, "b", "c")
+    assert b.fresh_since_ms() is not None
 
 
 def test_an_old_follower_whose_log_is_compacted_beyond_the_reset_gets_a_snapshot() -> None:

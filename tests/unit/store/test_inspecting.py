@@ -19,6 +19,7 @@ from zonequake_store.admin_protocol import (
 )
 from zonequake_store.client_protocol import Read, Reply, Status
 from zonequake_store.lineage import term_of
+from zonequake_store.raft.messages import Configuration, Kind, Message, Peer, SnapshotMeta
 from zonequake_store.replica import Replica
 from zonequake_store.reports import replica_status
 
@@ -175,8 +176,28 @@ async def test_a_replica_that_no_leader_vouches_for_answers_no_bounded_read(tmp_
         assert read(replica, 0).status is Status.OK
 
 
-async def test_a_replica_that_abstains_answers_no_read_at_all(tmp_path: Path) -> None:
+async def test_a_state_of_an_older_lineage_answers_no_read_at_all(tmp_path: Path) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
         replica.raft.enforce(5)
+        assert read(replica, 0).status is Status.STALE
+
+
+async def test_a_log_of_the_new_lineage_makes_no_state_of_it(tmp_path: Path) -> None:
+    """The snapshot that brings the state is staged, and being stored."""
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await write(node, replica, 3)
+        assert read(replica, 0).value == 2
+        alone = Configuration(peers=(Peer("n1", "b"),), token=5, lineage=5)
+        replica.raft.step(
+            Message(
+                kind=Kind.SNAPSHOT,
+                to=replica.me,
+                sender=Peer("n1", "b"),
+                term=term_of(5, 9),
+                snapshot=SnapshotMeta(4, term_of(5, 9), alone, 4),
+            )
+        )
+        assert not replica.raft.abstains
         assert read(replica, 0).status is Status.STALE

@@ -122,7 +122,10 @@ class Raft:
         """The applied state holds all that was acknowledged before this time of tick's clock; None
         if that isn't known (yet: who asks lets it be found out, see `raft.freshness`). A leader
         knows it of itself likewise."""
-        return self._replica.freshness.since_ms(self._replica.log.applied)
+        replica = self._replica
+        # Claims speak of this lineage's entries, not of a state that a snapshot is to replace.
+        replaced = replica.abstains or replica.log.pending_snapshot is not None
+        return replica.freshness.since_ms(0 if replaced else replica.log.applied)
 
     def _leadership(self) -> Leader:
         if self._replica.leadership is None:

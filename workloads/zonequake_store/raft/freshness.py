@@ -56,7 +56,7 @@ class Freshness:
     )
 
     def __init__(self, random: Callable[[int], int]) -> None:
-        self._hidden = 1 + random(1 << 40)
+        self._hidden = 1 + random(1 << 62)
         self._start_ms: int | None = None
         self.now_ms = 0
         """At the last tick."""

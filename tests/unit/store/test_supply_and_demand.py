@@ -372,6 +372,21 @@ def test_a_transfer_goes_on_where_it_stopped_when_the_demander_was_restarted() -
     assert before[0] == b""
 
 
+def test_a_state_that_was_whole_when_the_demander_was_restarted_is_taken() -> None:
+    world = World(50, compacted_to=45, cells=2)
+    world.holds_up_staging = True
+    world.run()
+    world.durable = world.held[-1]
+    assert world.durable.end is not None, "one piece holds it all"
+    world.staged[world.durable.number] = list(world.state)
+    world.holds_up_staging = False
+    world.forget(NEW)
+    world.new_demander()
+    world.tick(3 * INVITE_TICKS)
+    assert world.installed == world.state
+    assert world.is_caught_up
+
+
 def test_a_restarted_supplier_offers_another_snapshot_and_nothing_is_mixed() -> None:
     world = World(50, compacted_to=45)
     world.run(most=12)

@@ -177,7 +177,13 @@ class Demander:
             received = Staging(self._edge.new_number(), piece.sender, piece.snapshot)
         if piece.sequence < received.sequence:
             return  # doubled
-        if (piece.sequence, piece.after) != (received.sequence, received.after) or received.end:
+        if received.end is not None:
+            # It was whole when this replica stopped asking, or its process ended, and is still the
+            # one that the supplier gives.
+            if not self._storing:
+                self._take_whole(received)
+            return
+        if (piece.sequence, piece.after) != (received.sequence, received.after):
             self._ask_again()
             return
         if zlib.crc32(piece.content) != piece.crc:

@@ -22,6 +22,10 @@ KEPT = [
     ("transactions", 379, "a retry found its own write, and its client was told that it failed"),
     ("transactions", 404, "a retry found its own write, and its client was told that it failed"),
     ("storage", 281, "a leader that was stalled when it was elected was blamed for later commits"),
+    ("storage", 20_082, "a supplier that led no more gave what it had been reading"),
+    ("two-groups", 40_029, "a state was whole when its demander stopped asking, and never taken"),
+    ("transactions", 40_041, "a leader found a request's own write, and told that its cas failed"),
+    ("everything-reset", 2, "the survivor of a reset lost its disk before it led"),
 ]
 
 

@@ -51,6 +51,8 @@ _LOSSES = {
     FaultKind.WISH: 2,
 }
 
+_EVERYTHING = _NETWORK | _PROCESSES | _WRITES | _GAPS | _DISKS | _CHANGES | {FaultKind.COMPACT: 6}
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -91,6 +93,27 @@ SCENARIOS = {
             groups=2,
             transactions=0.5,
             faults=_NETWORK | _PROCESSES | _WRITES | {FaultKind.DECISION: 12, FaultKind.WISH: 2},
+        ),
+        Scenario(
+            name="everything",
+            nodes=6,
+            members=(1, 3, 3, 3),
+            groups=2,
+            cancels=0.05,
+            transactions=0.3,
+            settings=replace(SMALL, catch_up_bytes_per_second=3_000),
+            faults=_EVERYTHING | {FaultKind.DECISION: 8},
+        ),
+        # Without transactions: a reset may take back what one of two partitions decided.
+        Scenario(
+            name="everything-reset",
+            nodes=6,
+            members=(1, 3, 3, 3),
+            groups=2,
+            lease_ms=800,
+            cancels=0.05,
+            settings=replace(SMALL, catch_up_bytes_per_second=3_000),
+            faults=_EVERYTHING | _LOSSES,
         ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _WRITES | _DISKS),
     )

@@ -346,10 +346,13 @@ class Trouble:
         """Whether every majority survives if these nodes' storage is gone for good.
 
         Storage that was lost before counts as gone; of every configuration that any replica might
-        still go by, each half must keep a majority.
+        still go by, each half must keep a majority. Who goes on alone after a reset has all.
         """
         gone = {node.name for node in nodes}
-        for group in self._operators:
+        for group, operator in self._operators.items():
+            survivor = operator.wish.survivor
+            if survivor is not None and survivor.node in gone:
+                return False
             present = {
                 node.home.present(group) for node in self._nodes.values() if node.name not in gone
             }

@@ -63,6 +63,33 @@ def a_silent_newcomer_is_waited_for() -> None:
     stage.settle("abc", leader="a")
 
 
+def a_change_that_takes_anothers_place_inherits_no_grant() -> None:
+    """The leader's own first entry is not committed, so ab's grant must wait; then ac is wished."""
+    stage = Stage("abc")
+    stage.elect("a", "bc")
+    stage.lose()
+    raft = stage.rafts["a"]
+    term, before = raft.status().term, raft.status().last_index
+    for token, peers in ((2, "ab"), (3, "ac")):
+        answer = raft.change_peers(term=term, token=token, peers=stage.set_of(peers))
+        if answer is not ChangePeersAnswer.RECEIVED:
+            raise Unplayable(f"the change is refused: {answer}")
+        if token == 2:
+            raft.grant(term=term, token=token, peers=stage.set_of(peers))
+        stage.turn("a")
+    for _ in range(3):
+        stage.tick("a")
+        stage.exchange("abc")
+    found = raft.status()
+    require(
+        found.stage is ChangeStage.CATCHING_UP and found.last_index == before,
+        "JOINT only after its grant",
+        stage=found.stage,
+        configuration=found.configuration,
+    )
+    stage.settle("abc", leader="a")
+
+
 def a_half_decides_nothing_alone() -> None:
     """abc → ade: the joint entry reaches the new half, the leader dies, the old half goes on.
 
@@ -196,6 +223,7 @@ def a_wiped_replica_is_another() -> None:
 
 SCRIPTS = (
     a_silent_newcomer_is_waited_for,
+    a_change_that_takes_anothers_place_inherits_no_grant,
     a_half_decides_nothing_alone,
     an_old_half_decides_nothing_alone,
     a_leader_dies_between_the_halves,

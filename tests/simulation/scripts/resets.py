@@ -6,7 +6,7 @@ from scripts.membership import begin_change
 from scripts.stage import Stage, Unplayable
 from zonequake_chaos.simulation.violation import require
 from zonequake_store.raft.api import ResetAnswer
-from zonequake_store.raft.messages import Configuration, Kind
+from zonequake_store.raft.messages import Configuration, Kind, Message
 
 
 def begin_lineage(stage: Stage, survivor: str, token: int) -> None:
@@ -140,10 +140,70 @@ def a_reset_waits_for_its_disk() -> None:
     stage.settle("abc", leader="a")
 
 
+def a_read_ends_with_its_lineage() -> None:
+    """a's read is confirmed by b on the way; c was reset, has written, and a hears of it first."""
+    stage = Stage("abc")
+    stage.elect("a", "bc")
+    stage.exchange("abc")
+    stage.lose()
+    begin_lineage(stage, "c", 5)
+    number = stage.read("a")
+    stage.deliver("a", "b", Kind.HEARTBEAT)
+    stage.deliver("a", "c", Kind.HEARTBEAT)
+    stage.deliver("c", "a")  # a later lineage
+    stage.deliver("b", "a")  # the confirmation
+    require(
+        ("a", number) not in stage.answered, "an old lineage answers no read any more", reader="a"
+    )
+    stage.lose()
+
+
+def a_second_reset_shuts_the_first_survivor_out() -> None:
+    """c is reset with 5 and lost, a with 7: what c did alone is no part of what goes on."""
+    stage = Stage("abc")
+    stage.elect("a", "bc")
+    stage.exchange("abc")
+    stage.lose()
+    begin_lineage(stage, "c", 5)
+    stage.propose("c", b"more")
+    stage.crash("c")
+    stage.crash("b")
+    stage.lose()
+    begin_lineage(stage, "a", 7)
+    for old in "bc":
+        stage.restart(old)
+    stage.rafts["b"].enforce(7)
+    stage.turn("b")
+    for _ in range(2 * stage.settings.election_ticks):
+        stage.tick("c")  # it leads itself again, as nobody has told it
+    if not stage.leads("c"):
+        raise Unplayable("the first survivor does not lead itself again")
+    c = stage.rafts["c"]
+    of_later = stage.rafts["b"].status().term
+    stage.hand(
+        Message(kind=Kind.PRE_VOTE, to=stage.peers["c"], sender=stage.peers["b"], term=of_later + 1)
+    )
+    require(
+        c.status().abstains and not stage.leads("c"),
+        "who heard of a later lineage leads nothing older",
+        leader="c",
+    )
+    answer = stage.reset("c", 5)
+    require(answer is ResetAnswer.STALE, "an older reset is refused", answer=answer)
+    require(
+        not stage.campaign("c", "b") and not stage.campaign("b", "c"),
+        "a majority without the enforced lineage elects nobody",
+    )
+    stage.lose()
+    require(stage.leads("a"), "the second survivor leads on", found=stage.rafts["a"].status().role)
+
+
 SCRIPTS = (
     an_old_majority_that_comes_back_acknowledges_nothing,
     an_old_leader_that_comes_back_learns_from_its_start_order,
     an_older_reset_is_refused,
     a_reset_ends_a_half_done_joint_change,
     a_reset_waits_for_its_disk,
+    a_read_ends_with_its_lineage,
+    a_second_reset_shuts_the_first_survivor_out,
 )

@@ -80,6 +80,7 @@ FORWARD = [
 def test_a_change_passes_its_stages_and_waits_for_its_grant() -> None:
     cluster = loaded()
     before = cluster.status("a").last_index
+    assert not cluster.status("a").caught_up, "nobody is being caught up"
     assert change(cluster, 2, "bcd") is RECEIVED
     waiting = cluster.status("a")
     assert (waiting.stage, waiting.caught_up, waiting.stage_token) == (Stage.CATCHING_UP, True, 2)
@@ -108,7 +109,9 @@ def test_a_change_that_adds_nobody_is_caught_up_at_once(names: str) -> None:
     assert cluster.status("a").caught_up
     assert grant(cluster, 2, names) is GrantAnswer.RECEIVED
     assert stages(cluster) == FORWARD
-    assert cluster.status("a").configuration == Configuration(peers=peers(names), token=2)
+    status = cluster.status("a")
+    assert status.configuration == Configuration(peers=peers(names), token=2)
+    assert (status.stage_token, status.stage_peers, status.caught_up) == (0, (), False)
 
 
 def test_old_terms_and_tokens_are_stale_and_followers_are_no_leaders() -> None:
@@ -426,8 +429,8 @@ def test_a_rate_set_later_holds_too() -> None:
     assert cluster.status("a").caught_up
 
 
-def test_snapshot_progress_shows_as_a_fraction() -> None:
-    cluster = loaded()
+def test_snapshot_progress_shows_as_a_fraction_and_its_pieces_spend_the_limit() -> None:
+    cluster = loaded(settings=Settings(catch_up_bytes_per_second=5000))
     raft = cluster.rafts["a"]
     cluster.stores["a"].compact(raft.snapshot_meta(11))
     raft.compact(11)

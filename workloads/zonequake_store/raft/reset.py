@@ -44,14 +44,13 @@ def reset_peers(replica: Replica, *, term: int, token: int, peers: tuple[Peer, .
             "bootstrap the group anew if there is none"
         )
     forced = replica.forced
+    if token < lineage_of(replica.term):
+        return ResetAnswer.STALE  # a later reset was heard of, also by who was reset with this one
     if configuration.lineage == token or (forced is not None and forced.token == token):
         if replica.leadership is not None:
             replica.leadership.reconfiguration.announce()
         return ResetAnswer.RECEIVED
-    newest = forced.token if forced else 0
-    if token <= max(configuration.token, newest) or token < lineage_of(replica.term):
-        return ResetAnswer.STALE
-    if term < replica.term:
+    if token <= configuration.token or term < replica.term:
         return ResetAnswer.STALE
     if replica.hears_leader or replica.log.pending_snapshot is not None:
         return ResetAnswer.BUSY

@@ -1,4 +1,4 @@
-"""`zonequake kv`: get, put, cas and append single keys, for a first touch.
+"""`zonequake kv`: get, put, cas and append keys, one or several at once, for a first touch.
 
 With `--address` the command speaks to data nodes directly. Otherwise it goes through the
 Kubernetes API: one port-forward for each data node it needs (first any one, then the key's leader),
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import secrets
 import socket
 import time
@@ -26,11 +25,20 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.stream import portforward
 
 from zonequake_chaos.errors import ClusterError, UsageError
+from zonequake_chaos.kv_steps import FORMS, transaction_of, value_of
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_load.client import Client
 from zonequake_load.connection import Connection, Connections, split_address
 from zonequake_load.errors import LoadError
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    Once,
+    Operation,
+    Outcome,
+    Transaction,
+    Type,
+)
 
 CLIENT_PORT = 7002
 ABSENT_EXIT_CODE = 3
@@ -38,9 +46,8 @@ ABSENT_EXIT_CODE = 3
 
 _API_TIMEOUT_S = 5.0
 _ATTEMPT_NS = 2_000_000_000
-_INTEGER = re.compile(r"-?\d{1,18}")
 
-app = typer.Typer(name="kv", help="Get, put, cas and append single keys.", no_args_is_help=True)
+app = typer.Typer(name="kv", help="Get, put, cas and append keys.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ def put(
     timeout: Timeout = 10.0,
 ) -> None:
     """Set a register."""
-    operation = Operation(f=Function.WRITE, key=key, value=_value(value))
+    operation = Operation(f=Function.WRITE, key=key, value=value_of(value))
     where = Where(address or [], kubeconfig, context, namespace, release)
     _say("written", _run(zone, operation, timeout, where))
 
@@ -136,8 +143,8 @@ def cas(
     operation = Operation(
         f=Function.CAS,
         key=key,
-        value=_value(value),
-        expected=_value(expected) if expected else None,
+        value=value_of(value),
+        expected=value_of(expected) if expected else None,
     )
     where = Where(address or [], kubeconfig, context, namespace, release)
     outcome = _run(zone, operation, timeout, where)
@@ -166,8 +173,34 @@ def append(
     _say("appended", _run(zone, operation, timeout, where))
 
 
-def _value(text: str) -> int | str:
-    return int(text) if _INTEGER.fullmatch(text) else text
+@app.command()
+def txn(
+    steps: Annotated[list[str], typer.Argument(metavar="STEP...", help=f"Each of: {FORMS}.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Carry out several steps together or not at all, on keys of one or several partitions.
+
+    For instance: zonequake kv txn 'get a' 'put a 5' 'append log 7' --zone z1
+
+    Prints what each get found. Exit code 3 if a cas found another value: then nothing is done.
+    """
+    transaction = transaction_of(steps)
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    outcome = _run(zone, transaction, timeout, where)
+    if not outcome.applied:
+        found = "nothing" if outcome.value is None else repr(outcome.value)
+        _say(f"not carried out: a cas found {found}", outcome)
+        raise typer.Exit(ABSENT_EXIT_CODE)
+    for step, result in zip(transaction.steps, outcome.results or (), strict=True):
+        if step.f is Function.READ:
+            typer.echo(f"{step.key}: {'absent' if result is None else result}")
+    _say("carried out", outcome)
 
 
 def _say(what: str, outcome: Outcome) -> None:
@@ -175,7 +208,7 @@ def _say(what: str, outcome: Outcome) -> None:
     typer.echo(f"{what} ({place})", err=True)
 
 
-def _run(zone: str, operation: Operation, timeout_s: float, where: Where) -> Outcome:
+def _run(zone: str, operation: Operation | Transaction, timeout_s: float, where: Where) -> Outcome:
     """Carry one operation out. Raises UsageError, ClusterError."""
     try:
         outcome = asyncio.run(_execute(zone, operation, timeout_s, where))
@@ -188,12 +221,14 @@ def _run(zone: str, operation: Operation, timeout_s: float, where: Where) -> Out
             raise ClusterError(f"certainly not done, after {timeout_s:g} s: {outcome.error}")
         case _:
             raise ClusterError(
-                f"it is not known whether this was done or will be: {outcome.error}; read the key "
-                "to see"
+                f"it is not known whether this was done or will be: {outcome.error}; read the "
+                "keys to see"
             )
 
 
-async def _execute(zone: str, operation: Operation, timeout_s: float, where: Where) -> Outcome:
+async def _execute(
+    zone: str, operation: Operation | Transaction, timeout_s: float, where: Where
+) -> Outcome:
     deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
     rng = random.Random()  # noqa: S311 - jitter
     if where.addresses:

@@ -1,0 +1,203 @@
+"""Transactions over the partitions of three real nodes: coordinators that die, dead locks, kv."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from dying_coordinator import BEFORE
+from local_nodes import LocalNodes, Zone, key_of, until
+from store_client import Client
+
+from zonequake_store.client_protocol import Append, Read, Reply, RequestId, Status, Transaction
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+
+THREE = ["n0", "n1", "n2"]
+DYING = (str(Path(__file__).with_name("dying_coordinator.py")),)
+A, B = key_of(0, 2, 0), key_of(1, 2, 0)
+
+
+@dataclass
+class Place:
+    """A zone with two partitions on three nodes, and a list in each: A in the first, B."""
+
+    nodes: LocalNodes
+    zone: Zone
+    client: Client
+
+    def appending(self, element: int, keys: str, request_id: RequestId) -> Transaction:
+        """Reads and appends to these lists: `AB` begins in the first partition, `BA` not."""
+        steps: list[Read | Append] = []
+        for each in keys:
+            number = "AB".index(each)
+            group, key = self.zone.groups[number], (A, B)[number]
+            steps += [Read(group, key), Append(group, key, element)]
+        nodes = dict.fromkeys(self.zone.groups, THREE)
+        return Transaction(steps[0].group, list(steps), request_id, nodes)
+
+    async def lists(self) -> tuple[list[int], list[int]]:
+        """What both hold."""
+        found = [
+            (await self.client.read(group, key)).value
+            for group, key in zip(self.zone.groups, (A, B), strict=True)
+        ]
+        assert all(value is None or isinstance(value, list) for value in found)
+        first, second = (value if isinstance(value, list) else [] for value in found)
+        return first, second
+
+    async def until_resolved(self, names: list[str]) -> None:
+        """Wait until no transaction is prepared any more, and every number is accounted for."""
+
+        async def is_resolved() -> bool:
+            for name in names:
+                for group in self.zone.groups:
+                    status = await self.nodes.status(name, group)
+                    if status is None or status.prepared or status.lwm != status.hwm:
+                        return False
+            return True
+
+        await until(is_resolved, "every transaction is resolved", timeout_s=20)
+
+
+async def placed(nodes: LocalNodes, *, dying: Path | None = None) -> Place:
+    await nodes.start(*THREE)
+    if dying is not None:
+        for node in nodes.nodes.values():
+            node.kill()
+            node.program, node.environment["ZQ_DIE"] = DYING, str(dying)
+        await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE, partitions=2)
+    return Place(nodes, zone, nodes.client())
+
+
+async def killed(place: Place, transaction: Transaction, dying: Path, moment: str) -> str:
+    """Send the transaction once; the node that died of it."""
+    await asyncio.to_thread(dying.write_text, moment)
+    leader = await place.nodes.leader(transaction.group)
+    with contextlib.suppress(OSError, TimeoutError):
+        await place.client.once(leader, transaction)
+
+    async def is_dead() -> bool:
+        return not place.nodes.nodes[leader].is_alive
+
+    await until(is_dead, f"{leader} dies when it is {moment}", timeout_s=10)
+    assert not await asyncio.to_thread(dying.exists), "it died of something else"
+    return leader
+
+
+@pytest.mark.parametrize("retried", [True, False], ids=["retried", "given up"])
+async def test_a_coordinator_that_dies_at_any_moment_leaves_nothing_half_done(
+    nodes: LocalNodes, tmp_path: Path, retried: bool
+) -> None:
+    dying = tmp_path / "die"
+    place = await placed(nodes, dying=dying)
+    elements = itertools.count(1)
+    for moment, keys in zip(BEFORE, itertools.cycle(("AB", "BA")), strict=False):
+        element = next(elements)
+        transaction = place.appending(element, keys, place.client.request_id())
+        dead = await killed(place, transaction, dying, moment)
+        alive = [name for name in THREE if name != dead]
+        if retried:
+            reply = await place.client.at_leader(transaction)
+            assert reply.applied, reply
+        await place.until_resolved(alive)
+        first, second = await place.lists()
+        count = first.count(element)
+        assert second.count(element) == count, f"half done by a node that died {moment}"
+        assert count == 1 if retried else count <= 1
+        if moment in ("decided", "told"):
+            assert count == 1, "what is decided is done"
+        elif moment in ("voted", "deciding") and not retried:
+            assert count == 0, "what nobody decided is not done"
+
+        for group, key in zip(place.zone.groups, (A, B), strict=True):
+            plain = await place.client.append(group, key, 1_000 + next(elements))
+            assert plain.status is Status.OK, "plain writes on the keys go on"
+        await nodes.restart(place.zone, dead)
+        await place.until_resolved(THREE)
+    for group in place.zone.groups:
+        await nodes.until_equal(group, THREE)
+
+
+async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the_rest_go_on(
+    nodes: LocalNodes,
+) -> None:
+    place = await placed(nodes)
+    elements = itertools.count(1)
+    acknowledged: set[int] = set()
+    refused: list[Reply] = []
+
+    async def transact(client: Client, keys: str) -> None:
+        for element in itertools.islice(elements, 12):
+            transaction = place.appending(element, keys, client.request_id())
+            leader = await nodes.leader(transaction.group)
+            reply = await client.once(leader, transaction, timeout_s=10)
+            if reply.status is Status.OK:
+                acknowledged.add(element)
+            else:
+                refused.append(reply)
+
+    async with asyncio.TaskGroup() as group:
+        for number, keys in enumerate(["AB", "BA", "AB", "BA"]):
+            group.create_task(transact(nodes.client(f"c{number}"), keys))
+    assert acknowledged, "somebody must go on"
+    assert refused, "nobody met: the test is too tame"
+    assert {reply.status for reply in refused} == {Status.LOCKED}
+    assert any("wait for each other" in str(reply.error) for reply in refused)
+    await place.until_resolved(THREE)
+    first, second = await place.lists()
+    assert set(first) == set(second) == acknowledged
+    assert len(first) == len(second) == len(acknowledged)
+
+
+async def kv(place: Place, *words: str) -> tuple[int, str, str]:
+    """`zonequake kv` on the nodes of `place`."""
+    address = f"127.0.0.1:{place.nodes.nodes['n0'].client_port}"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from zonequake_chaos.cli import main; main()",
+        "kv",
+        *words,
+        "--zone",
+        "z",
+        "--address",
+        address,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode().strip(), error.decode()
+
+
+async def test_the_command_carries_steps_out_together_or_says_why_not(nodes: LocalNodes) -> None:
+    place = await placed(nodes)
+    code, out, error = await kv(
+        place, "txn", f"get {A}", f"put {A} 5", f"put {B} 'two words'", "append log 7", f"get {A}"
+    )
+    assert (code, out.splitlines()) == (0, [f"{A}: absent", f"{A}: 5"]), error
+    assert "carried out" in error
+    assert (await kv(place, "get", B))[1] == "two words"
+
+    code, out, error = await kv(place, "txn", "append log 8", f"cas {A} 4 6")
+    assert (code, out) == (3, "")
+    assert "a cas found 5" in error
+    assert (await kv(place, "get", "log"))[1] == "7"
+    code, out, _ = await kv(place, "txn", f"cas {A} 5 6", "cas new '' 1", "get log", f"get {A}")
+    assert (code, out.splitlines()) == (0, ["log: [7]", f"{A}: 6"])
+
+    code, _, error = await kv(place, "txn", f"get {A}", "append log many")
+    assert code == 254
+    assert "step 2" in error
+    assert "append KEY NUMBER" in error
+    code, _, error = await kv(place, "txn", f"append {A} 1", "--timeout", "2")
+    assert code == 255
+    assert "certainly not done" in error
+    assert "list" in error

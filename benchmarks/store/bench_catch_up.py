@@ -2,10 +2,11 @@
 
     python benchmarks/store/bench_catch_up.py
 
-Two real data nodes on loopback, fsync on, no rate limit. The group lives on the first one, alone;
-the second joins. Historical: as much as a log keeps. Full: many times that. Beside them, in the
-same run and with the same bytes, what no catch-up can beat: writing them to LMDB in synced commits
-of one piece each, and copying them through a TCP connection on loopback.
+Two real data nodes on loopback, fsync on, no rate limit, which are connected already because they
+share a small group. The group lives on the first one, alone; the second joins. Historical: as much
+as a log keeps. Full: many times that. Beside them, in the same run and with the same bytes, what no
+catch-up can beat: writing them to LMDB in synced commits of one piece each, and copying them
+through a TCP connection on loopback.
 """
 
 from __future__ import annotations
@@ -157,6 +158,7 @@ async def measure(directory: Path) -> Result:
     maps = {"ZQ_LOG_MAP_BYTES": str(2 << 30), "ZQ_DATA_MAP_BYTES": str(4 << 30)}
     async with LocalNodes(directory / "nodes") as nodes:
         await nodes.start("n0", "n1", **maps)
+        await join(nodes, "small", 100, "log")
         historical = await join(nodes, "historical", HISTORICAL_WRITES, "log")
         full = await join(nodes, "full", FULL_WRITES, "snapshot")
     raw = raw_lmdb(directory / "raw", full["MB"])

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from zonequake_store.agenda import Agenda
 from zonequake_store.catchup.edge import CatchUp, Result
+from zonequake_store.catchup.messages import BULK
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, MemoryCells, Overlay, View
 from zonequake_store.errors import StateCorrupt, StorageError
@@ -338,7 +339,8 @@ class Host(Edge):
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
         """Send a frame beside the turns' messages."""
-        return self.transport.send(to, encode_frame(frame))
+        send = self.transport.send_bulk if isinstance(frame, BULK) else self.transport.send
+        return send(to, encode_frame(frame))
 
     def new_number(self) -> int:
         """A number for cells, never used before."""

@@ -30,6 +30,8 @@ _LONGEST_BACKOFF_S = 1.0
 _CONNECT_TIMEOUT_S = 2.0
 # Several snapshot pieces and APPENDs in flight fit; what is more would only arrive too late.
 _MAX_UNSENT_BYTES = 8 * 1024 * 1024
+# Room is left for the messages of all groups, which catch-up must not crowd out.
+_MAX_UNSENT_BULK_BYTES = 4 * 1024 * 1024
 # A peer behind a dead network says nothing: the kernel gives up its bytes after this.
 _USER_TIMEOUT_MS = 3_000
 # A link that nobody used for so long is closed: its peer left the configurations.
@@ -213,6 +215,14 @@ class Transport:
         if connection is not None:
             connection.send(frame)
         return connection is not None
+
+    def send_bulk(self, node: str, frame: bytes) -> bool:
+        """Send a frame of many, large ones; False: too much waits already, or it cannot arrive."""
+        connection = self._connection_to(node)
+        if connection is None or connection.unsent_bytes > _MAX_UNSENT_BULK_BYTES:
+            return False
+        connection.send(frame)
+        return True
 
     def send_messages(self, node: str, messages: Messages) -> bool:
         """Send Raft's messages; False: they were dropped, or cannot arrive now."""

@@ -79,6 +79,7 @@ class World:
         self.leader.raft.propose([b"%05d" % n for n in range(commands)])
         self.leader.turn()
         self.line: Callable[[object], int] = lambda frame: 1
+        self.is_disconnected = False
         self.waiting: list[object] = []
         self.sent: list[object] = []
         self.state: Pairs = [(b"k%04d" % n, b"v" * (n % 17)) for n in range(cells)]
@@ -139,6 +140,8 @@ class World:
     # the supplier's edge
 
     def send(self, frame: OutFrame | Demand) -> bool:
+        if self.is_disconnected:
+            return False
         self.sent.append(frame)
         self.waiting += [frame] * self.line(frame)
         return True
@@ -188,8 +191,8 @@ class World:
         def __init__(self, world: World) -> None:
             self.world = world
 
-        def send(self, frame: Demand) -> None:
-            self.world.send(frame)
+        def send(self, frame: Demand) -> bool:
+            return self.world.send(frame)
 
         def checkpoint(self) -> Checkpoint:
             applied = self.world.peer.raft.status().applied
@@ -317,6 +320,25 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
     world.holds_up_staging = True
     world.run()
     assert len(world.of(Piece)) == WINDOW_PIECES
+
+
+def test_what_no_connection_took_leaves_with_the_next_tick() -> None:
+    world = World(50)
+    world.waiting.clear()  # its first invitation
+    world.is_disconnected = True
+    world.supplier.begin(NEW)
+    world.tick(REPEAT_TICKS // 2)
+    assert world.waiting == []
+    world.is_disconnected = False
+    world.tick()
+    assert world.of(Demand)
+    world = World(50)
+    world.is_disconnected = True
+    world.run()  # the invitation arrives, its answer does not leave
+    assert not world.of(Demand)
+    world.is_disconnected = False
+    world.tick()
+    assert world.is_caught_up
 
 
 def test_a_lost_demand_is_repeated_and_a_lost_supply_asked_for_again() -> None:

@@ -43,8 +43,8 @@ contradict what it has applied in another lineage: the state is asked for instea
 class DemanderEdge(Protocol):
     """What a demander needs of the world around it."""
 
-    def send(self, frame: Demand) -> None:
-        """Have it leave; it may get lost."""
+    def send(self, frame: Demand) -> bool:
+        """Have it leave; it may get lost. False: it was not taken, try later."""
 
     def checkpoint(self) -> Checkpoint:
         """The replica's counters as of what it has applied."""
@@ -95,6 +95,8 @@ class Demander:
         self._round = 0
         self._silent_ticks = 0
         self._demanded = (0, 0)
+        self._left = True
+        """The last demand was taken by the edge."""
         self._asked = 0
         self._agreement: tuple[int, int] | None = None
         """Where the supplier's log may agree with ours, if not at our end."""
@@ -264,6 +266,8 @@ class Demander:
             return
         self._silent_ticks += 1
         if self._silent_ticks % REPEAT_TICKS:
+            if not self._left:
+                self._demand()
             return
         if self._silent_ticks >= GIVE_UP_TICKS and self._raft.leader != self._supplier:
             self.stop()
@@ -306,7 +310,7 @@ class Demander:
         staging = self.staging
         if staging is not None and staging.supplier != self._supplier:
             staging = None
-        self._edge.send(
+        self._left = self._edge.send(
             Demand(
                 self._group,
                 self._supplier,

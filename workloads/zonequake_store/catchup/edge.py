@@ -323,8 +323,8 @@ class _StagedState:
         self._pairs: dict[int, Pairs] = {}
         self._numbers = 0
 
-    def send(self, frame: Demand) -> None:
-        self._host.send_frame(frame.to.node, frame)
+    def send(self, frame: Demand) -> bool:
+        return self._host.send_frame(frame.to.node, frame)
 
     def checkpoint(self) -> Checkpoint:
         return checkpoint_of(self._replica.partition)

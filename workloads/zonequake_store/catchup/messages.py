@@ -123,6 +123,10 @@ class Dismissal(msgspec.Struct, frozen=True, array_like=True, tag="dismissal"):
     unequal: tuple[Checkpoint, Checkpoint] | None = None
 
 
+BULK = Supply | Piece
+"""Frames that carry data."""
+
+
 class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
     """A follower's counters at the configuration entry that it applied last."""
 

@@ -36,8 +36,9 @@ INVITE_TICKS = 10
 """A peer that did not ask for so long is invited (again)."""
 FORGET_TICKS = 600
 """A snapshot is kept open for a silent peer for a minute: a pod is back sooner, and resumes."""
-WINDOW_SUPPLIES = 16
-"""Supplies on their way that the peer has not stored: 4 MB cover a slow network and a slow disk."""
+WINDOW_SUPPLIES = 32
+"""Supplies on their way that the peer has not stored: while one half is in a commit, the other
+half arrives. 8 MB cover a slow network and a slow disk."""
 PIECE_BYTES = 256 * 1024
 """Small enough that a heartbeat behind a window of them is not late on a slow network."""
 WINDOW_PIECES = 12
@@ -89,6 +90,8 @@ class _Session:
     peer: Peer
     round: int = 0
     silent_ticks: int = 0
+    invited: bool = False
+    """An invitation left; it may have got lost."""
     asked: bool = False
     begun: bool = False
     """A round began, and nothing was sent in it yet."""
@@ -264,7 +267,7 @@ class Supplier:
                 self._end(session.peer)
                 continue
             session.silent_ticks += 1
-            if session.silent_ticks % INVITE_TICKS == 0:
+            if not session.invited or session.silent_ticks % INVITE_TICKS == 0:
                 self._invite(session)
             if session.silent_ticks >= FORGET_TICKS:
                 self._close(session)
@@ -383,7 +386,7 @@ class Supplier:
             self._edge.read(peer, snapshot.number, snapshot.after, min(PIECE_BYTES, allowance))
 
     def _invite(self, session: _Session) -> None:
-        self._edge.send(
+        session.invited = self._edge.send(
             Invite(self._group, session.peer, self._me, self._raft.term, session.round + 1)
         )
 

@@ -23,7 +23,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from zonequake_store.agenda import Agenda
-from zonequake_store.catchup.edge import CatchUp, Result
+from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.host import Result
 from zonequake_store.catchup.messages import BULK
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import DataStore, MemoryCells, Overlay, View

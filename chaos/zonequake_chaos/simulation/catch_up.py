@@ -9,7 +9,8 @@ from typing import Protocol
 from zonequake_chaos.simulation.disk import Disk
 from zonequake_chaos.simulation.replicas import Replicas
 from zonequake_chaos.simulation.world import World
-from zonequake_store.catchup.edge import CatchUp, CatchUpHost, Result
+from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.host import CatchUpHost, Result
 from zonequake_store.data_store import DataStore, MemoryCells, View
 from zonequake_store.peer_protocol import CatchUpFrame
 from zonequake_store.replica import Replica

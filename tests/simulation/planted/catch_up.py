@@ -8,11 +8,14 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_store.catchup import edge
-from zonequake_store.catchup.checkpoints import Checkpoints
+from zonequake_store.catchup import edge, supplied_state
+from zonequake_store.catchup.checkpoints import Checkpoints, checkpoint_of
 from zonequake_store.catchup.comparison import Comparison
 from zonequake_store.catchup.demander import Demander
-from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Staging, encode_pairs
+from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Piece, Staging, encode_pairs
+from zonequake_store.catchup.staged_state import StagedState
+from zonequake_store.catchup.supplied_state import SuppliedState
 from zonequake_store.catchup.supplier import Supplier
 from zonequake_store.data_store import DataStore, DataView, Pair, View
 from zonequake_store.partition import Partition
@@ -50,12 +53,12 @@ def _install_unchecked(patch: pytest.MonkeyPatch) -> None:
         return staging.end.meta.index, staging.end.meta.term
 
     patch.setattr(Demander, "_take_whole", careless)
-    patch.setattr(edge._StagedState, "state_of", as_announced)
+    patch.setattr(StagedState, "state_of", as_announced)
 
 
 def piece_skipped_on_resume(patch: pytest.MonkeyPatch) -> None:
     _install_unchecked(patch)
-    begin_round, part_of = Supplier._begin_round, edge.part_of
+    begin_round, part_of = Supplier._begin_round, supplied_state.part_of
     resumed: list[bytes] = []
 
     def begin(supplier: Supplier, session: object, demand: Demand) -> None:
@@ -65,13 +68,13 @@ def piece_skipped_on_resume(patch: pytest.MonkeyPatch) -> None:
 
     def without_first(view: View, after: bytes, max_bytes: int) -> object:
         part = part_of(view, after, max_bytes)
-        if after in resumed and isinstance(part, edge._Part):
+        if after in resumed and isinstance(part, supplied_state.Part):
             resumed.clear()
-            return edge._Part(encode_pairs([]), part.last, 0, part.at_end)
+            return supplied_state.Part(encode_pairs([]), part.last, 0, part.at_end)
         return part
 
     patch.setattr(Supplier, "_begin_round", begin)
-    patch.setattr(edge, "part_of", without_first)
+    patch.setattr(supplied_state, "part_of", without_first)
     _chain_by_announcement(patch)
 
 
@@ -79,7 +82,7 @@ def _chain_by_announcement(patch: pytest.MonkeyPatch) -> None:
     """A piece that follows by its number is taken whatever it says that it follows."""
     piece = Demander.piece
 
-    def by_number(demander: Demander, found: edge.Piece) -> None:
+    def by_number(demander: Demander, found: Piece) -> None:
         received = demander._received
         if received is not None and found.sequence == received.sequence:
             found = msgspec.structs.replace(found, after=received.after)
@@ -114,9 +117,9 @@ def pieces_of_two_snapshots_mixed(patch: pytest.MonkeyPatch) -> None:
 
 def state_announced_for_a_later_entry(patch: pytest.MonkeyPatch) -> None:
     _install_unchecked(patch)
-    measured = edge._SuppliedState._measured
+    measured = SuppliedState._measured
 
-    def for_the_commit(state: edge._SuppliedState, *given: object) -> None:
+    def for_the_commit(state: SuppliedState, *given: object) -> None:
         raft = state._replica.raft
         meta = Raft.snapshot_meta
 
@@ -127,7 +130,7 @@ def state_announced_for_a_later_entry(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(type(raft), "snapshot_meta", latest)
             measured(state, *given)  # type: ignore[arg-type]
 
-    patch.setattr(edge._SuppliedState, "_measured", for_the_commit)
+    patch.setattr(SuppliedState, "_measured", for_the_commit)
 
 
 def installed_without_counters(patch: pytest.MonkeyPatch) -> None:
@@ -145,7 +148,7 @@ def counters_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def staged_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    def at_once(state: edge._StagedState, staging: Staging, pairs: Pairs) -> None:
+    def at_once(state: StagedState, staging: Staging, pairs: Pairs) -> None:
         replica, data = state._replica, state._host.data
         if replica.is_volatile:
             state._pairs.setdefault(staging.number, []).extend(pairs)
@@ -153,8 +156,8 @@ def staged_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
             state._host.write_data(lambda: data.stage(replica.group, staging, pairs), lambda: None)
         state._stored(staging)
 
-    patch.setattr(edge._StagedState, "stage", at_once)
-    patch.setattr(edge._StagedState, "state_of", _announced)
+    patch.setattr(StagedState, "stage", at_once)
+    patch.setattr(StagedState, "state_of", _announced)
 
 
 def _announced(_: object, staging: Staging) -> tuple[int, int]:
@@ -165,7 +168,7 @@ def _announced(_: object, staging: Staging) -> tuple[int, int]:
 def position_stored_before_the_piece(patch: pytest.MonkeyPatch) -> None:
     stage = DataStore.stage
 
-    def parted(state: edge._StagedState, staging: Staging, pairs: Pairs) -> None:
+    def parted(state: StagedState, staging: Staging, pairs: Pairs) -> None:
         replica, data = state._replica, state._host.data
         if replica.is_volatile:
             state._pairs.setdefault(staging.number, []).extend(pairs)
@@ -175,25 +178,25 @@ def position_stored_before_the_piece(patch: pytest.MonkeyPatch) -> None:
         write(lambda: stage(data, replica.group, staging, []), lambda: None)
         write(lambda: stage(data, replica.group, staging, pairs), lambda: state._stored(staging))
 
-    patch.setattr(edge._StagedState, "stage", parted)
+    patch.setattr(StagedState, "stage", parted)
 
 
 def old_cells_kept_at_the_installation(patch: pytest.MonkeyPatch) -> None:
-    claim = edge.CatchUp.claim
+    claim = CatchUp.claim
 
-    def forgetful(catch_up: edge.CatchUp, replica: object, meta: SnapshotMeta) -> object:
+    def forgetful(catch_up: CatchUp, replica: object, meta: SnapshotMeta) -> object:
         record = claim(catch_up, replica, meta)  # type: ignore[arg-type]
         return msgspec.structs.replace(
             record,
             data_number=replica.record.data_number,  # type: ignore[attr-defined]
         )
 
-    patch.setattr(edge.CatchUp, "claim", forgetful)
+    patch.setattr(CatchUp, "claim", forgetful)
 
 
 def compared_with_what_is_applied_now(patch: pytest.MonkeyPatch) -> None:
     def whatever(_: Checkpoints, index: int, partition: Partition) -> Checkpoint | None:
-        now = edge.checkpoint_of(partition)
+        now = checkpoint_of(partition)
         return msgspec.structs.replace(now, index=index)
 
     patch.setattr(Checkpoints, "at", whatever)

@@ -12,7 +12,8 @@ import pytest
 from one_node import GROUP, OneNode, until
 from snapshot_pieces import LEADER, demands, invite, snapshot, supply
 
-from zonequake_store.catchup import edge
+from zonequake_store.catchup import supplied_state
+from zonequake_store.catchup.checkpoints import checkpoint_of
 from zonequake_store.catchup.messages import Demand
 from zonequake_store.data_store import DataView, View
 from zonequake_store.errors import ProtocolError
@@ -222,7 +223,7 @@ async def test_a_state_that_is_no_longer_supplied_stays_open_until_nobody_reads_
         steps.append("closed")
         close(view)
 
-    monkeypatch.setattr(edge, "measure", read)
+    monkeypatch.setattr(supplied_state, "measure", read)
     monkeypatch.setattr(DataView, "close", noted)
     monkeypatch.setattr(Raft, "is_supplied", lambda _, __: True)
     monkeypatch.setattr(Raft, "supply", lambda _, __, **___: None)
@@ -239,7 +240,7 @@ async def test_a_state_that_is_no_longer_supplied_stays_open_until_nobody_reads_
             round=1,
             index=0,
             log_term=0,
-            checkpoint=edge.checkpoint_of(replica.partition),
+            checkpoint=checkpoint_of(replica.partition),
         )
         catch_up.received(ask)
         await until(reading.is_set)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from zonequake_store.catchup.messages import Checkpoint
+from zonequake_store.data_store import View
 from zonequake_store.partition import Partition
 
 # A leader's first entry is a configuration: so many leaderships and changes can be looked back on.
@@ -15,6 +16,12 @@ def checkpoint_of(partition: Partition) -> Checkpoint:
     """A partition's counters as of what it has applied."""
     counter = partition.counter
     return Checkpoint(partition.index, counter.lwm, counter.hwm, counter.ranges, partition.term)
+
+
+def checkpoint_in(view: View) -> Checkpoint:
+    """The counters of a state."""
+    state = view.state
+    return Checkpoint(state.index, state.lwm, state.hwm, state.ranges, state.term)
 
 
 class Checkpoints:

@@ -1,89 +1,46 @@
-"""Catch-up in a node: every replica's supplier, demander and comparison, and what they touch.
+"""Catch-up in a node: every replica's supplier, demander and comparison, and the installation.
 
-A state that is supplied is a read transaction: it is read aside, piece by piece, and closed when
-nobody reads it any more. A state that arrives is written under a number that no replica owns, by
-the data writer; one log commit then makes it the replica's. Until that commit the old state is
-whole, after it the new one is: there is no moment between.
+A state that has arrived lies under a number that no replica owns (`staged_state`); one log commit
+makes it the replica's. Until that commit the old state is whole, after it the new one is: there is
+no moment between.
 
 Clock, threads, disk and network are the host's (`CatchUpHost`): a real node's or a simulated one's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from zonequake_store.catchup.checkpoints import checkpoint_of
 from zonequake_store.catchup.comparison import Comparison
-from zonequake_store.catchup.demander import Demander, size_of
+from zonequake_store.catchup.demander import Demander
+from zonequake_store.catchup.host import CatchUpHost
 from zonequake_store.catchup.messages import (
-    Checkpoint,
     Demand,
     Dismissal,
     Invite,
-    Pairs,
     Piece,
     Report,
     Staging,
     Supply,
     Verdict,
-    encode_pairs,
 )
-from zonequake_store.catchup.supplier import OutFrame, Supplier
+from zonequake_store.catchup.staged_state import StagedState, discard
+from zonequake_store.catchup.supplied_state import SuppliedState
+from zonequake_store.catchup.supplier import Supplier
 from zonequake_store.data_store import (
-    DataStore,
     MemoryCells,
     Overlay,
-    View,
     from_pairs,
-    state_in,
 )
-from zonequake_store.errors import LogCorrupt, StateCorrupt
+from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import Partition
 from zonequake_store.peer_protocol import CatchUpFrame
 from zonequake_store.raft.api import SupplyPeer
-from zonequake_store.raft.errors import RaftError
-from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
-from zonequake_store.replica import LOG_ERRORS, Replica
-
-Result = TypeVar("Result")
-
-
-class CatchUpHost(Protocol):
-    """What catch-up needs of the node that it is part of."""
-
-    @property
-    def replicas(self) -> Mapping[str, Replica]:
-        """Those that run, by group."""
-
-    @property
-    def data(self) -> DataStore:
-        """Where applied state is stored; written by `write_data` alone."""
-
-    def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
-        """Have a frame leave to a node; it may get lost. False: it was not taken."""
-
-    def wake(self, replica: Replica) -> None:
-        """Let a replica have a turn."""
-
-    def break_down(self, replica: Replica, reason: str) -> None:
-        """Stop a replica for good, and say why."""
-
-    def new_number(self) -> int:
-        """A number for cells, never used before."""
-
-    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run a job on the data environment after those before it, then call `done`."""
-
-    def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
-        """Open what the replica has applied by now, or later, and hand it over; None: not now."""
-
-    def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
-        """Call `read` where it holds up nobody, then `done` with what it returned."""
+from zonequake_store.raft.messages import SnapshotMeta
+from zonequake_store.replica import Replica
 
 
 class CatchUp:
@@ -97,8 +54,8 @@ class CatchUp:
         self, host: CatchUpHost, *, staged: Mapping[str, Staging], first_snapshot: int
     ) -> None:
         self._host = host
-        self._suppliers: dict[str, tuple[Supplier, _SuppliedState]] = {}
-        self._demanders: dict[str, tuple[Demander, _StagedState]] = {}
+        self._suppliers: dict[str, tuple[Supplier, SuppliedState]] = {}
+        self._demanders: dict[str, tuple[Demander, StagedState]] = {}
         self._comparisons: dict[str, Comparison] = {}
         self._staged: dict[str, Staging] = dict(staged)
         """Of replicas that do not run; their demanders go on with it."""
@@ -110,7 +67,7 @@ class CatchUp:
         """The core wants a peer supplied."""
         known = self._suppliers.get(replica.group)
         if known is None:
-            state = _SuppliedState(self._host, replica)
+            state = SuppliedState(self._host, replica)
             supplier = Supplier(
                 group=replica.group,
                 me=replica.me,
@@ -229,7 +186,7 @@ class CatchUp:
     def _demander(self, replica: Replica) -> Demander:
         known = self._demanders.get(replica.group)
         if known is None:
-            state = _StagedState(self._host, replica)
+            state = StagedState(self._host, replica)
             demander = Demander(
                 group=replica.group,
                 me=replica.me,
@@ -310,228 +267,3 @@ class _ComparedReplica:
 
     def break_down(self, reason: str) -> None:
         self._host.break_down(self._replica, reason)
-
-
-class _StagedState:
-    """The edge of a demander: what it stages lies in the data store, or in memory."""
-
-    demander: Demander
-
-    def __init__(self, host: CatchUpHost, replica: Replica) -> None:
-        self._host = host
-        self._replica = replica
-        self._pairs: dict[int, Pairs] = {}
-        self._numbers = 0
-
-    def send(self, frame: Demand) -> bool:
-        return self._host.send_frame(frame.to.node, frame)
-
-    def checkpoint(self) -> Checkpoint:
-        return checkpoint_of(self._replica.partition)
-
-    def step(self, message: Message) -> bool:
-        try:
-            self._replica.raft.step(message)
-        except LOG_ERRORS as error:
-            self._host.break_down(self._replica, str(error))
-            return False
-        self._host.wake(self._replica)
-        return True
-
-    def new_number(self) -> int:
-        if not self._replica.is_volatile:
-            return self._host.new_number()
-        self._numbers += 1
-        return self._numbers
-
-    def stage(self, staging: Staging, pairs: Pairs) -> None:
-        if self._replica.is_volatile:
-            self._pairs.setdefault(staging.number, []).extend(pairs)
-            self._stored(staging)
-            return
-        data, group = self._host.data, self._replica.group
-        self._host.write_data(
-            lambda: data.stage(group, staging, pairs), lambda: self._stored(staging)
-        )
-
-    def _stored(self, staging: Staging) -> None:
-        if not self._replica.stopped:
-            self.demander.staged(staging)
-
-    def discard(self, staging: Staging) -> None:
-        if self._replica.is_volatile:
-            self._pairs.pop(staging.number, None)
-        else:
-            discard(self._host, self._replica.group, staging)
-
-    def state_of(self, staging: Staging) -> tuple[int, int]:
-        if self._replica.is_volatile:
-            state = state_in(self._pairs[staging.number])
-        else:
-            try:
-                state = self._host.data.state(staging.number)
-            except StateCorrupt:
-                return 0, 0
-        return state.index, state.term
-
-    def break_down(self, reason: str) -> None:
-        self._host.break_down(self._replica, reason)
-
-    def take(self, staging: Staging) -> Pairs:
-        """A volatile replica's staged state."""
-        return self._pairs.pop(staging.number)
-
-
-@dataclass(slots=True)
-class _Opened:
-    """A state that is open for a peer, from the moment that it was asked for."""
-
-    view: View | None = None
-    busy: bool = True
-    closed: bool = False
-
-    def end(self) -> None:
-        """Close it, at once or when its reader is done."""
-        self.closed = True
-        if not self.busy and self.view is not None:
-            self.view.close()
-            self.view = None
-
-    def rest(self) -> bool:
-        """Its reader is done; whether it is still wanted."""
-        self.busy = False
-        if self.closed:
-            self.end()
-        return not self.closed
-
-
-class _SuppliedState:
-    """The edge of a supplier: the states that it reads from."""
-
-    supplier: Supplier
-
-    def __init__(self, host: CatchUpHost, replica: Replica) -> None:
-        self._host = host
-        self._replica = replica
-        self._opened: dict[int, _Opened] = {}
-
-    def send(self, frame: OutFrame) -> bool:
-        return self._host.send_frame(frame.to.node, frame)
-
-    def open(self, to: Peer, snapshot: int) -> None:
-        opened = self._opened[snapshot] = _Opened()
-
-        def measured(found: tuple[int, int] | StateCorrupt) -> None:
-            if opened.rest() and not self._is_damaged(found):
-                self._measured(to, snapshot, opened, found)
-
-        def is_open(view: View | None) -> None:
-            opened.view = view
-            if view is not None and not opened.closed:
-                self._host.read_aside(lambda: measure(view), measured)
-            elif opened.rest():
-                self.supplier.lost(to, snapshot)
-
-        self._host.open_state(self._replica, is_open)
-
-    def _measured(
-        self, to: Peer, snapshot: int, opened: _Opened, found: tuple[int, int] | StateCorrupt
-    ) -> None:
-        view = opened.view
-        assert view is not None, "it was measured"
-        assert isinstance(found, tuple), "it is not damaged"
-        try:
-            meta = self._replica.raft.snapshot_meta(view.state.index)
-        except RaftError:
-            self.supplier.lost(to, snapshot)
-            return
-        self.supplier.opened(
-            to,
-            snapshot,
-            meta=meta,
-            pairs=found[0],
-            size_bytes=found[1],
-            checkpoint=checkpoint_in(view),
-        )
-
-    def read(self, to: Peer, snapshot: int, after: bytes, max_bytes: int) -> None:
-        opened = self._opened[snapshot]
-        view = opened.view
-        assert view is not None, "a supplier reads what is open"
-        opened.busy = True
-
-        def was_read(found: _Part | StateCorrupt) -> None:
-            if opened.rest() and not self._is_damaged(found):
-                assert isinstance(found, _Part), "it is not damaged"
-                self.supplier.read(
-                    to,
-                    snapshot,
-                    after=after,
-                    content=found.content,
-                    last=found.last,
-                    size_bytes=found.size_bytes,
-                    at_end=found.at_end,
-                )
-
-        self._host.read_aside(lambda: part_of(view, after, max_bytes), was_read)
-
-    def close(self, to: Peer, snapshot: int) -> None:
-        self._opened.pop(snapshot).end()
-
-    def _is_damaged(self, found: object) -> bool:
-        if isinstance(found, StateCorrupt):
-            self._host.break_down(self._replica, str(found))
-            return True
-        return self._replica.stopped
-
-
-def discard(host: CatchUpHost, group: str, staging: Staging) -> None:
-    """Delete a snapshot that will not be installed, after what was asked before."""
-
-    def forget() -> None:
-        host.data.unstage(group, staging.number)
-        host.data.erase(staging.number)
-
-    host.write_data(forget, lambda: None)
-
-
-def checkpoint_in(view: View) -> Checkpoint:
-    """The counters of a state."""
-    state = view.state
-    return Checkpoint(state.index, state.lwm, state.hwm, state.ranges, state.term)
-
-
-def measure(view: View) -> tuple[int, int] | StateCorrupt:
-    """Pairs and bytes of a state; an error found is returned, to be dealt with on the loop."""
-    count = size_bytes = 0
-    try:
-        for key, value in view.pairs():
-            count += 1
-            size_bytes += len(key) + len(value)
-    except StateCorrupt as error:
-        return error
-    return count, size_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    content: bytes
-    last: bytes
-    size_bytes: int
-    at_end: bool
-
-
-def part_of(view: View, after: bytes, max_bytes: int) -> _Part | StateCorrupt:
-    """What follows `after`, encoded, its last key, its bytes, and whether it reaches the end."""
-    pairs: Pairs = []
-    left_bytes = max_bytes
-    try:
-        for pair in view.pairs(after):
-            pairs.append(pair)
-            left_bytes -= len(pair[0]) + len(pair[1])
-            if left_bytes <= 0:
-                break
-    except StateCorrupt as error:
-        return error
-    last = pairs[-1][0] if pairs else after
-    return _Part(encode_pairs(pairs), last, size_of(pairs), left_bytes > 0)

@@ -13,9 +13,7 @@ one keeps old pages and old entries; it gets another.
 from __future__ import annotations
 
 import zlib
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from zonequake_store.catchup.messages import (
@@ -27,6 +25,7 @@ from zonequake_store.catchup.messages import (
     Piece,
     Supply,
 )
+from zonequake_store.catchup.sessions import Session, Snapshot
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted
@@ -66,42 +65,6 @@ class SupplierEdge(Protocol):
         """The state will not be read any more; it may not be open yet, or be being read."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Snapshot:
-    """A state that is open for a peer. `index` 0: not open yet."""
-
-    number: int
-    index: int = 0
-    end: End | None = None
-    checkpoint: Checkpoint | None = None
-    reading: bool = False
-    sent: int = 0
-    after: bytes = b""
-    sent_bytes: int = 0
-    acknowledged: int = 0
-    whole: bool = False
-    """The last piece was sent."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Session:
-    """One supplied peer. `index`, `log_term`: where the next APPEND begins."""
-
-    peer: Peer
-    round: int = 0
-    silent_ticks: int = 0
-    invited: bool = False
-    """An invitation left; it may have got lost."""
-    asked: bool = False
-    begun: bool = False
-    """A round began, and nothing was sent in it yet."""
-    full: bool = False
-    index: int = 0
-    log_term: int = 0
-    in_flight: deque[int] = field(default_factory=deque)
-    snapshot: _Snapshot | None = None
-
-
 class Supplier:
     """One leadership's supplies.
 
@@ -126,7 +89,7 @@ class Supplier:
         self._edge = edge
         self._checkpoint_at = checkpoint_at
         self._new_snapshot = new_snapshot
-        self._sessions: dict[Peer, _Session] = {}
+        self._sessions: dict[Peer, Session] = {}
 
     @property
     def is_active(self) -> bool:
@@ -148,7 +111,7 @@ class Supplier:
         self._end(to)
         if not self._raft.is_supplied(to):
             return
-        session = self._sessions[to] = _Session(peer=to)
+        session = self._sessions[to] = Session(peer=to)
         self._invite(session)
 
     def demanded(self, demand: Demand) -> None:
@@ -167,7 +130,7 @@ class Supplier:
             return
         session = self._sessions.get(peer)
         if session is None:
-            session = self._sessions[peer] = _Session(peer=peer)
+            session = self._sessions[peer] = Session(peer=peer)
         if demand.round < session.round:
             return
         session.silent_ticks = 0
@@ -302,7 +265,7 @@ class Supplier:
             Dismissal(self._group, demand.sender, self._me, self._raft.term, demand.round, unequal)
         )
 
-    def _begin_round(self, session: _Session, demand: Demand) -> None:
+    def _begin_round(self, session: Session, demand: Demand) -> None:
         session.round = demand.round
         session.asked = session.begun = True
         session.full = demand.full
@@ -322,7 +285,7 @@ class Supplier:
             snapshot.sent = snapshot.acknowledged = snapshot.sent_bytes = 0
             snapshot.after = b""
 
-    def _acknowledge(self, session: _Session, demand: Demand) -> None:
+    def _acknowledge(self, session: Session, demand: Demand) -> None:
         in_flight = session.in_flight
         while in_flight and in_flight[0] <= demand.index:
             in_flight.popleft()
@@ -330,7 +293,7 @@ class Supplier:
         if snapshot is not None and staged is not None and staged.snapshot == snapshot.number:
             snapshot.acknowledged = max(snapshot.acknowledged, staged.sequence)
 
-    def _serve(self, session: _Session) -> None:
+    def _serve(self, session: Session) -> None:
         """Send what the peer may be sent now."""
         if not session.asked or not self._raft.is_supplied(session.peer):
             return
@@ -347,10 +310,10 @@ class Supplier:
                 return
         self._send_state(session)
 
-    def _next(self, session: _Session) -> Message | None:
+    def _next(self, session: Session) -> Message | None:
         return self._raft.supply(session.peer, index=session.index, log_term=session.log_term)
 
-    def _send_entries(self, session: _Session, append: Message | None) -> None:
+    def _send_entries(self, session: Session, append: Message | None) -> None:
         """The first one of a round leaves even if it is empty: its answer tells the core how far
         the peer is, which it does not know if all earlier answers were lost."""
         while append is not None and (append.entries or session.begun):
@@ -370,10 +333,10 @@ class Supplier:
             except UNREADABLE:
                 return  # the next demand finds out
 
-    def _send_state(self, session: _Session) -> None:
+    def _send_state(self, session: Session) -> None:
         peer, snapshot = session.peer, session.snapshot
         if snapshot is None:
-            snapshot = session.snapshot = _Snapshot(number=self._new_snapshot())
+            snapshot = session.snapshot = Snapshot(number=self._new_snapshot())
             self._edge.open(peer, snapshot.number)
             return
         if snapshot.index == 0 or snapshot.reading or snapshot.whole:
@@ -385,12 +348,12 @@ class Supplier:
             snapshot.reading = True
             self._edge.read(peer, snapshot.number, snapshot.after, min(PIECE_BYTES, allowance))
 
-    def _invite(self, session: _Session) -> None:
+    def _invite(self, session: Session) -> None:
         session.invited = self._edge.send(
             Invite(self._group, session.peer, self._me, self._raft.term, session.round + 1)
         )
 
-    def _find(self, to: Peer, snapshot: int) -> tuple[_Session | None, _Snapshot | None]:
+    def _find(self, to: Peer, snapshot: int) -> tuple[Session | None, Snapshot | None]:
         session = self._sessions.get(to)
         if session is None or session.snapshot is None or session.snapshot.number != snapshot:
             return None, None
@@ -399,7 +362,7 @@ class Supplier:
             return None, None
         return session, session.snapshot
 
-    def _close(self, session: _Session) -> None:
+    def _close(self, session: Session) -> None:
         snapshot, session.snapshot = session.snapshot, None
         if snapshot is not None:
             self._edge.close(session.peer, snapshot.number)

@@ -1,0 +1,45 @@
+"""What catch-up needs of the node that it is part of: a real one, or a simulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from zonequake_store.data_store import DataStore, View
+from zonequake_store.peer_protocol import CatchUpFrame
+from zonequake_store.replica import Replica
+
+Result = TypeVar("Result")
+
+
+class CatchUpHost(Protocol):
+    """What catch-up needs of the node that it is part of."""
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        """Those that run, by group."""
+
+    @property
+    def data(self) -> DataStore:
+        """Where applied state is stored; written by `write_data` alone."""
+
+    def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
+        """Have a frame leave to a node; it may get lost. False: it was not taken."""
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica have a turn."""
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good, and say why."""
+
+    def new_number(self) -> int:
+        """A number for cells, never used before."""
+
+    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run a job on the data environment after those before it, then call `done`."""
+
+    def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
+        """Open what the replica has applied by now, or later, and hand it over; None: not now."""
+
+    def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        """Call `read` where it holds up nobody, then `done` with what it returned."""

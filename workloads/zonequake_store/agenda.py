@@ -21,8 +21,13 @@ class Agenda:
         self._due: dict[int, list[Replica]] = {}
 
     def consider(self, replica: Replica) -> None:
-        """Have a replica looked at when its core needs it; after anything was done to it."""
-        due = self.ticks.now + 1 + (0 if replica.needs_ticks else replica.raft.quiet_ticks)
+        """Have a replica looked at when it needs it; after anything was done to it."""
+        replica.wants_ticks = replica.needs_ticks
+        self.consider_core(replica)
+
+    def consider_core(self, replica: Replica) -> None:
+        """The same after something that concerned the core alone."""
+        due = self.ticks.now + 1 + (0 if replica.wants_ticks else replica.raft.quiet_ticks)
         if due != replica.due_tick:
             replica.due_tick = due
             self._due.setdefault(due, []).append(replica)

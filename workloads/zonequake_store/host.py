@@ -58,7 +58,7 @@ from zonequake_store.storage import LogBatch, Storage
 from zonequake_store.storage_watch import StorageWatch
 from zonequake_store.transaction_messages import Letter
 from zonequake_store.transport import Transport
-from zonequake_store.turn import Edge, finish, serve, writes_of
+from zonequake_store.turn import Edge, beat, finish, receive, serve, writes_of
 
 TICK_S = Settings().tick_s
 # 300 ms: at least two heartbeats, nearly always three, in the shortest election time-out.
@@ -158,26 +158,31 @@ class Host(Edge):
             if replica is None:
                 continue
             try:
-                for message in messages:
-                    replica.raft.step(message)
+                if receive(replica, messages, self):
+                    self._awake[replica] = None
+                else:
+                    self.agenda.consider_core(replica)
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
-                continue
-            if replica.raft.has_ready():
-                self.wake(replica)
-            else:
-                self.agenda.consider(replica)
         # An idle node costs what its wake-ups cost: it wakes up once for the heartbeats of all its
         # groups, for those of its peers and for all answers.
         if self._ticks_since_beat >= HEARTBEAT_TICKS - 1 and _is_beat(frame):
             # The rest of this tick doesn't count: the node that beats first goes on to do so.
             self._ticks_since_beat = -1
             self._beat()
+        if self._awake or not self.outbox.is_empty:
+            self._turn_soon()
 
     def _beat(self) -> None:
-        for replica in self._leading:
-            if replica.raft.beat():
-                self.wake(replica)
+        for replica in list(self._leading):
+            try:
+                if beat(replica, self):
+                    self._awake[replica] = None
+                else:
+                    self.agenda.consider_core(replica)
+            except LOG_ERRORS as error:
+                self.break_down(replica, str(error))
+        self._turn_soon()
 
     def _tick(self) -> None:
         now_s = self._loop.time()

@@ -114,6 +114,8 @@ class Replica:
         self._told_ticks = self._ticks.now
         self.due_tick = self._ticks.now
         """When the host must look at the core, if nothing happens before (`agenda`)."""
+        self.wants_ticks = False
+        """`needs_ticks` as it was when something was done last that can change it."""
         self.log = log
         self.cells = cells
         self.partition = partition

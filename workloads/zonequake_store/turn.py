@@ -1,11 +1,12 @@
 """What a host does with a replica's Ready, in the order that keeps Raft's promises; sans-IO.
 
+    receive messages ─► core ─► answers, if nothing has to be done or stored before they leave
     serve   begin_turn ─► Ready: send messages, answer reads, apply, tell events
                           must be stored ──► edge.store ─ ─ ─ stored ─► finish
                           nothing to store ──────────────────────────► finish
     finish  the log's view follows the disk ─► core told ─► messages_after_store leave
 
-The real `Host` and the simulation drive replicas through these two functions alone, so that what
+The real `Host` and the simulation drive replicas through these functions alone, so that what
 the simulation proves is what runs. All I/O is behind `Edge`.
 """
 
@@ -55,6 +56,29 @@ class Edge(Protocol):
 
     def applied(self, replica: Replica, count: int) -> None:
         """The replica has applied `count` more entries."""
+
+
+def receive(replica: Replica, messages: Sequence[Message], edge: Edge) -> bool:
+    """Take messages of peers; whether a turn must follow. Raises LOG_ERRORS."""
+    raft = replica.raft
+    for message in messages:
+        raft.step(message)
+    return _has_more_than_messages(replica, edge)
+
+
+def beat(replica: Replica, edge: Edge) -> bool:
+    """Send a leader's heartbeats; whether a turn must follow. Raises LOG_ERRORS."""
+    return replica.raft.beat() and _has_more_than_messages(replica, edge)
+
+
+def _has_more_than_messages(replica: Replica, edge: Edge) -> bool:
+    raft = replica.raft
+    messages = raft.take_messages()
+    if messages is None:
+        return raft.has_ready()
+    if messages:
+        edge.send(replica, messages)
+    return False
 
 
 def serve(replica: Replica, edge: Edge) -> None:

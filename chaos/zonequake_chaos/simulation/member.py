@@ -39,7 +39,7 @@ from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica import Replica
 from zonequake_store.requests import Operation
 from zonequake_store.transaction_messages import Letter
-from zonequake_store.turn import Edge, finish, serve, writes_of
+from zonequake_store.turn import Edge, finish, receive, serve, writes_of
 
 TICK_US = 100_000
 FLUSH_US = 1_000_000
@@ -213,9 +213,7 @@ class Node(Edge):
         assert not isinstance(received, (Hello, TransactionLetter)), "these go other ways here"
         if isinstance(received, Messages):
             for _, messages in received.groups:
-                for message in messages:
-                    if message.to == replica.me:
-                        replica.raft.step(message)
+                receive(replica, [each for each in messages if each.to == replica.me], self)
         else:
             self.catch_up.received(received)
         self._wake(replica)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from small_cluster import SmallCluster, append, peer
 
@@ -285,3 +286,53 @@ def test_the_commit_index_is_stored_with_the_next_entries_and_never_alone() -> N
     assert all(each.entries for each in stored)
     assert cluster.stores["a"].hard_state.commit == 3
     assert raft.status().commit == 4
+
+
+def heartbeat(cluster: SmallCluster, to: str) -> Message:
+    term = cluster.status("a").term
+    return Message(kind=Kind.HEARTBEAT, to=peer(to), sender=peer("a"), term=term)
+
+
+def test_an_idle_followers_answer_needs_no_ready() -> None:
+    cluster = SmallCluster()
+    cluster.elect("a")
+    raft = cluster.rafts["b"]
+    raft.step(heartbeat(cluster, "b"))
+    messages = raft.take_messages()
+    assert messages is not None
+    assert [each.kind for each in messages] == [Kind.HEARTBEAT_REPLY]
+    assert not raft.has_ready()
+    assert raft.take_messages() == []
+
+
+def test_no_answer_leaves_without_a_ready_while_something_has_to_be_stored() -> None:
+    cluster = SmallCluster()
+    cluster.elect("a")
+    term = cluster.status("a").term
+    raft = cluster.rafts["b"]
+    raft.step(append("a", "b", term, 2, term, 1))
+    raft.step(heartbeat(cluster, "b"))
+    assert raft.take_messages() is None, "an entry is not stored"
+    ready = raft.ready()
+    assert len(ready.messages_after_store) == 2
+    raft.step(heartbeat(cluster, "b"))
+    assert raft.take_messages() is None, "it is being stored"
+    cluster.stores["b"].store(ready)
+    raft.stored(ready)
+    assert raft.take_messages()
+    raft.step(Message(kind=Kind.VOTE, to=peer("b"), sender=peer("c"), term=term + 1, context=1))
+    assert raft.take_messages() is None, "the term is not stored"
+    assert raft.ready().hard_state is not None
+
+
+def test_a_follower_that_has_entries_to_apply_takes_a_turn() -> None:
+    cluster = SmallCluster()
+    raft = cluster.elect("a")
+    cluster.lose = lambda message: message.kind is Kind.HEARTBEAT
+    raft.propose([b"x"])
+    cluster.run()
+    follower = cluster.rafts["b"]
+    commit = cluster.status("a").commit
+    follower.step(msgspec.structs.replace(heartbeat(cluster, "b"), commit=commit))
+    assert follower.take_messages() is None
+    assert [entry.data for entry in follower.ready().committed] == [b"x"]

@@ -75,6 +75,8 @@ class Raft:
         if now_ms is None:
             now_ms = freshness.now_ms + count * int(replica.settings.tick_s * 1000)
         freshness.tick(now_ms)
+        if count > 1 and replica.leadership is None:
+            count -= election.skip(replica, count - 1)
         for _ in range(count):
             if replica.leadership is not None:
                 replica.leadership.tick()
@@ -267,6 +269,33 @@ class Raft:
             or out.supplies
             or self._vote_is_unstored
         )
+
+    def take_messages(self) -> Sequence[Message] | None:
+        """The messages of a Ready that would hold nothing else and need nothing stored, to be sent
+        now; most often none. None: a turn must find out, or the Ready that is outstanding.
+
+        An idle group does nothing but answer heartbeats, for which a Ready costs the most.
+        """
+        replica = self._replica
+        out, log, leadership = replica.out, replica.log, replica.leadership
+        if (
+            self._outstanding is not None
+            or log.has_unstored
+            or log.has_committed
+            or (leadership is not None and leadership.due)
+            or out.events
+            or out.reads
+            or out.aborted_reads
+            or out.supplies
+            or self._vote_is_unstored
+        ):
+            return None
+        if not out.messages:
+            messages, out.after_store = out.after_store, []
+        else:
+            messages = out.messages + out.after_store
+            out.messages, out.after_store = [], []
+        return messages
 
     @property
     def _vote_is_unstored(self) -> bool:

@@ -34,6 +34,15 @@ def tick(replica: Replica) -> None:
         replica.become_follower(replica.term, None, "the leader was not heard")
 
 
+def skip(replica: Replica, ticks: int) -> int:
+    """Let ticks pass that do nothing but count, `ticks` at most; returns how many."""
+    if replica.forced is not None:
+        return ticks
+    skipped = max(0, min(ticks, replica.timeout_ticks - replica.elapsed_ticks - 1))
+    replica.elapsed_ticks += skipped
+    return skipped
+
+
 def on_timeout_now(replica: Replica, message: Message) -> None:
     """The leader hands over (thesis §3.10): no pre-vote, the lease is its own to give up."""
     if replica.leadership is None and replica.may_campaign and not replica.refusing:

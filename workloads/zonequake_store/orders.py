@@ -175,6 +175,7 @@ class Orders:
                     token=record.token,
                 ),
                 record,
+                to_look=True,
             )
             while replica.raft.has_ready():
                 ready = replica.raft.ready()

@@ -55,15 +55,20 @@ class Starter:
             fsync=order.fsync,
         )
 
-    def durable(self, order: StartReplica, record: GroupRecord) -> Replica:
-        """From what is on the disk. Raises LogCorrupt, StateCorrupt, CounterError."""
+    def durable(
+        self, order: StartReplica, record: GroupRecord, *, to_look: bool = False
+    ) -> Replica:
+        """From what is on the disk; `to_look`: it is not to be started.
+
+        Raises LogCorrupt, StateCorrupt, CounterError.
+        """
         storage = self._host.storage
         store = storage.log_of(record)
         state = storage.data.state(record.data_number)
-        if self._planted_fault is PlantedFault.DROP_LOG_TAIL:
+        if self._planted_fault is PlantedFault.DROP_LOG_TAIL and not to_look:
             store.drop_tail(record.number, DROPPED_ENTRIES, keep_until=state.index)
         recovered = store.recover(record.number)
-        if recovered.cut:
+        if recovered.cut and not to_look:
             self._host.note_replica("replica.started", record, recovered.cut)
         start = recovered.snapshot.index if recovered.snapshot else 0
         if not start <= state.index <= recovered.last_index:

@@ -194,6 +194,30 @@ def test_a_change_that_takes_anothers_place_inherits_no_grant() -> None:
     assert cluster.status("a").configuration == Configuration(peers=peers("ac"), token=3)
 
 
+def test_a_grant_that_had_to_wait_acts_as_soon_as_the_leaders_first_entry_is_committed() -> None:
+    cluster = SmallCluster()
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.elect("a")
+    change(cluster, 2, "ab")
+    assert grant(cluster, 2, "ab") is GrantAnswer.RECEIVED
+    assert cluster.status("a").stage is Stage.CATCHING_UP
+    cluster.heal()
+    cluster.tick(3)
+    assert cluster.status("a").configuration == Configuration(peers=peers("ab"), token=2)
+    assert stages(cluster) == FORWARD
+
+
+def test_a_configuration_that_is_asked_for_again_is_announced_only_once_it_is_committed() -> None:
+    cluster = SmallCluster()
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
+    cluster.elect("a")
+    assert change(cluster, 1, "abc") is RECEIVED
+    assert cluster.of_type("a", ConfigurationApplied) == [], "perhaps another leader has none of it"
+    cluster.heal()
+    cluster.tick(3)
+    assert [each.token for each in cluster.of_type("a", ConfigurationApplied)] == [1]
+
+
 def test_what_commits_below_the_joint_entry_does_not_end_joint() -> None:
     cluster = loaded()
     change(cluster, 2, "abd")
@@ -373,7 +397,10 @@ def test_a_peer_that_falls_back_while_waiting_for_the_grant_is_waited_for() -> N
     cluster = loaded(settings=Settings(catch_up_margin_entries=5))
     change(cluster, 2, "abd")
     cluster.isolate("d")
-    cluster.rafts["a"].propose([b"y"] * 20)
+    cluster.rafts["a"].propose([b"y"] * 5)
+    cluster.run()
+    assert cluster.status("a").caught_up, "by the margin and no more"
+    cluster.rafts["a"].propose([b"y"])
     cluster.run()
     assert grant(cluster, 2, "abd") is GrantAnswer.BUSY
     cluster.heal()
@@ -438,7 +465,9 @@ def test_snapshot_progress_shows_as_a_fraction_and_its_pieces_spend_the_limit() 
     cluster.tick()
     assert [supply.to for _, supply in cluster.supplies] == [peer("d")]
     assert raft.supply(peer("d"), index=0, log_term=0) is None
+    assert raft.supply_allowance(peer("d")) > 0
     raft.supplied_piece(peer("d"), index=12, piece_bytes=500, sent_bytes=500, total_bytes=1000)
+    assert raft.supply_allowance(peer("d")) == 0
     progress = raft.status().progress[0]
     assert progress.by_snapshot
     assert progress.fraction == pytest.approx(0.5)

@@ -465,6 +465,8 @@ def test_an_unwind_lets_an_older_link_lead_again_under_a_new_token() -> None:
     cluster.tick(40)
     assert cluster.leader() == "b"
     assert cluster.status("c").abstains, "the first survivor is shut out"
+    silence(cluster)
+    assert reset(cluster, 5) is ResetAnswer.STALE, "though it was reset with this token once"
 
 
 # joining the new lineage
@@ -608,6 +610,43 @@ def test_an_acknowledgement_of_an_old_commit_counts_for_nothing() -> None:
     assert [m.index for m in replies if m.kind is Kind.HEARTBEAT_REPLY] == [0]
     acknowledged = [m for m in replies if m.kind is Kind.APPEND_REPLY and not m.reject]
     assert {message.index for message in acknowledged} <= {11}
+
+
+def test_a_snapshot_older_than_what_was_acknowledged_breaks_nobody() -> None:
+    """Whoever sends it applies more slowly than it reads its log. Its heartbeats go on from what b
+    acknowledged before."""
+    cluster = apart()
+    propose(cluster, "a", *[b"old"] * 5)
+    cluster.tick(1, "a", "b")
+    reset(cluster)
+    term, c = cluster.status("c").term, cluster.rafts["c"]
+    b = cluster.rafts["b"]
+    shared = cluster.status("c").last_index - 1
+    cluster.isolate("b")
+
+    def told(kind: Kind, **fields: object) -> None:
+        b.step(Message(kind=kind, to=peer("b"), sender=peer("c"), term=term, **fields))  # type: ignore[arg-type]
+        cluster.run()
+
+    cluster.sent.clear()
+    told(Kind.APPEND, index=shared, log_term=c._replica.log.term(shared))
+    assert [(m.kind, m.index, m.reject) for m in cluster.sent] == [
+        (Kind.APPEND_REPLY, shared, False)
+    ]
+    told(Kind.SNAPSHOT, snapshot=c.snapshot_meta(shared - 3))
+    assert b.status().last_index == b.status().applied == shared - 3
+    told(Kind.HEARTBEAT, commit=shared)
+    assert b.status().commit == shared - 3
+    entries = tuple(cluster.stores["c"].entries(shared - 2, shared + 2, 1 << 20))
+    told(
+        Kind.APPEND,
+        index=shared - 3,
+        log_term=c._replica.log.term(shared - 3),
+        entries=entries,
+        commit=shared + 1,
+    )
+    assert b.status().commit == shared + 1
+    assert not b.status().abstains
 
 
 # beginning anew

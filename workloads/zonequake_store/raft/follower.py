@@ -35,9 +35,12 @@ def on_append(replica: Replica, message: Message) -> None:
 
 
 def on_heartbeat(replica: Replica, message: Message) -> None:
-    """Raises LogCorrupted if entries are gone that this replica has acknowledged."""
+    """Raises LogCorrupted if entries are gone that this replica has acknowledged.
+
+    Not so while it abstains: a snapshot older than that may have taken their place.
+    """
     log = replica.log
-    log.commit_to(message.commit)
+    log.commit_to(min(message.commit, log.last_index) if replica.abstains else message.commit)
     if message.stamp:
         replica.freshness.echoed(message.stamp, message.index)
     replica.out.after_store.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zonequake_chaos.simulation.checks.steps import Steps
 from zonequake_store.admin_protocol import Stage
 from zonequake_store.raft.api import (
     ConfigurationApplied,
@@ -27,6 +28,7 @@ class Life:
         self.raft = raft
         self.core = raft._replica
         self.peer: Peer = self.core.me
+        self.steps = Steps(self.core)
         self.term = self.core.term
         self.commit = self.core.log.commit
         self.abstained = self.core.abstains
@@ -86,6 +88,8 @@ class Life:
                 rules.raft.told_elected(self, event.term)
         if ready.committed:
             rules.state.handed_out(self, ready.committed)
+        if ready.snapshot is not None:
+            rules.storage.replaces(self, ready.snapshot)
 
     def storing_in_memory(self, ready: Ready) -> None:
         """A volatile replica stores at once."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from zonequake_store.client_protocol import RequestId, Value
@@ -144,6 +144,12 @@ class Model:
             if is_open and part.writes(key):
                 return transaction
         return None
+
+    def done_by(self, index: int) -> Iterator[tuple[str, int, Done]]:
+        """Clients, sequences and outcomes of all requests up to this entry."""
+        for (client, sequence), done in self._done.items():
+            if done.index <= index:
+                yield client, sequence, done
 
     def done(self, request_id: RequestId) -> Done | None:
         """What a request came to, the first time."""

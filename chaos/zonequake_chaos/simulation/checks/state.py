@@ -67,6 +67,17 @@ class StateRules:
                 held=held,
                 expected=expected,
             )
+        for client, sequence, done in model.done_by(partition.index):
+            session = partition.clients.sessions.get(client)
+            known = session.results.get(sequence) if session is not None else None
+            require(
+                known is not None and (known.index, known.term) == (done.index, done.term),
+                "a state knows the requests of the log up to it",
+                peer=replica.me,
+                request=(client, sequence),
+                known=known,
+                expected=done,
+            )
         if partition.index:
             self.applied(replica, 0)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zonequake_chaos.simulation.checks.ledger import Ledger, Stored
 from zonequake_chaos.simulation.violation import Violation, require
-from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.messages import Kind, Message, SnapshotMeta
 
 if TYPE_CHECKING:
     from zonequake_chaos.simulation.checks.life import Life
@@ -42,6 +42,19 @@ class StorageRules:
             peer=peer,
             found=(core.term, core.vote, log.first_index, found),
             stored=(stored.term, stored.vote, stored.first_index, stored.terms),
+        )
+
+    def replaces(self, life: Life, snapshot: SnapshotMeta) -> None:
+        """A snapshot is to take the place of a log."""
+        stored = self._ledger.stored[life.peer]
+        held = snapshot.index <= stored.last_index and stored.holds(snapshot.index, snapshot.term)
+        # Who abstains may hold the entry, and have applied another lineage's behind it.
+        require(
+            life.abstained or not held,
+            "a snapshot does not replace a log that holds its last entry",
+            peer=life.peer,
+            snapshot=(snapshot.index, snapshot.term),
+            last=stored.last_index,
         )
 
     def sent(self, message: Message) -> None:

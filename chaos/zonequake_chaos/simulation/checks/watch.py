@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from zonequake_chaos.simulation.checks.steps import Steps
 from zonequake_store.raft.api import Ready
 from zonequake_store.raft.core import Raft
+from zonequake_store.raft.messages import Message
 
 
 class Witness(Protocol):
     """Who is told; one to each life of a replica."""
+
+    steps: Steps
+    """Is told of each message and tick."""
 
     def after_step(self) -> None:
         """The core took an input, or a Ready was stored."""
@@ -31,6 +36,16 @@ class WatchedRaft(Raft):
 
     witness: Witness
     is_volatile: bool
+
+    def tick(self, now_ms: int | None = None, *, count: int = 1) -> None:
+        self.witness.steps.ticked(count)
+        super().tick(now_ms, count=count)
+
+    def step(self, message: Message) -> None:
+        steps = self.witness.steps
+        before = steps.before()
+        super().step(message)
+        steps.after(message, before)
 
     def ready(self) -> Ready:
         self.witness.after_step()

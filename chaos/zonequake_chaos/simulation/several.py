@@ -89,6 +89,6 @@ def ended(told: Told, operation: Operation | Transaction, outcome: Outcome, now_
         return
     told.fin_us = now_us
     for step, each in zip(steps_of(operation), outcomes_of(operation, outcome), strict=True):
-        if step.f is Function.READ and step.key.startswith("l"):
+        if step.f is Function.READ and step.key.startswith("l") and not step.bounded:
             assert each.value is None or isinstance(each.value, list), "a list was read"
             told.reads[step.key] = tuple(each.value or ())

@@ -37,8 +37,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from zonequake_store.client_protocol import Reply, RequestId, Status
+from zonequake_store.commands import Outcome, Verdict
 from zonequake_store.participant import Post
-from zonequake_store.partition import Outcome, Partition, Verdict
+from zonequake_store.partition import Partition
 from zonequake_store.replies import outcome_reply
 from zonequake_store.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
 from zonequake_store.transactions import (

@@ -35,6 +35,7 @@ import msgspec
 
 from zonequake_store.catchup.messages import Staging
 from zonequake_store.checksums import content, seal, seal_damage
+from zonequake_store.client_table import ClientTable, Session
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.lmdb_files import (
     UNREADABLE,
@@ -43,15 +44,7 @@ from zonequake_store.lmdb_files import (
     used_bytes,
     writing,
 )
-from zonequake_store.partition import (
-    AppliedState,
-    Cell,
-    ClientTable,
-    Partition,
-    Session,
-    decode_cell,
-    encode_cell,
-)
+from zonequake_store.partition import AppliedState, Cell, Partition, decode_cell, encode_cell
 from zonequake_store.transactions import TransactionTable
 
 _NUMBER = struct.Struct(">Q")

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from zonequake_store.commands import Outcome, Verdict
 from zonequake_store.locks import LockTable
-from zonequake_store.partition import Outcome, Partition, Verdict
+from zonequake_store.partition import Partition
 from zonequake_store.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
 from zonequake_store.transactions import (
     CommitCommand,

@@ -6,37 +6,28 @@ cells come through the `Cells` protocol.
 
 A key holds either a register (integer or text) or a list (append). Which one is decided by its
 first write; a command of the other kind is refused (`WRONG_TYPE`) and changes nothing.
-
-**Once.** A command with a `request_id` is applied once; its repetition gets the first outcome, with
-the first term and index. The table of outcomes is bounded, and evicts by rules that depend on the
-entries alone, so that all replicas evict alike: per client the lowest sequences go first, and the
-client that was quiet for longest goes as a whole. A repetition whose outcome was evicted is
-`FORGOTTEN`: it is not applied again, and the client learns that nothing is known.
-
-    in results                         ──► the first outcome
-    sequence ≤ floor, or since < mark  ──► FORGOTTEN
-    else                               ──► applied now
-
-The **mark** is an index: whatever was evicted with a whole client was applied below it. A request
-with `since` ≥ mark was first sent when its client had seen entry `since`, so that it can only have
-been applied behind it: if it had been, its client would still be here. The mark is read off the
-table: 0 until that is full, then the index at which the quietest client was last heard. A client
-that comes when it is full keeps the mark of that moment. For example, with room for two clients:
-
-    1: a#1   2: b#1   3: c#1 since 2 evicts a   4: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
-    5: a#2 since 4 evicts b, mark 2             6: a#1 since 0 again ──► FORGOTTEN, as 0 < 2
+A command with a `request_id` is applied once (module `client_table`).
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
 import xxhash
 
-from zonequake_store.client_protocol import RequestId
+from zonequake_store.client_table import ClientTable
+from zonequake_store.commands import (
+    AppendCommand,
+    CasCommand,
+    CellValue,
+    Command,
+    Outcome,
+    PlainCommand,
+    SetCommand,
+    Verdict,
+)
 from zonequake_store.counters import PartitionUpdateCounter, Range
 from zonequake_store.lineage import lineage_of
 from zonequake_store.transactions import (
@@ -58,14 +49,8 @@ from zonequake_store.transactions import (
     keys_written,
 )
 
-# 4,096 clients times a few results keep a group's table in the low megabytes.
-MAX_CLIENTS = 4096
-MAX_RESULTS_PER_CLIENT = 256
-
 # LMDB's keys hold 511 bytes, of which a data number and a kind take 9.
 MAX_KEY_BYTES = 480
-
-CellValue = int | str | tuple[int, ...]
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -86,76 +71,8 @@ class Cells(Protocol):
         """Replace the cell of `key`."""
 
 
-class SetCommand(msgspec.Struct, frozen=True, array_like=True, tag="w", gc=False):
-    """Set a register."""
-
-    key: str
-    value: int | str
-    filler: bytes = b""
-    request_id: RequestId | None = None
-
-
-class CasCommand(msgspec.Struct, frozen=True, array_like=True, tag="c", gc=False):
-    """Set a register if it holds `expected` (None: absent)."""
-
-    key: str
-    expected: int | str | None
-    value: int | str
-    request_id: RequestId | None = None
-
-
-class AppendCommand(msgspec.Struct, frozen=True, array_like=True, tag="a", gc=False):
-    """Append an element to a list."""
-
-    key: str
-    value: int
-    request_id: RequestId | None = None
-
-
-PlainCommand = SetCommand | CasCommand | AppendCommand
-Command = PlainCommand | TransactionCommand
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
-encode_cell = _encoder.encode
+encode_cell = msgspec.msgpack.Encoder().encode
 decode_cell = msgspec.msgpack.Decoder(Cell).decode
-
-
-def encode_command(command: Command) -> bytes:
-    """A command as the data of a log entry."""
-    return _encoder.encode(command)
-
-
-def decode_command(data: bytes) -> Command:
-    """The command in a log entry's data; raises msgspec.DecodeError."""
-    return _decoder.decode(data)
-
-
-class Verdict(enum.IntEnum):
-    """What applying a command came to."""
-
-    DONE = 0
-    UNEQUAL = 1  # a cas that found another value
-    WRONG_TYPE = 2
-    FORGOTTEN = 3
-    LOCKED = 4  # a transaction that is prepared holds a key
-    LATE = 5  # a part of a transaction that has ended here
-    FULL = 6  # more transactions are prepared than a partition may have
-
-
-class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a command came to, and where in the partition's order.
-
-    `value` is the value written; of an UNEQUAL cas it is the value found; of LOCKED, WRONG_TYPE and
-    LATE in a transaction it says more. `results`: of a transaction, one for each step, and None
-    for a step that reads nothing.
-    """
-
-    verdict: Verdict
-    term: int
-    index: int
-    value: int | str | tuple[int, ...] | None = None
-    results: tuple[ReadValue, ...] | None = None
 
 
 class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -178,76 +95,6 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ranges: tuple[Range, ...] = ()
     last_user_term: int = 0
     last_configuration_term: int = 0
-
-
-class Session(msgspec.Struct, array_like=True):
-    """A client's outcomes by sequence, in ascending order; all of `floor` and below are forgotten.
-
-    `mark`: what an earlier session of this client did, if any, was applied below this index.
-    """
-
-    last_index: int = 0
-    floor: int = 0
-    results: dict[int, Outcome] = {}
-    mark: int = 0
-
-    def copied(self) -> Session:
-        """As it is now; the outcomes themselves never change."""
-        return Session(self.last_index, self.floor, self.results.copy(), self.mark)
-
-
-class ClientTable:
-    """Outcomes of requests with an id: bounded, and the same on every replica."""
-
-    def __init__(self, sessions: Iterable[tuple[str, Session]] = ()) -> None:
-        # Ordered by the entry that used a session last: the first is the longest quiet. Indexes
-        # are unique, so that a table read back from disk has the order it had.
-        self.sessions: dict[str, Session] = dict(
-            sorted(sessions, key=lambda item: item[1].last_index)
-        )
-        self.changed: set[str] = set()
-        self.evicted: set[str] = set()
-
-    def lookup(self, request_id: RequestId, term: int, index: int) -> Outcome | None:
-        """The first outcome of this request, FORGOTTEN, or None if it is new."""
-        session = self.sessions.get(request_id.client)
-        if session is None:
-            forgotten = request_id.since < self._mark()
-        elif request_id.sequence in session.results:
-            return session.results[request_id.sequence]
-        else:
-            forgotten = request_id.sequence <= session.floor or request_id.since < session.mark
-        return Outcome(Verdict.FORGOTTEN, term, index) if forgotten else None
-
-    def _mark(self) -> int:
-        """What was evicted with whole clients was applied below this index."""
-        if len(self.sessions) < MAX_CLIENTS:
-            return 0
-        return next(iter(self.sessions.values())).last_index
-
-    def remember(self, request_id: RequestId, outcome: Outcome) -> None:
-        """Note the outcome of a request that `lookup` called new; evict what is too much."""
-        client = request_id.client
-        session = self.sessions.pop(client, None)
-        if session is None:
-            session = Session(results={}, mark=self._mark())
-            if len(self.sessions) >= MAX_CLIENTS:
-                quietest = next(iter(self.sessions))
-                del self.sessions[quietest]
-                self.changed.discard(quietest)
-                self.evicted.add(quietest)
-        self.sessions[client] = session
-        session.last_index = outcome.index
-        results, sequence = session.results, request_id.sequence
-        is_late = bool(results) and sequence < next(reversed(results))
-        results[sequence] = outcome
-        if is_late:
-            session.results = results = dict(sorted(results.items()))
-        if len(results) > MAX_RESULTS_PER_CLIENT:
-            session.floor = next(iter(results))
-            del results[session.floor]
-        self.changed.add(client)
-        self.evicted.discard(client)
 
 
 class Partition:

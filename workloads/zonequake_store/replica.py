@@ -24,19 +24,19 @@ from zonequake_store.client_protocol import (
     Transaction,
     partition_of,
 )
-from zonequake_store.data_store import MemoryCells, Overlay
-from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
-from zonequake_store.lineage import lineage_of
-from zonequake_store.log_writes import GroupRecord
-from zonequake_store.partition import (
+from zonequake_store.commands import (
     AppendCommand,
     CasCommand,
-    Partition,
     PlainCommand,
     SetCommand,
     decode_command,
     encode_command,
 )
+from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
+from zonequake_store.lineage import lineage_of
+from zonequake_store.log_writes import GroupRecord
+from zonequake_store.partition import Partition
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from zonequake_store.client_protocol import Reply, Status, Value
+from zonequake_store.commands import Outcome, Verdict
 from zonequake_store.lineage import lineage_of
-from zonequake_store.partition import Outcome, Partition, Verdict
+from zonequake_store.partition import Partition
 from zonequake_store.transactions import ReadValue
 
 _LOCKED = "transaction {} holds the key and is not finished; try again"

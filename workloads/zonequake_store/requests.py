@@ -17,14 +17,9 @@ from zonequake_store.client_protocol import (
     Transaction,
     Write,
 )
+from zonequake_store.commands import AppendCommand, CasCommand, PlainCommand, SetCommand
 from zonequake_store.coordinator import Begin
-from zonequake_store.partition import (
-    MAX_KEY_BYTES,
-    AppendCommand,
-    CasCommand,
-    PlainCommand,
-    SetCommand,
-)
+from zonequake_store.partition import MAX_KEY_BYTES
 from zonequake_store.transactions import Step, StepKind
 
 Operation = Read | Write | Cas | Append

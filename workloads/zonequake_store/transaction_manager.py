@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_store.client_protocol import Reply, partition_of
+from zonequake_store.commands import Outcome
 from zonequake_store.coordinator import Begin, Coordinator
 from zonequake_store.participant import Participant, Post
-from zonequake_store.partition import Outcome, Partition
+from zonequake_store.partition import Partition
 from zonequake_store.transaction_messages import (
     Ask,
     Done,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from zonequake_store.partition import Outcome
+from zonequake_store.commands import Outcome
 from zonequake_store.transactions import Member, Step, TransactionId
 
 

@@ -14,10 +14,11 @@ from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.violation import Violation
 from zonequake_chaos.simulation.world import World
+from zonequake_store.client_table import ClientTable
 from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
-from zonequake_store.partition import AppliedState, ClientTable, Partition
+from zonequake_store.partition import AppliedState, Partition
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Configuration, HardState, Peer
 from zonequake_store.replica import Faults, Replica

@@ -10,10 +10,11 @@ import pytest
 from planted.registry import Planted
 from zonequake_chaos.simulation import member, replicas
 from zonequake_store import data_store, log_records, log_recovery, turn
+from zonequake_store.client_table import ClientTable
 from zonequake_store.data_store import DataStore, DataView, Flush, Overlay
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import Append, LogWrite, PutHardState
-from zonequake_store.partition import ClientTable, Partition
+from zonequake_store.partition import Partition
 from zonequake_store.raft.api import Ready
 from zonequake_store.replica import Replica
 

@@ -8,10 +8,11 @@ import pytest
 
 from planted.registry import Planted
 from zonequake_store import data_store
+from zonequake_store.commands import Outcome
 from zonequake_store.coordinator import Coordinator
 from zonequake_store.data_store import DataStore, DataView
 from zonequake_store.participant import ASK_TICKS, Participant
-from zonequake_store.partition import Outcome, Partition
+from zonequake_store.partition import Partition
 from zonequake_store.transaction_messages import Ask, Finish, Letter, Prepare
 from zonequake_store.transactions import (
     CommitCommand,

@@ -11,11 +11,11 @@ from typing import cast
 
 from zonequake_store.admin_protocol import Bootstrap, OrderStatus, PeerName, StartReplica
 from zonequake_store.client_protocol import Reply, Write
+from zonequake_store.commands import SetCommand, encode_command
 from zonequake_store.events import Clock, Journal
 from zonequake_store.framing import Departures
 from zonequake_store.host import Host
 from zonequake_store.orders import Orders
-from zonequake_store.partition import SetCommand, encode_command
 from zonequake_store.peer_protocol import Frame, Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
 from zonequake_store.replica import Replica

@@ -10,23 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_store import partition as p
+from zonequake_store import client_table
 from zonequake_store.client_protocol import RequestId
-from zonequake_store.data_store import MemoryCells, from_pairs
-from zonequake_store.partition import (
+from zonequake_store.client_table import ClientTable
+from zonequake_store.commands import (
     AppendCommand,
-    AppliedState,
     CasCommand,
-    ClientTable,
     Command,
-    Partition,
+    Outcome,
     SetCommand,
     Verdict,
     decode_command,
-    digest,
-    encode_cell,
     encode_command,
 )
+from zonequake_store.data_store import MemoryCells, from_pairs
+from zonequake_store.partition import AppliedState, Cell, Partition, digest, encode_cell
 from zonequake_store.transactions import TransactionTable
 
 
@@ -34,7 +32,7 @@ from zonequake_store.transactions import TransactionTable
 def room_for_two_clients() -> Iterator[None]:
     """So that clients are evicted here after a few entries."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(p, "MAX_CLIENTS", 2)
+        patch.setattr(client_table, "MAX_CLIENTS", 2)
         yield
 
 
@@ -121,9 +119,9 @@ def test_the_planted_fault_applies_a_repetition_again() -> None:
 
 def test_a_forgotten_outcome_is_never_applied_again() -> None:
     partition, _ = fresh()
-    for n in range(p.MAX_RESULTS_PER_CLIENT + 1):
+    for n in range(client_table.MAX_RESULTS_PER_CLIENT + 1):
         partition.apply(1, n + 1, AppendCommand("list", n, RequestId("c", n + 1)))
-    index = p.MAX_RESULTS_PER_CLIENT + 2
+    index = client_table.MAX_RESULTS_PER_CLIENT + 2
     outcome = partition.apply(1, index, AppendCommand("list", 0, RequestId("c", 1)))
     assert outcome.verdict is Verdict.FORGOTTEN
     value = value_of(partition, "list")
@@ -132,7 +130,7 @@ def test_a_forgotten_outcome_is_never_applied_again() -> None:
 
 
 def test_the_lowest_sequences_are_forgotten_first_in_whatever_order_they_came() -> None:
-    count = p.MAX_RESULTS_PER_CLIENT + 100
+    count = client_table.MAX_RESULTS_PER_CLIENT + 100
     sequences = list(range(1, count + 1))
     random.Random(7).shuffle(sequences)
     partition, _ = fresh()
@@ -143,7 +141,7 @@ def test_the_lowest_sequences_are_forgotten_first_in_whatever_order_they_came() 
         assert (outcome.verdict is Verdict.FORGOTTEN) == (sequence < floor)
         if sequence > floor:
             remembered.add(sequence)
-        if len(remembered) > p.MAX_RESULTS_PER_CLIENT:
+        if len(remembered) > client_table.MAX_RESULTS_PER_CLIENT:
             floor = min(remembered)
             remembered.remove(floor)
         session = partition.clients.sessions["c"]
@@ -238,7 +236,7 @@ def test_a_request_is_applied_when_it_is_new_and_never_again_however_late_it_is_
     requests: list[tuple[str, int]],
 ) -> None:
     partition, _ = fresh()
-    sent: dict[tuple[str, int], tuple[AppendCommand, p.Outcome]] = {}
+    sent: dict[tuple[str, int], tuple[AppendCommand, Outcome]] = {}
     for index, (client, sequence) in enumerate(requests, 1):
         if (client, sequence) in sent:
             command, first = sent[client, sequence]
@@ -252,8 +250,8 @@ def test_a_request_is_applied_when_it_is_new_and_never_again_however_late_it_is_
 
 
 def test_the_digest_tells_contents_apart() -> None:
-    one = [("a", encode_cell(p.Cell(1, 1))), ("b", encode_cell(p.Cell(2, 2)))]
-    other = [one[0], ("b", encode_cell(p.Cell(2, 3)))]
+    one = [("a", encode_cell(Cell(1, 1))), ("b", encode_cell(Cell(2, 2)))]
+    other = [one[0], ("b", encode_cell(Cell(2, 3)))]
     assert digest(one) == digest(list(one))
     assert digest(one) != digest(one[:1])
     assert digest(one) != digest(other)

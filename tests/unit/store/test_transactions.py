@@ -10,20 +10,18 @@ from hypothesis import strategies as st
 
 from zonequake_store import partition as p
 from zonequake_store.client_protocol import RequestId
-from zonequake_store.data_store import DataStore, MemoryCells, Overlay, cells_of, from_pairs
-from zonequake_store.partition import (
+from zonequake_store.client_table import ClientTable
+from zonequake_store.commands import (
     AppendCommand,
-    AppliedState,
-    ClientTable,
     Command,
     Outcome,
-    Partition,
     SetCommand,
     Verdict,
     decode_command,
-    digest,
     encode_command,
 )
+from zonequake_store.data_store import DataStore, MemoryCells, Overlay, cells_of, from_pairs
+from zonequake_store.partition import AppliedState, Partition, digest
 from zonequake_store.transactions import (
     CommitCommand,
     DecideCommand,

@@ -21,15 +21,10 @@ from zonequake_store.client_protocol import (
     Transaction,
     partition_of,
 )
+from zonequake_store.client_table import ClientTable
+from zonequake_store.commands import Command, decode_command, encode_command
 from zonequake_store.data_store import MemoryCells
-from zonequake_store.partition import (
-    AppliedState,
-    ClientTable,
-    Command,
-    Partition,
-    decode_command,
-    encode_command,
-)
+from zonequake_store.partition import AppliedState, Partition
 from zonequake_store.requests import begin_of
 from zonequake_store.transaction_manager import TransactionManager
 from zonequake_store.transaction_messages import Letter

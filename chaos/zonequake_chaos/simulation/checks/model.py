@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from zonequake_store.client_protocol import RequestId, Value
-from zonequake_store.counters import Range
-from zonequake_store.partition import (
+from zonequake_store.commands import (
     AppendCommand,
     CasCommand,
     Command,
@@ -21,6 +20,7 @@ from zonequake_store.partition import (
     SetCommand,
     decode_command,
 )
+from zonequake_store.counters import Range
 from zonequake_store.raft.messages import Entry, EntryKind
 from zonequake_store.transactions import (
     CommitCommand,

@@ -1,0 +1,82 @@
+"""What entries of a partition's log ask for, and what applying them comes to. Pure values."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from zonequake_store.client_protocol import RequestId
+from zonequake_store.transactions import ReadValue, TransactionCommand
+
+CellValue = int | str | tuple[int, ...]
+
+
+class SetCommand(msgspec.Struct, frozen=True, array_like=True, tag="w", gc=False):
+    """Set a register."""
+
+    key: str
+    value: int | str
+    filler: bytes = b""
+    request_id: RequestId | None = None
+
+
+class CasCommand(msgspec.Struct, frozen=True, array_like=True, tag="c", gc=False):
+    """Set a register if it holds `expected` (None: absent)."""
+
+    key: str
+    expected: int | str | None
+    value: int | str
+    request_id: RequestId | None = None
+
+
+class AppendCommand(msgspec.Struct, frozen=True, array_like=True, tag="a", gc=False):
+    """Append an element to a list."""
+
+    key: str
+    value: int
+    request_id: RequestId | None = None
+
+
+PlainCommand = SetCommand | CasCommand | AppendCommand
+Command = PlainCommand | TransactionCommand
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+
+
+def encode_command(command: Command) -> bytes:
+    """A command as the data of a log entry."""
+    return _encoder.encode(command)
+
+
+def decode_command(data: bytes) -> Command:
+    """The command in a log entry's data; raises msgspec.DecodeError."""
+    return _decoder.decode(data)
+
+
+class Verdict(enum.IntEnum):
+    """What applying a command came to."""
+
+    DONE = 0
+    UNEQUAL = 1  # a cas that found another value
+    WRONG_TYPE = 2
+    FORGOTTEN = 3
+    LOCKED = 4  # a transaction that is prepared holds a key
+    LATE = 5  # a part of a transaction that has ended here
+    FULL = 6  # more transactions are prepared than a partition may have
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a command came to, and where in the partition's order.
+
+    `value` is the value written; of an UNEQUAL cas it is the value found; of LOCKED, WRONG_TYPE and
+    LATE in a transaction it says more. `results`: of a transaction, one for each step, and None
+    for a step that reads nothing.
+    """
+
+    verdict: Verdict
+    term: int
+    index: int
+    value: int | str | tuple[int, ...] | None = None
+    results: tuple[ReadValue, ...] | None = None

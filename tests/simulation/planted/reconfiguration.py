@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from planted import resets
 from planted.registry import Planted
 from zonequake_store.raft import quorum
 from zonequake_store.raft.leader import Leader
@@ -171,5 +170,4 @@ PLANTED = [
         "whoever asks for a vote with a later term ends a leadership",
         heed_the_removed,
     ),
-    *resets.PLANTED,
 ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 AREAS = ("raft", "reconfiguration", "storage", "counters", "transactions", "catch_up")
+MODULES = (*AREAS, "resets", "commits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +33,9 @@ class Planted:
 def all_planted() -> list[Planted]:
     """Every fault, by area, in the order of the files. Raises ValueError for a name used twice."""
     found: list[Planted] = []
-    for area in AREAS:
-        found += importlib.import_module(f"planted.{area}").PLANTED
+    for module in MODULES:
+        found += importlib.import_module(f"planted.{module}").PLANTED
+    found.sort(key=lambda fault: AREAS.index(fault.area))
     names = [fault.name for fault in found]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from zonequake_store.client_protocol import RequestId, Value
@@ -93,6 +93,8 @@ class Model:
         self._writes: dict[int, list[str]] = {}
         self._done: dict[tuple[str, int], Done] = {}
         self._ended: set[TransactionId] = set()
+        self._decisions: dict[TransactionId, tuple[int, int | None]] = {}
+        """Of those that concern others: decided at an entry, forgotten at another."""
         self._floors: dict[str, tuple[int, int]] = {}  # by coordinator: term, number
         self._lwm = self._hwm = 0
         self._ahead: set[int] = set()
@@ -145,6 +147,15 @@ class Model:
                 return transaction
         return None
 
+    def prepared_at(self, index: int) -> set[TransactionId]:
+        """What waits for its decision at `index`."""
+        spans = {name: (part.since, part.until) for name, part in self.parts.items()}
+        return _open_at(spans, index)
+
+    def decided_at(self, index: int) -> set[TransactionId]:
+        """The decisions that are kept for others at `index`."""
+        return _open_at(self._decisions, index)
+
     def done_by(self, index: int) -> Iterator[tuple[str, int, Done]]:
         """Clients, sequences and outcomes of all requests up to this entry."""
         for (client, sequence), done in self._done.items():
@@ -177,7 +188,9 @@ class Model:
             case RollbackCommand():
                 return self._end(command.transaction, index, commit=False)
             case ForgetCommand():
-                pass
+                for transaction in command.transactions:
+                    since, until = self._decisions.get(transaction, (index, index))
+                    self._decisions[transaction] = (since, index if until is None else until)
         return []
 
     def _apply_plain(self, index: int, term: int, command: PlainCommand) -> None:
@@ -222,6 +235,8 @@ class Model:
         if known or transaction not in self.open or transaction.term != term:
             return self._end(transaction, index, commit=False)
         self._done[name.client, name.sequence] = Done(index, term, True)
+        if command.others:
+            self._decisions[transaction] = (index, None)
         decided = Happened(Moment.DECIDED, transaction, command)
         return [decided, *self._end(transaction, index, commit=True)]
 
@@ -276,6 +291,16 @@ class Model:
         while self._lwm + 1 in self._ahead:
             self._lwm += 1
             self._ahead.remove(self._lwm)
+
+
+def _open_at(
+    spans: Mapping[TransactionId, tuple[int, int | None]], index: int
+) -> set[TransactionId]:
+    return {
+        name
+        for name, (since, until) in spans.items()
+        if since <= index and (until is None or index < until)
+    }
 
 
 def _changed(held: ModelValue, command: PlainCommand) -> ModelValue:

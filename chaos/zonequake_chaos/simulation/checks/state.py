@@ -6,6 +6,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from zonequake_chaos.simulation.checks.ledger import Ledger
+from zonequake_chaos.simulation.checks.model import Model
 from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_chaos.simulation.violation import Violation, require
 from zonequake_store.raft.messages import Entry
@@ -78,8 +79,22 @@ class StateRules:
                 known=known,
                 expected=done,
             )
+        self._holds_transactions(replica, model)
         if partition.index:
             self.applied(replica, 0)
+
+    def _holds_transactions(self, replica: Replica, model: Model) -> None:
+        index, table = replica.partition.index, replica.partition.transactions
+        kept = (set(table.prepared), set(table.decisions))
+        expected = (model.prepared_at(index), model.decided_at(index))
+        require(
+            kept == expected,
+            "a state holds the transactions that have not ended",
+            peer=replica.me,
+            index=index,
+            prepared_and_decided=kept,
+            expected=expected,
+        )
 
     def applied(self, replica: Replica, count: int) -> None:
         """A replica has applied entries: what they wrote, marks and counters are right, and as

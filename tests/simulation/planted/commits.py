@@ -1,0 +1,150 @@
+"""More faults in transactions: in deciding, in what a part writes, and in what locks are for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from planted.registry import Planted
+from zonequake_store import transactions
+from zonequake_store.coordinator import Coordinator
+from zonequake_store.data_store import DataView, Pair
+from zonequake_store.participant import Participant
+from zonequake_store.partition import Outcome, Partition, Verdict
+from zonequake_store.transaction_messages import Vote
+from zonequake_store.transactions import (
+    Decision,
+    ForgetCommand,
+    PrepareCommand,
+    TransactionTable,
+)
+
+
+def decide_by_the_first_vote(patch: pytest.MonkeyPatch) -> None:
+    vote = Coordinator.vote
+
+    def enough(coordinator: Coordinator, given: Vote) -> None:
+        active = coordinator._active.get(given.transaction)
+        if active is not None and given.outcome.verdict is Verdict.DONE:
+            for group in active.begin.steps:
+                none = (None,) * len(active.begin.steps[group])
+                said = Outcome(Verdict.DONE, given.outcome.term, given.outcome.index, results=none)
+                member = transactions.Member(group, active.begin.nodes.get(group, ()))
+                active.votes.setdefault(group, Vote(given.transaction, member, said, None))
+        vote(coordinator, given)
+
+    patch.setattr(Coordinator, "vote", enough)
+
+
+def forget_when_told(patch: pytest.MonkeyPatch) -> None:
+    tell = Coordinator._tell
+
+    def and_forget(coordinator: Coordinator, decision: Decision) -> None:
+        tell(coordinator, decision)
+        coordinator._post.proposals.append(ForgetCommand((decision.transaction,)))
+
+    patch.setattr(Coordinator, "_tell", and_forget)
+
+
+def never_ask(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Participant, "_ask", lambda participant, transaction, again: None)
+
+
+def write_over_a_lock(patch: pytest.MonkeyPatch) -> None:
+    execute = Partition._execute
+
+    def unlocked(partition: Partition, *given: object) -> Outcome:
+        locks = partition.transactions.locks
+        partition.transactions.locks = {}
+        try:
+            return execute(partition, *given)  # type: ignore[arg-type]
+        finally:
+            partition.transactions.locks = locks
+
+    patch.setattr(Partition, "_execute", unlocked)
+
+
+def prepare_over_a_lock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionTable, "holder", lambda table, keys, other_than: None)
+
+
+def lose_decisions_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
+    pairs = DataView.pairs
+
+    def without(view: DataView, *given: object) -> Iterator[Pair]:
+        for key, value in pairs(view, *given):  # type: ignore[arg-type]
+            if key[1:2] != transactions._DECISION or key[:1] != b"t":
+                yield key, value
+
+    patch.setattr(DataView, "pairs", without)
+
+
+def apply_half_of_a_part(patch: pytest.MonkeyPatch) -> None:
+    judge = Partition._judge
+
+    def first_cell(partition: Partition, *given: object) -> object:
+        outcome, cells = judge(partition, *given)  # type: ignore[arg-type]
+        return outcome, dict(list(cells.items())[:1])
+
+    patch.setattr(Partition, "_judge", first_cell)
+
+
+def prepare_without_judging(patch: pytest.MonkeyPatch) -> None:
+    prepare = Partition._prepare
+
+    def done(partition: Partition, term: int, index: int, command: PrepareCommand) -> Outcome:
+        outcome = prepare(partition, term, index, command)
+        if outcome.verdict is Verdict.UNEQUAL:
+            return Outcome(Verdict.DONE, term, index, results=(None,) * len(command.steps))
+        return outcome
+
+    patch.setattr(Partition, "_prepare", done)
+
+
+def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:
+    return Planted(name=name, area="transactions", scenario="transactions", what=what, apply=apply)
+
+
+PLANTED: list[Planted] = [
+    _planted(
+        "decided-by-the-first-vote",
+        "a coordinator decides to commit when the first part is prepared",
+        decide_by_the_first_vote,
+    ),
+    _planted(
+        "decision-forgotten-when-told",
+        "a decision is forgotten when the others were told, not when they have applied it",
+        forget_when_told,
+    ),
+    _planted(
+        "participant-never-asks",
+        "a participant waits for its coordinator for ever",
+        never_ask,
+    ),
+    _planted(
+        "write-over-a-lock",
+        "a plain write doesn't heed the locks of prepared transactions",
+        write_over_a_lock,
+    ),
+    _planted(
+        "prepare-over-a-lock",
+        "a Prepare doesn't heed the locks of others",
+        prepare_over_a_lock,
+    ),
+    _planted(
+        "decisions-lost-in-snapshot",
+        "a full supply leaves out decisions that somebody may still ask for",
+        lose_decisions_in_a_snapshot,
+    ),
+    _planted(
+        "half-of-a-part-applied",
+        "only the first key of a part is written at its commit",
+        apply_half_of_a_part,
+    ),
+    _planted(
+        "prepared-without-judging",
+        "a cas that finds another value votes for the commit all the same",
+        prepare_without_judging,
+    ),
+]

@@ -244,7 +244,7 @@ def main() -> None:
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except TyperException as error:
-        errors.print(f"[red]{error}")
+        errors.print(error.format_message(), style="red", markup=False)
         sys.exit(USAGE_EXIT_CODE)
     except UsageError as error:
         errors.print(str(error), style="red", markup=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.scenarios import SCENARIOS
 from zonequake_chaos.simulation.seeds import (
     TOLD,
+    TOLD_IF_ANY,
     find_scenario,
     parse_seeds,
     simulate_many,
@@ -116,6 +118,7 @@ def simulate(
     if trace or shrink:
         if seed is None or seeds is not None:
             raise UsageError("--trace and --shrink take one seed: --seed N, not --seeds")
+        _check_out(out)
         faults = read_plan(plan) if plan else None
         if trace and shrink:
             raise UsageError(
@@ -204,12 +207,14 @@ def _summarize(
     table = Table(box=None, pad_edge=False)
     for title in ("", "all seeds", "least in a seed", "most"):
         table.add_column(title, justify="left" if not title else "right")
-    for name in TOLD:
+    for name in (*TOLD, *(each for each in TOLD_IF_ANY if total[each])):
         counts = [report.tally.get(name, 0) for report in reports]
         table.add_row(name, f"{total[name]:,}", f"{min(counts):,}", f"{max(counts):,}")
     console.print(table)
     if len(broken) > _SHOWN_FAILURES:
-        console.print(f"and {len(broken) - _SHOWN_FAILURES} more seeds that broke a rule")
+        console.print(f"{len(broken) - _SHOWN_FAILURES} more seeds broke a rule; of all of them:")
+        for rule, count in Counter(report.rule for report in broken).most_common():
+            console.print(f"{count:>6,}  {rule}", markup=False)
     verdict = "no rule was broken" if not broken else f"{len(broken)} broke a rule"
     console.print(
         f"{len(reports):,} seeds, {verdict}; {took_s:.1f} s, {len(reports) / took_s:.1f} seeds/s, "
@@ -275,6 +280,13 @@ def _shrink(
         markup=False,
     )
     raise typer.Exit(EXIT_CODES[Verdict.VIOLATED])
+
+
+def _check_out(path: Path | None) -> None:
+    """Raises UsageError before the work is done, not after."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        what = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise UsageError(f"--out {path} can't be written: {what}")
 
 
 def _write(path: Path, text: str) -> None:

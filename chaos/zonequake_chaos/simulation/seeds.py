@@ -16,6 +16,8 @@ from zonequake_chaos.simulation.scenarios import SCENARIOS
 
 TOLD = ("commits", "elections", "reconfigurations", "crashes")
 """What a line about a seed counts, after the names in its tally."""
+TOLD_IF_ANY = ("resets", "snapshots installed", "transactions ok")
+"""What the summary counts besides, where the scenario has it."""
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 

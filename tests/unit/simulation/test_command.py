@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from zonequake_chaos import cli
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.simulation import SCENARIOS, FaultPlan
 from zonequake_chaos.simulation.replay import read_plan, shrunk, write_plan
+from zonequake_chaos.simulation.report import SeedReport
 from zonequake_chaos.simulation.seeds import find_scenario, parse_seeds
 from zonequake_store.raft.log import RaftLog
 
@@ -61,10 +63,58 @@ def test_an_unknown_scenario_is_refused_with_those_that_are_known() -> None:
         ("--seed", "1", "--trace", "--shrink"),
         ("--seed", "1", "--out", "x.svg"),
         ("--seed", "1", "--trace", "--plan", "nowhere.json"),
+        ("--shrink",),
+        ("--seeds", "0..3", "--shrink"),
+        ("--seeds", "5..1"),
     ],
 )
 def test_wrong_usage_ends_with_254(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended(monkeypatch, *words) == 254
+
+
+def test_a_wrong_number_is_refused_with_the_option_it_was_given_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, "--seed", "-4") == 254
+    assert "--seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["--trace", "--shrink"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    for out in (tmp_path, tmp_path / "no" / "x"):
+        assert ended(monkeypatch, "--seed", "1", what, "--out", str(out)) == 254
+        told = capsys.readouterr()
+        assert "can't be written" in " ".join(told.err.split())
+        assert told.out == ""
+
+
+def test_many_broken_seeds_are_told_by_their_rules(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(seeds: range, scenario: object, **given: int) -> Iterator[SeedReport]:
+        for seed in seeds:
+            yield SeedReport(
+                seed=seed,
+                scenario="raft",
+                steps=1,
+                now_ms=1,
+                rule="logs match" if seed % 3 else "commits agree",
+                violation="a violation",
+                phase="run",
+            )
+
+    monkeypatch.setattr("zonequake_chaos.simulation.command.simulate_many", broken)
+    assert ended(monkeypatch, "--seeds", "0..29") == 1
+    told = capsys.readouterr().out
+    assert told.count("breaks a rule") == 10
+    assert "20 more seeds broke a rule" in told
+    assert "20  logs match" in told
+    assert "10  commits agree" in told
 
 
 def test_seeds_that_break_no_rule_are_told_and_end_with_0(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from planted.registry import Planted
 from zonequake_store import transactions
 from zonequake_store.coordinator import Coordinator
-from zonequake_store.data_store import DataView, Pair
 from zonequake_store.participant import Participant
 from zonequake_store.partition import Outcome, Partition, Verdict
 from zonequake_store.transaction_messages import Vote
@@ -69,17 +68,6 @@ def prepare_over_a_lock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionTable, "holder", lambda table, keys, other_than: None)
 
 
-def lose_decisions_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
-    pairs = DataView.pairs
-
-    def without(view: DataView, *given: object) -> Iterator[Pair]:
-        for key, value in pairs(view, *given):  # type: ignore[arg-type]
-            if key[1:2] != transactions._DECISION or key[:1] != b"t":
-                yield key, value
-
-    patch.setattr(DataView, "pairs", without)
-
-
 def apply_half_of_a_part(patch: pytest.MonkeyPatch) -> None:
     judge = Partition._judge
 
@@ -131,11 +119,6 @@ PLANTED: list[Planted] = [
         "prepare-over-a-lock",
         "a Prepare doesn't heed the locks of others",
         prepare_over_a_lock,
-    ),
-    _planted(
-        "decisions-lost-in-snapshot",
-        "a full supply leaves out decisions that somebody may still ask for",
-        lose_decisions_in_a_snapshot,
     ),
     _planted(
         "half-of-a-part-applied",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scripts import membership, replication, resets, transactions
+from scripts import freshness, membership, replication, resets, transactions
 
 SCRIPTS = {
     script.__name__.replace("_", "-"): script
-    for module in (replication, membership, resets, transactions)
+    for module in (replication, freshness, membership, resets, transactions)
     for script in module.SCRIPTS
 }

@@ -207,6 +207,25 @@ def test_a_grant_that_had_to_wait_acts_as_soon_as_the_leaders_first_entry_is_com
     assert stages(cluster) == FORWARD
 
 
+def test_a_peer_that_falls_back_while_its_grant_has_to_wait_is_waited_for_too() -> None:
+    cluster = SmallCluster(passive="d", settings=Settings(catch_up_margin_entries=5))
+    cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.sender.node in "bc"
+    cluster.elect("a")
+    change(cluster, 2, "abd")
+    assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
+    cluster.lose = lambda message: message.sender.node != "a" or message.to.node == "d"
+    cluster.rafts["a"].propose([b"y"] * 20)
+    cluster.run()
+    cluster.isolate("d")
+    cluster.tick(2)
+    found = cluster.status("a")
+    assert found.commit == found.last_index
+    assert (found.stage, found.caught_up) == (Stage.CATCHING_UP, False)
+    cluster.heal()
+    cluster.tick(3)
+    assert cluster.status("a").configuration == Configuration(peers=peers("abd"), token=2)
+
+
 def test_a_configuration_that_is_asked_for_again_is_announced_only_once_it_is_committed() -> None:
     cluster = SmallCluster()
     cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY

@@ -26,6 +26,7 @@ KEPT = [
     ("two-groups", 40_029, "a state was whole when its demander stopped asking, and never taken"),
     ("transactions", 40_041, "a leader found a request's own write, and told that its cas failed"),
     ("everything-reset", 2, "the survivor of a reset lost its disk before it led"),
+    ("catch-up", 105, "who led no more invited a peer in the term of the next leader"),
 ]
 
 

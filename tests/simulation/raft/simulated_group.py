@@ -240,6 +240,7 @@ class SimulatedGroup:
         index, log_term = to.raft.stored_position
         message = node.raft.supply(request.to, index=index, log_term=log_term)
         if message is not None:
+            node.raft.supplied(message)
             self._send((message,))
             return None
         meta, digest = node.raft.snapshot_meta(node.applied), node.digest

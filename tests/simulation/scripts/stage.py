@@ -209,6 +209,7 @@ class Stage:
                 message = raft.supply(peer, index=index, log_term=term)
                 if message is None or not message.entries:
                     break
+                raft.supplied(message)
                 self.hand(message)
                 self.exchange(leader + peer.node)
 

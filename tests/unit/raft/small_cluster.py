@@ -109,6 +109,7 @@ class SmallCluster:
             index, log_term = to.stored_position
             message = raft.supply(request.to, index=index, log_term=log_term)
             if message is not None and message.entries and not self.lose(message):
+                raft.supplied(message)
                 to.step(message)
                 last = message.entries[-1]
                 moved = moved or to.holds(last.index, last.term)

@@ -68,6 +68,8 @@ def test_a_spent_limit_lets_nothing_through_until_the_next_tick() -> None:
     first = raft.supply(peer("d"), index=0, log_term=0)
     assert first is not None
     assert first.entries
+    assert raft.supply_allowance(peer("d")) > 0, "it did not leave yet"
+    raft.supplied(first)
     assert raft.supply_allowance(peer("d")) == 0
     spent = raft.supply(peer("d"), index=0, log_term=0)
     assert spent is not None

@@ -168,3 +168,18 @@ def test_who_is_no_member_has_no_voice() -> None:
     stranger = Report("z.0.0", group.leader, Peer("x", "1"), 3, Checkpoint(9, 1, 1))
     group.members["a"].comparison.reported(stranger)
     assert group.broken == ""
+
+
+def test_a_leader_is_agreed_with_once_most_members_have_its_counters() -> None:
+    def is_agreed(group: Group) -> bool:
+        return group.members["a"].comparison.is_agreed
+
+    assert is_agreed(Group(5)), "there is nobody else"
+    assert is_agreed(Group(5, 5, 5))
+    assert not is_agreed(Group(5, 5, 5, down="bc"))
+    assert not is_agreed(Group(4, 5, 5, down="c"))
+    group = Group(5, 5, 5)
+    group.members["a"].apply(12, 6)
+    assert not is_agreed(group), "each entry is compared anew"
+    group.members["b"].apply(12, 6)
+    assert is_agreed(group)

@@ -43,6 +43,7 @@ def answer(*, mine: Checkpoint, found: Checkpoint) -> Dismissal:
         ),
         edge=cast("SupplierEdge", edge),
         checkpoint_at=lambda index: mine if index == mine.index else None,
+        may_judge=lambda: True,
         new_snapshot=lambda: 1,
     )
     supplier.demanded(Demand("z.00000000.0", ME, DEMANDER, 0, 1, found.index, 0, found))

@@ -87,6 +87,7 @@ class World:
         self.lwm: int | None = None
         """Of the supplied state, if not as many as its index."""
         self.counters: dict[int, Checkpoint] = {}
+        self.may_judge = True
         self.opened: set[int] = set()
         self.snapshots = 0
         self.broken: list[str] = []
@@ -116,6 +117,7 @@ class World:
             raft=self.leader.raft,
             edge=self,
             checkpoint_at=self.counters.get,
+            may_judge=lambda: self.may_judge,
             new_snapshot=self._new_snapshot,
         )
 
@@ -550,3 +552,86 @@ def test_whatever_the_line_does_the_peer_catches_up_with_the_whole_state(seed: i
     assert world.peer.raft.stored_position == world.leader.raft.stored_position
     if world.peer.raft.status().first_index > 1:
         assert world.installed == world.state
+
+
+def test_an_invitation_of_an_earlier_leadership_leads_nowhere_and_a_later_one_counts() -> None:
+    world = World(50)
+    world.run()
+    term, asked = world.leader.raft.term, len(world.of(Demand))
+    world.demander.invited(Invite(GROUP, NEW, Peer("b", "1"), term - 1, 99))
+    assert len(world.of(Demand)) == asked
+    assert world.demander._supplier == LEADER
+    world.demander.invited(Invite(GROUP, NEW, LEADER, term + 1, 1))
+    assert len(world.of(Demand)) == asked + 1, "a round of the same leader's later leadership"
+
+
+def give_up(world: World) -> None:
+    raft = world.leader.raft
+    raft.cancel_change_peers(term=raft.term, token=2)
+    world.turns()
+
+
+def ask_again(world: World) -> None:
+    raft = world.leader.raft
+    raft.change_peers(term=raft.term, token=3, peers=(LEADER, NEW))
+    world.turns()
+
+
+def test_a_transfer_goes_on_where_it_stopped_when_its_change_was_given_up_and_begun_again() -> None:
+    world = World(50, compacted_to=45)
+    world.run(most=12)
+    staged = world.durable
+    assert staged is not None
+    world.forget(NEW)
+    world.waiting = [each for each in world.waiting if isinstance(each, tuple)]
+    give_up(world)
+    world.tick(3)
+    assert world.opened == {1}, "for the next attempt"
+    world.peer = Core(NEW, world.peer.store)
+    world.new_demander()
+    world.sent.clear()
+    ask_again(world)
+    world.tick(2 * INVITE_TICKS)
+    assert world.installed == world.state
+    assert b"" not in [frame.after for frame in world.of(Piece)]  # type: ignore[attr-defined]
+    assert world.opened == set()
+
+
+def test_a_state_that_is_opened_after_its_change_was_given_up_serves_the_next() -> None:
+    world = World(50, compacted_to=45)
+    while not world.opened:
+        world.deliver(world.waiting.pop(0))
+    give_up(world)
+    world.run()  # the state is open now, and nobody may have it
+    assert world.of(Piece) == []
+    ask_again(world)
+    world.tick(2 * INVITE_TICKS)
+    assert world.installed == world.state
+
+
+def test_a_state_that_nobody_came_back_for_is_closed() -> None:
+    world = World(50, compacted_to=45)
+    world.run(most=12)
+    give_up(world)
+    world.line = lambda frame: 0
+    world.tick(FORGET_TICKS + 5)
+    assert world.opened == set()
+    assert not world.supplier.is_active
+
+
+def test_what_did_not_leave_counts_neither_as_progress_nor_against_the_rate() -> None:
+    world = World(50)
+    world.run(most=1)  # the invitation
+    world.is_disconnected = True
+    world.run()
+    (progress,) = world.leader.raft.status().progress
+    assert progress.bytes_sent == 0
+
+
+def test_a_leader_that_most_members_contradict_blames_nobody() -> None:
+    world = World(50, compacted_to=45)
+    world.counters[world.index] = Checkpoint(world.index, 5, 5)
+    world.lwm = 5
+    world.may_judge = False
+    world.run()
+    assert world.broken == []

@@ -58,11 +58,20 @@ class Comparison:
         self._unanswered = False
         self._reports: dict[Peer, Checkpoint] = {}
         self._at = Checkpoint()
+        self._agreed = False
 
     @property
     def is_waiting(self) -> bool:
         """Whether a report is unanswered; otherwise a tick has nothing to do."""
         return self._unanswered
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether this leader's counters at its last configuration entry are the right ones."""
+        configuration, own = self._raft.status().configuration, self._checkpoints.latest
+        if configuration is None or own is None:
+            return False
+        return configuration.members == {self._me} or (self._agreed and own.is_at(self._at))
 
     def applied(self) -> None:
         """A configuration entry was applied (`Checkpoints.fresh`)."""
@@ -97,6 +106,7 @@ class Comparison:
             return
         if not own.is_at(self._at):
             self._at = own
+            self._agreed = False
             self._reports.clear()
         self._reports[report.sender] = found
         reports = {peer: each for peer, each in self._reports.items() if peer in members}
@@ -114,6 +124,7 @@ class Comparison:
             other = next(peer for peer, each in reports.items() if each == right)
             self._edge.break_down(unequal_counters(own, self._me, right, other))
             return
+        self._agreed = True
         for peer, found in reports.items():
             if peer != self._me:
                 self._answer(peer, own.index, None if found == right else (found, right))

@@ -128,9 +128,10 @@ class Demander:
 
     def invited(self, invite: Invite) -> None:
         """A leader is ready to supply."""
-        if invite.term < self._raft.term:
-            return
-        if self._supplier == invite.sender and invite.round <= self._round:
+        if invite.term < max(self._raft.term, self._term):
+            return  # of an earlier leadership
+        leads_on = (self._supplier, self._term) == (invite.sender, invite.term)
+        if leads_on and invite.round <= self._round:
             return  # late or doubled
         self._supplier = invite.sender
         self._term = invite.term

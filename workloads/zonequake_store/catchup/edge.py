@@ -74,6 +74,7 @@ class CatchUp:
                 raft=replica.raft,
                 edge=state,
                 checkpoint_at=lambda index: replica.checkpoints.at(index, replica.partition),
+                may_judge=lambda: self._comparison(replica).is_agreed,
                 new_snapshot=self._new_snapshot,
             )
             state.supplier = supplier

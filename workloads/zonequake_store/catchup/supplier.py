@@ -69,8 +69,9 @@ class Supplier:
     """One leadership's supplies.
 
     `checkpoint_at(index)`: this replica's own counters when it had applied that entry, if it knows
-    them (any more). `new_snapshot()` numbers snapshots; a number must never come twice, also not
-    from another process: a demander that outlived it would mix two.
+    them (any more). `may_judge()`: whether most members agree with them, for a leader that is
+    damaged must blame nobody. `new_snapshot()` numbers snapshots; a number must never come twice,
+    also not from another process: a demander that outlived it would mix two.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Supplier:
         raft: Raft,
         edge: SupplierEdge,
         checkpoint_at: Callable[[int], Checkpoint | None],
+        may_judge: Callable[[], bool],
         new_snapshot: Callable[[], int],
     ) -> None:
         self._group = group
@@ -88,6 +90,7 @@ class Supplier:
         self._raft = raft
         self._edge = edge
         self._checkpoint_at = checkpoint_at
+        self._may_judge = may_judge
         self._new_snapshot = new_snapshot
         self._sessions: dict[Peer, Session] = {}
 
@@ -107,11 +110,17 @@ class Supplier:
     # what the core and the demanders say
 
     def begin(self, to: Peer) -> None:
-        """The core wants `to` supplied; by now it may not lead any more."""
-        self._end(to)
+        """The core wants `to` supplied; by now it may not lead any more.
+
+        After a change that was given up, the peer goes on with the snapshot that is still open.
+        """
         if not self._raft.is_supplied(to):
+            self._end(to)
             return
+        before = self._sessions.pop(to, None)
         session = self._sessions[to] = Session(peer=to)
+        if before is not None:
+            session.round, session.snapshot = before.round, before.snapshot
         self._invite(session)
 
     def demanded(self, demand: Demand) -> None:
@@ -120,7 +129,6 @@ class Supplier:
         if self._is_unequal(demand):
             return
         if not self._raft.is_supplied(peer):
-            self._end(peer)
             self._dismiss(demand)
             return
         if demand.term != self._raft.term:
@@ -184,6 +192,8 @@ class Supplier:
         if session is None or source is None or source.end is None:
             return
         source.reading = False
+        if not self._raft.is_supplied(to):
+            return  # it stopped leading, or gave the change up, while the edge was at work
         if after != source.after or source.whole:
             self._serve(session)  # the demander went back meanwhile
             return
@@ -226,10 +236,12 @@ class Supplier:
     def tick(self) -> None:
         """A tick of the core passed."""
         for session in list(self._sessions.values()):
-            if not self._raft.is_supplied(session.peer):
-                self._end(session.peer)
-                continue
             session.silent_ticks += 1
+            if not self._raft.is_supplied(session.peer):
+                session.asked = False
+                if session.snapshot is None or session.silent_ticks >= FORGET_TICKS:
+                    self._end(session.peer)
+                continue
             if not session.invited or session.silent_ticks % INVITE_TICKS == 0:
                 self._invite(session)
             if session.silent_ticks >= FORGET_TICKS:
@@ -254,6 +266,8 @@ class Supplier:
         else:
             expected = self._checkpoint_at(found.index)
         if expected is None or expected == found or not expected.is_at(found):
+            return False
+        if not self._may_judge():
             return False
         self._dismiss(demand, (found, expected))
         return True
@@ -320,6 +334,7 @@ class Supplier:
             peer = session.peer
             if not self._edge.send(Supply(self._group, peer, self._me, session.round, append)):
                 return
+            self._raft.supplied(append)
             session.begun = False
             if not append.entries:
                 return
@@ -356,9 +371,6 @@ class Supplier:
     def _find(self, to: Peer, snapshot: int) -> tuple[Session | None, Snapshot | None]:
         session = self._sessions.get(to)
         if session is None or session.snapshot is None or session.snapshot.number != snapshot:
-            return None, None
-        if not self._raft.is_supplied(to):
-            self._end(to)  # it stopped leading, or the peer caught up, while the edge was at work
             return None, None
         return session, session.snapshot
 

@@ -389,8 +389,11 @@ class Raft:
         limit is spent. None: the log does not reach back so far, only the state can help. Raises
         LogCompacted, or what the host's log raises if it cannot be read.
         """
-        leadership = self._leadership()
-        return leadership.supply(to, index, log_term)
+        return self._leadership().supply(to, index, log_term)
+
+    def supplied(self, append: Message) -> None:
+        """What `supply` gave has left: for the rate limit and the peer's progress."""
+        self._leadership().reconfiguration.supplied(append.to, append.index, append.entries)
 
     def supply_allowance(self, to: Peer) -> int:
         """Bytes with which a supplied peer may be supplied now; 0: the rate limit is spent."""

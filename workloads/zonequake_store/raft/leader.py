@@ -244,7 +244,7 @@ class Leader:
         )
 
     def supply(self, to: Peer, index: int, log_term: int) -> Message | None:
-        """See Raft.supply; `to` is supplied."""
+        """See Raft.supply; `to` is supplied. Nothing is counted before it leaves."""
         log, max_bytes = self.replica.log, self.allowance(to)
         previous = index
         if not log.matches(index, log_term):
@@ -252,8 +252,6 @@ class Leader:
             if index < log.first_index - 1 or log.term(previous) > log_term:
                 return None
         entries = log.entries(previous + 1, max_bytes) if max_bytes else ()
-        if self.progress[to].catching_up:
-            self.reconfiguration.supplied(to, previous, entries)
         return self._append_message(to, previous, entries)
 
     def allowance(self, to: Peer) -> int:

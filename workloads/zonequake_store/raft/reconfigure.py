@@ -237,9 +237,11 @@ class Reconfiguration:
     # catching up
 
     def supplied(self, peer: Peer, previous: int, entries: Sequence[Entry]) -> None:
-        """Entries behind `previous` leave for a catching-up peer."""
-        spent_bytes = self._catching_up[peer].historical(previous, entries, self._replica.log)
-        self._replica.catch_up_limit.spend(spent_bytes)
+        """Entries behind `previous` left for a peer, perhaps a catching-up one."""
+        catch_up = self._catching_up.get(peer)
+        if catch_up is not None:
+            spent_bytes = catch_up.historical(previous, entries, self._replica.log)
+            self._replica.catch_up_limit.spend(spent_bytes)
 
     def heard(self, peer: Peer) -> None:
         self._catching_up[peer].silent_ticks = 0

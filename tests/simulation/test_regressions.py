@@ -27,6 +27,7 @@ KEPT = [
     ("transactions", 40_041, "a leader found a request's own write, and told that its cas failed"),
     ("everything-reset", 2, "the survivor of a reset lost its disk before it led"),
     ("catch-up", 105, "who led no more invited a peer in the term of the next leader"),
+    ("everything-reset", 60_030, "a replica of the old lineage was blamed for taking a snapshot"),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from zonequake_chaos.simulation.checks.ledger import Ledger, Stored
 from zonequake_chaos.simulation.violation import Violation, require
+from zonequake_store.lineage import lineage_of
 from zonequake_store.raft.messages import Kind, Message, SnapshotMeta
 
 if TYPE_CHECKING:
@@ -48,9 +49,10 @@ class StorageRules:
         """A snapshot is to take the place of a log."""
         stored = self._ledger.stored[life.peer]
         held = snapshot.index <= stored.last_index and stored.holds(snapshot.index, snapshot.term)
-        # Who abstains may hold the entry, and have applied another lineage's behind it.
+        # A log without anything of the newest lineage may hold the entry, and another one's behind.
+        last_term = stored.terms[-1] if stored.terms else stored.start_term
         require(
-            life.abstained or not held,
+            not held or lineage_of(last_term) < lineage_of(life.core.term),
             "a snapshot does not replace a log that holds its last entry",
             peer=life.peer,
             snapshot=(snapshot.index, snapshot.term),

@@ -105,7 +105,18 @@ def test_unanswered_appends_are_limited() -> None:
     assert len(appends(cluster, "b")) == 3
 
 
-@pytest.mark.parametrize("terms", [(), (1,), (1, 3, 3, 3), (2, 2, 2, 2, 2, 2), (1, 1, 2, 2, 2, 3)])
+@pytest.mark.parametrize(
+    "terms",
+    [
+        (),
+        (1,),
+        (1, 3, 3, 3),
+        (2, 2, 2, 2, 2),  # as long as the leader's when it is elected
+        (1, 1, 4, 4, 4),
+        (2, 2, 2, 2, 2, 2),
+        (1, 1, 2, 2, 2, 3),
+    ],
+)
 def test_a_follower_with_any_old_log_is_brought_in_line(terms: tuple[int, ...]) -> None:
     cluster = SmallCluster()
     for name in "ab":
@@ -179,6 +190,38 @@ def test_a_follower_far_behind_is_supplied_until_it_can_follow() -> None:
     assert len(cluster.supplies) == 1, "it is told once, and holds until the follower follows"
     assert raft.supply(peer("c"), index=1, log_term=raft.term) is None, "the log begins behind it"
     assert not raft.is_supplied(peer("b"))
+
+
+def test_a_late_append_is_answered_with_what_is_committed() -> None:
+    """Else a leader whose probe it was would wait for nothing."""
+    cluster = SmallCluster()
+    raft = cluster.elect("a")
+    raft.propose([b"1", b"2"])
+    cluster.tick(2)
+    term = raft.status().term
+    cluster.sent.clear()
+    cluster.rafts["b"].step(append("a", "b", term, 2, term, term))
+    cluster.run()
+    assert [(each.kind, each.index, each.reject) for each in cluster.sent] == [
+        (Kind.APPEND_REPLY, 4, False)
+    ]
+
+
+def test_a_snapshot_of_what_is_in_the_log_already_only_says_that_it_is_committed() -> None:
+    cluster = SmallCluster()
+    raft = cluster.elect("a")
+    cluster.lose = lambda message: message.to == peer("b") and message.kind is Kind.HEARTBEAT
+    raft.propose([b"1"])
+    cluster.run()
+    b = cluster.rafts["b"]
+    assert (b.status().commit, b.status().last_index) == (2, 3)
+    term, meta = raft.status().term, raft.snapshot_meta(3)
+    cluster.sent.clear()
+    b.step(Message(kind=Kind.SNAPSHOT, to=peer("b"), sender=peer("a"), term=term, snapshot=meta))
+    cluster.run()
+    assert cluster.stores["b"].snapshot is None
+    assert (b.status().commit, cluster.commands("b")) == (3, [b"1"])
+    assert [each.index for each in cluster.sent if each.kind is Kind.APPEND_REPLY] == [3]
 
 
 def test_a_snapshot_that_brings_nothing_is_not_installed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from zonequake_store.data_store import DataStore, Overlay
@@ -13,6 +14,14 @@ from zonequake_store.storage import LogBatch
 
 if TYPE_CHECKING:
     from zonequake_store.host import Host
+
+
+# A thread that gives up the interpreter for less may have it back before another woke up.
+_PAUSE_S = 0.0001
+
+
+def _pause() -> None:
+    time.sleep(_PAUSE_S)
 
 
 class Flushing:
@@ -35,7 +44,9 @@ class Flushing:
         if jobs:
             storage = self._host.storage
             data: DataStore = storage.data
-            storage.write_data(lambda: data.flush(jobs), lambda: self._flushed(flushing))
+            storage.write_data(
+                lambda: data.flush(jobs, pause=_pause), lambda: self._flushed(flushing)
+            )
 
     def _flushed(self, flushed: list[tuple[Replica, Overlay, int]]) -> None:
         for replica, cells, index in flushed:

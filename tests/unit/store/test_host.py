@@ -90,7 +90,7 @@ def _wait_for(event: threading.Event) -> None:
 async def test_what_waits_for_the_disk_ends_when_nothing_is_stored_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: DataStore, __: Iterable[Flush]) -> None:
+    def fail(_: DataStore, __: Iterable[Flush], *, pause: object) -> None:
         raise StorageError("the disk is full")
 
     async with OneNode(tmp_path) as node:  # which closes the host in the end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -29,9 +29,9 @@ async def test_a_stop_waits_for_the_flush_that_is_under_way(
     # A successor that read the state before the flush came would apply its entries once more.
     flush, allowed = DataStore.flush, threading.Semaphore(0)
 
-    def slow(store: DataStore, flushes: Iterable[Flush]) -> None:
+    def slow(store: DataStore, flushes: Iterable[Flush], *, pause: Callable[[], object]) -> None:
         assert allowed.acquire(timeout=5)
-        flush(store, flushes)
+        flush(store, flushes, pause=pause)
 
     async with OneNode(tmp_path) as node:
         replica = await node.lead()

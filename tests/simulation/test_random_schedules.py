@@ -5,11 +5,14 @@ A failing seed replays alone: zonequake simulate --scenario NAME --seed N --trac
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
 import pytest
 
 from zonequake_chaos.simulation import SCENARIOS, simulate
+from zonequake_chaos.simulation.scenario import SMALL
+from zonequake_store.raft.api import Settings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
@@ -33,3 +36,21 @@ def test_no_rule_is_broken(name: str, part: int) -> None:
     assert reached["commits"] > 10 * count
     assert reached["elections"] > count
     assert reached["crashes"] > 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dataclasses.replace(SMALL, catch_up_bytes_per_second=2_000),
+        Settings(catch_up_silence_ticks=40),
+    ],
+    ids=["slow-catch-up", "large-limits"],
+)
+def test_other_settings_break_no_rule_either(settings: Settings) -> None:
+    scenario = dataclasses.replace(SCENARIOS["reconfiguration"], settings=settings)
+    reached: Counter[str] = Counter()
+    for seed in range(5_000, 5_030):
+        report = simulate(seed, scenario)
+        assert report.rule is None, f"seed {seed}: {report.violation}"
+        reached.update(report.tally)
+    assert reached["reconfigurations"] > 30

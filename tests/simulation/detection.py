@@ -58,11 +58,13 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """All that is known of one fault. `scripts`: names of those that break a rule under it."""
+    """All that is known of one fault. `scripts`: names of those that break a rule under it;
+    `limit`: so many seeds a run had at most."""
 
     fault: str
     scripts: tuple[str, ...]
     searches: tuple[Search, ...]
+    limit: int
     took_s: float = 0.0
 
     @property
@@ -126,19 +128,14 @@ def look_for(name: str, *, limit: int) -> Row:
     """All of one fault. Runs end when most found nothing: the median is known then."""
     start_s = time.monotonic()
     scripts = scripts_that_find(name)
-    limit = limit_of(scripts, limit)
+    limit = min(limit, LIMIT_SCRIPTED) if scripts else limit
     searches: list[Search] = []
     for run in range(RUNS):
         searches.append(search(name, run, limit))
         if sum(each.seeds is None for each in searches) > RUNS // 2:
             break
     took_s = time.monotonic() - start_s
-    return Row(fault=name, scripts=scripts, searches=tuple(searches), took_s=took_s)
-
-
-def limit_of(scripts: Sequence[str], limit: int) -> int:
-    """How far random schedules are searched."""
-    return min(limit, LIMIT_SCRIPTED) if scripts else limit
+    return Row(fault=name, scripts=scripts, searches=tuple(searches), limit=limit, took_s=took_s)
 
 
 def by_name() -> dict[str, Planted]:
@@ -210,7 +207,7 @@ def page(rows: Sequence[Row], *, limit: int) -> str:
                 f"| fault | scenario | what the faulty code does | rule | seeds in {RUNS} runs "
                 "| median | scripts |",
                 "| --- | --- | --- | --- | --- | ---: | --- |",
-                *(_line(row, faults[row.fault], limit) for row in of_area),
+                *(_line(row, faults[row.fault]) for row in of_area),
             ]
     parts += ["", "## Not found", ""]
     if missed:
@@ -220,14 +217,14 @@ def page(rows: Sequence[Row], *, limit: int) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _line(row: Row, fault: Planted, limit: int) -> str:
+def _line(row: Row, fault: Planted) -> str:
     cells = [
         f"`{fault.name}`",
         fault.scenario,
         fault.what,
         row.rule or "–",
         ", ".join("–" if each.seeds is None else f"{each.seeds:,}" for each in row.searches),
-        f"{row.median:,}" if row.median is not None else f"> {limit_of(row.scripts, limit):,}",
+        f"{row.median:,}" if row.median is not None else f"> {row.limit:,}",
         ", ".join(row.scripts) or "–",
     ]
     return "| " + " | ".join(cells) + " |"

@@ -103,3 +103,34 @@ async def test_copies_of_different_age_are_all_the_same_in_the_end(nodes: LocalN
     await nodes.client().write(group, "after", 1)
     headers = await nodes.until_equal(group, THREE)
     assert headers[0].keys == 301
+
+
+async def test_one_damaged_copy_that_comes_back_to_a_running_group_is_found(
+    nodes: LocalNodes,
+) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    await fill(client, zone, 300, 100)
+    leader = await nodes.leader(group)
+    damaged = next(name for name in THREE if name != leader)
+    process = nodes.nodes[damaged].process
+    assert process is not None
+    nodes.nodes[damaged].signal_stop()
+    process.wait(timeout=30)
+    lose_updates(nodes.nodes[damaged].directory, group, 3)
+    await nodes.restart(zone, damaged)
+
+    async def is_broken() -> bool:
+        status = await nodes.status(damaged, group)
+        return status is not None and status.role is Role.BROKEN
+
+    await until(is_broken, "the damaged replica is broken", timeout_s=30)
+    status = await nodes.status(damaged, group)
+    assert status is not None
+    reason = status.broken_reason or ""
+    assert "low watermark 297" in reason
+    assert "low watermark 300" in reason
+    assert f"on {damaged}" in reason
+    assert f"on {leader}" in reason
+    await client.write(group, "after", 1)

@@ -43,14 +43,21 @@ class Member:
         self.group, self.me = group, me
         self.checkpoints = Checkpoints()
         self.broken: str | None = None
+        self.current = Checkpoint()
         self.standing = Standing(group, me)
-        self.comparison = Comparison(
+        self.comparison = self.new_comparison()
+
+    def new_comparison(self) -> Comparison:
+        return Comparison(
             group="z.0.0",
-            me=me,
+            me=self.me,
             raft=cast("Raft", self.standing),
             checkpoints=self.checkpoints,
             edge=self,
         )
+
+    def checkpoint(self) -> Checkpoint:
+        return self.current
 
     def send(self, frame: Report | Verdict) -> None:
         self.group.sent.append(frame)
@@ -65,7 +72,17 @@ class Member:
     def break_down(self, reason: str) -> None:
         self.broken = reason
 
+    def stand_at(self, index: int, lwm: int) -> None:
+        """It has applied so much by now, and no configuration lately."""
+        self.current = Checkpoint(index, lwm, lwm)
+
+    def restart(self) -> None:
+        self.checkpoints.clear()
+        self.comparison = self.new_comparison()
+        self.comparison.applied()
+
     def apply(self, index: int, lwm: int) -> None:
+        self.stand_at(index, lwm)
         self.checkpoints.record(
             Partition(
                 MemoryCells(),
@@ -183,3 +200,52 @@ def test_a_leader_is_agreed_with_once_most_members_have_its_counters() -> None:
     assert not is_agreed(group), "each entry is compared anew"
     group.members["b"].apply(12, 6)
     assert is_agreed(group)
+
+
+def test_a_copy_that_comes_back_alone_is_compared_when_the_leader_has_applied_the_same() -> None:
+    group = Group(5, 5, 5)
+    leader, back = group.members["a"], group.members["c"]
+    leader.stand_at(20, 16)
+    back.stand_at(18, 13)
+    back.restart()
+    assert back.comparison.is_waiting, "the leader is not there any more, and can't say"
+    back.stand_at(20, 15)
+    group.tick(REPEAT_TICKS)
+    assert group.broken == "c"
+    assert "low watermark 15" in (back.broken or "")
+    assert "low watermark 16" in (back.broken or "")
+
+
+def test_a_sound_copy_that_comes_back_alone_is_answered_once() -> None:
+    group = Group(5, 5, 5)
+    group.members["a"].stand_at(20, 16)
+    group.members["c"].stand_at(20, 16)
+    group.members["c"].restart()
+    assert not group.members["c"].comparison.is_waiting
+    assert group.broken == ""
+
+
+def test_a_copy_of_an_older_lineage_at_the_same_index_is_not_judged() -> None:
+    group = Group(5, 5, 5)
+    group.members["a"].current = Checkpoint(20, 16, 16, (), 7)
+    group.members["c"].current = Checkpoint(20, 15, 15, (), 6)
+    group.members["c"].restart()
+    assert group.broken == ""
+
+
+def test_a_leader_that_nobody_has_agreed_with_yet_judges_no_copy_that_comes_back() -> None:
+    group = Group(4, 5, 5, down="bc")
+    group.members["a"].stand_at(20, 14)
+    group.down.remove("c")
+    group.members["c"].stand_at(20, 15)
+    group.members["c"].restart()
+    assert group.broken == ""
+
+
+def test_a_verdict_about_other_counters_than_the_reported_ones_breaks_nobody() -> None:
+    group = Group(5, 5, 5)
+    stale = Verdict(
+        "z.0.0", Peer("c", "1"), group.leader, 3, 9, (Checkpoint(9, 1, 1), Checkpoint(9, 5, 5))
+    )
+    group.members["c"].comparison.judged(stale)
+    assert group.broken == ""

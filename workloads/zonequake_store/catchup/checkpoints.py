@@ -25,13 +25,13 @@ def checkpoint_in(view: View) -> Checkpoint:
 
 
 class Checkpoints:
-    """One replica's. `fresh`: one was recorded since somebody set it back."""
+    """One replica's. `fresh`: it started, or one was recorded, since somebody set it back."""
 
     __slots__ = ("_recorded", "fresh")
 
     def __init__(self) -> None:
         self._recorded: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
-        self.fresh = False
+        self.fresh = True
 
     def record(self, partition: Partition) -> None:
         """A configuration entry was applied: all replicas can compare there."""

@@ -1,17 +1,20 @@
 """Members compare their counters where all of them stand at some time: at configuration entries.
 
     follower                                      leader
-    applies a configuration entry                 applies it too
+    starts, or applies a configuration entry      applies it too
     Report(counters there) ────────────────────►  which counters does a majority have?
                            ◄── Verdict(None) ───  these: good
                            ◄── Verdict(others) ─  others: the follower's replica is broken
                                                   not the leader's: its own replica is broken
 
 A leader's first entry is a configuration: so a group that was started with stale or damaged copies
-compares them as soon as they have caught up. Who has what most members have is right, not who
-leads: the leader may be the damaged one. While members are missing and no majority agrees, nothing
-is decided, or a damaged leader would break every sound copy that comes back one by one. When all
-have reported and still none agrees (two members, or three different ones), the leader's count.
+compares them as soon as they have caught up. A copy that comes back alone, to a leader that goes on
+leading, is compared as soon as both have applied the same: it repeats its report until then.
+
+Who has what most members have is right, not who leads: the leader may be the damaged one. While
+members are missing and no majority agrees, nothing is decided, or a damaged leader would break
+every sound copy that comes back one by one. When all have reported and still none agrees (two
+members, or three different ones), the leader's count.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ from zonequake_store.raft.messages import Peer
 
 class ComparisonEdge(Protocol):
     """What a comparison needs of the world around it."""
+
+    def checkpoint(self) -> Checkpoint:
+        """The replica's counters as of what it has applied."""
 
     def send(self, frame: Report | Verdict) -> None:
         """Have it leave; it may get lost."""
@@ -56,6 +62,8 @@ class Comparison:
         self._edge = edge
         self._ticks = 0
         self._unanswered = False
+        self._reported = Checkpoint()
+        """What the last report said."""
         self._reports: dict[Peer, Checkpoint] = {}
         self._at = Checkpoint()
         self._agreed = False
@@ -74,7 +82,7 @@ class Comparison:
         return configuration.members == {self._me} or (self._agreed and own.is_at(self._at))
 
     def applied(self) -> None:
-        """A configuration entry was applied (`Checkpoints.fresh`)."""
+        """The replica started, or a configuration entry was applied (`Checkpoints.fresh`)."""
         self._unanswered = True
         self._ticks = 0
         self._report()
@@ -87,11 +95,12 @@ class Comparison:
                 self._report()
 
     def _report(self) -> None:
-        latest, leader = self._checkpoints.latest, self._raft.leader
-        if latest is None or leader == self._me:
+        leader = self._raft.leader
+        if leader == self._me:
             self._unanswered = False
         elif leader is not None:
-            self._edge.send(Report(self._group, leader, self._me, self._raft.term, latest))
+            self._reported = self._checkpoints.latest or self._edge.checkpoint()
+            self._edge.send(Report(self._group, leader, self._me, self._raft.term, self._reported))
 
     def reported(self, report: Report) -> None:
         """A follower says what it has (to a leader)."""
@@ -103,6 +112,8 @@ class Comparison:
         if not found.is_at(own) or report.sender not in members:
             if found.index < own.index:
                 self._answer(report.sender, found.index, None)  # too old to say anything
+            elif report.sender in members:
+                self._judge_now(report.sender, found)
             return
         if not own.is_at(self._at):
             self._at = own
@@ -113,6 +124,12 @@ class Comparison:
         if self._me in members:
             reports[self._me] = own
         self._judge(own, reports, len(members))
+
+    def _judge_now(self, sender: Peer, found: Checkpoint) -> None:
+        """Of a copy that came back: are its counters those of the same entry here?"""
+        own = self._edge.checkpoint()
+        if found.is_at(own) and self.is_agreed:
+            self._answer(sender, own.index, None if found == own else (found, own))
 
     def _judge(self, own: Checkpoint, reports: dict[Peer, Checkpoint], members: int) -> None:
         right, count = Counter(reports.values()).most_common(1)[0]
@@ -134,8 +151,9 @@ class Comparison:
 
     def judged(self, verdict: Verdict) -> None:
         """The leader says what it thinks of a report (to a follower)."""
-        latest = self._checkpoints.latest
-        if verdict.term != self._raft.term or latest is None or latest.index != verdict.index:
+        if verdict.term != self._raft.term or self._reported.index != verdict.index:
+            return
+        if verdict.unequal is not None and verdict.unequal[0] != self._reported:
             return
         self._unanswered = False
         if verdict.unequal is not None:

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from zonequake_store.catchup.checkpoints import checkpoint_of
 from zonequake_store.catchup.comparison import Comparison
 from zonequake_store.catchup.demander import Demander
 from zonequake_store.catchup.host import CatchUpHost
 from zonequake_store.catchup.messages import (
+    Checkpoint,
     Demand,
     Dismissal,
     Invite,
@@ -262,6 +264,9 @@ class _ComparedReplica:
     def __init__(self, host: CatchUpHost, replica: Replica) -> None:
         self._host = host
         self._replica = replica
+
+    def checkpoint(self) -> Checkpoint:
+        return checkpoint_of(self._replica.partition)
 
     def send(self, frame: Report | Verdict) -> None:
         self._host.send_frame(frame.to.node, frame)

@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-GROUPS := lint programs unit simulation processes chart kube spark foreign cluster
+GROUPS := lint programs unit simulation processes chart kube spark foreign model cluster
 
 .PHONY: demo test setup bench bench-store detection images lock clean help $(GROUPS)
 

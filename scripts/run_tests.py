@@ -61,6 +61,7 @@ GROUPS = (
     Group(name="kube", folder="tests/kube"),
     Group(name="spark", folder="tests/spark"),
     Group(name="foreign", folder="tests/foreign"),
+    Group(name="model", folder="tests/model", limit_s=1200),
     Group(name="cluster", folder="tests/cluster", limit_s=2700),
 )
 

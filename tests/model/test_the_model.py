@@ -1,0 +1,95 @@
+"""The model of reconfiguration and reset holds, and each of its rules is needed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+# The driver is no package.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tlc import Bounds, check, invariants, rules
+
+pytestmark = pytest.mark.timeout(900)
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "model.md"
+
+THREE = "a, b, c"
+
+ELECTIONS = Bounds(peers=THREE, wish_sizes="{}", number=5, writes=1)
+CHANGES = Bounds(wish_sizes="{1, 2, 3}", number=2, changes=2)
+LATE_CHANGE = Bounds(number=3, changes=1)
+RESET = Bounds(peers=THREE, wish_sizes="{}", number=2, resets=1, writes=1)
+RESET_AND_BACK = Bounds(peers=THREE, number=2, changes=1, resets=1)
+RESET_AND_CHANGE = Bounds(number=2, changes=1, resets=1)
+LOSS = Bounds(number=3, changes=1, losses=1)
+EVERYTHING = Bounds(number=2, changes=2, resets=1)
+EVERYTHING_NEAR = replace(EVERYTHING, depth=16)
+
+WITHIN = {
+    "elections": ELECTIONS,
+    "changes": CHANGES,
+    "late-change": LATE_CHANGE,
+    "reset": RESET,
+    "reset-and-back": RESET_AND_BACK,
+    "reset-and-change": RESET_AND_CHANGE,
+    "loss": LOSS,
+    "everything-near": EVERYTHING_NEAR,
+    "everything": EVERYTHING,
+}
+
+FOUND_BY = {
+    "both-halves": (LATE_CHANGE, "OneLeader"),
+    "joint-committed": (LATE_CHANGE, "OneLeader"),
+    "own-term": (ELECTIONS, "LeaderCompleteness"),
+    "newest-log": (ELECTIONS, "LeaderCompleteness"),
+    "one-vote": (ELECTIONS, "OneLeader"),
+    "new-incarnation": (ELECTIONS, "OneLeader"),
+    "abstain": (RESET, "ResetLeavesOne"),
+    "lease": (RESET, "OneLineageAcknowledges"),
+    "told-on-return": (RESET, "OneLineageAcknowledges"),
+    "told-before-reset": (RESET, "OneLineageAcknowledges"),
+    "one-survivor": (RESET, "OneLeader"),
+    "token": (RESET_AND_BACK, "OneLeader"),
+}
+"""Rule → bounds within which its absence shows, and the invariant that breaks first."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.every_state) if name == "everything" else name
+        for name in WITHIN
+    ],
+)
+def test_all_that_must_hold_holds_in_every_state(name: str) -> None:
+    outcome = check(WITHIN[name])
+    print(f"{name}: {outcome.states:,} states, depth {outcome.depth}; {WITHIN[name]}")
+    assert outcome.violated is None, outcome.text
+    assert outcome.states > 2_000, "the bounds leave nothing to look at"
+    if WITHIN[name] is not EVERYTHING:
+        assert f"| {outcome.states:,} | {outcome.depth} |" in row(name)
+
+
+@pytest.mark.parametrize("rule", FOUND_BY)
+def test_a_rule_that_is_switched_off_is_missed(rule: str) -> None:
+    bounds, invariant = FOUND_BY[rule]
+    outcome = check(bounds, off=rule)
+    print(f"without {rule}: {outcome.violated}, {outcome.states:,} states, depth {outcome.depth}")
+    assert outcome.violated == invariant, outcome.text
+    assert f"| `{invariant}` | {outcome.depth} |" in row(rule)
+
+
+def row(name: str) -> str:
+    """The line on bounds or on a rule in the tables of docs/model.md."""
+    (found,) = (line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {name} "))
+    return found
+
+
+def test_every_rule_and_every_bound_of_a_rule_is_looked_at() -> None:
+    assert FOUND_BY.keys() == rules()
+    assert {bounds for bounds, _ in FOUND_BY.values()} <= set(WITHIN.values())
+    assert {invariant for _, invariant in FOUND_BY.values()} <= set(invariants())

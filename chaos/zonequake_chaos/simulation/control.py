@@ -11,23 +11,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from zonequake_chaos.simulation import orders
 from zonequake_chaos.simulation.api import NAME, ApiServer, Wish
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.replicas import GroupPlace
 from zonequake_chaos.simulation.scenario import Scenario
-from zonequake_chaos.simulation.violation import require
 from zonequake_chaos.simulation.world import World
 from zonequake_store.admin_protocol import Stage
-from zonequake_store.raft.api import (
-    CancelAnswer,
-    ChangePeersAnswer,
-    GrantAnswer,
-    ResetAnswer,
-    Role,
-    Status,
-)
+from zonequake_store.raft.api import Role, Status
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica import Replica
 
@@ -190,9 +183,11 @@ class GroupOperator:
         node, seen = found
         if self.is_settled(seen):
             if not self.quiet and random.random() < 0.2:
-                node.act(self.place.name, self._try_old_orders)
+                node.act(
+                    self.place.name, lambda replica: orders.try_old_orders(replica, wish.wanted)
+                )
                 other = self._nodes[random.choice(wish.wanted).node]
-                other.act(self.place.name, self._try_forbidden_reset)
+                other.act(self.place.name, orders.try_forbidden_reset)
             return
         late_us = 0 if self.quiet else random.choice([0, 0, 1_000, 50_000])
         self._world.later(late_us, lambda: self._order(node, seen, wish))
@@ -203,7 +198,7 @@ class GroupOperator:
         group = self.place.name
         catching_up = seen.stage is Stage.CATCHING_UP
         if seen.stage is Stage.NONE or (catching_up and seen.stage_token != wish.token):
-            node.act(group, lambda replica: self._change_peers(replica, seen, wish))
+            node.act(group, lambda replica: orders.change_peers(replica, seen, wish))
         elif catching_up and seen.caught_up:
             alive = set(self._present().values()).intersection(wish.wanted)
             if wish != self.wish or 2 * len(alive) <= len(wish.wanted):
@@ -216,132 +211,12 @@ class GroupOperator:
         elif not self.quiet and self._random.random() < self._scenario.cancels:
             node.act(group, lambda replica: self._cancel(replica, seen))
 
-    def _change_peers(self, replica: Replica, seen: Status, wish: Wish) -> None:
-        before = replica.raft.status()
-        answer = replica.raft.change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
-        if before.term != seen.term or before.role is not Role.LEADER:
-            require(
-                answer is not ChangePeersAnswer.RECEIVED,
-                "a change is received by the leader of its term alone",
-                asked=seen.term,
-                term=before.term,
-                role=before.role,
-            )
-            return
-        configuration = before.configuration
-        assert configuration is not None, "a leader has a configuration"
-        if wish.token < max(configuration.token, before.stage_token):
-            require(answer is ChangePeersAnswer.STALE, "old orders are refused", token=wish.token)
-        elif wish.token > max(configuration.token, before.stage_token):
-            may = {ChangePeersAnswer.STALE}  # a token between was seen and cancelled
-            if before.stage in (Stage.NONE, Stage.CATCHING_UP):
-                may.add(ChangePeersAnswer.RECEIVED)
-            else:
-                may.add(ChangePeersAnswer.BUSY)
-            require(
-                answer in may,
-                "a change is received in NONE and CATCHING_UP, and busy later",
-                answer=answer,
-                stage=before.stage,
-                token=wish.token,
-                known=(configuration.token, before.stage_token),
-            )
-
-    def _cancel(self, replica: Replica, seen: Status) -> None:
-        before = replica.raft.status()
-        answer = replica.raft.cancel_change_peers(term=seen.term, token=seen.stage_token)
-        after = replica.raft.status()
-        if before.term != seen.term or before.role is not Role.LEADER:
-            require(
-                answer is not CancelAnswer.RECEIVED and after == before,
-                "a cancel is for the leader of its term alone",
-                answer=answer,
-                before=before,
-            )
-            return
-        if before.stage_token > seen.stage_token:
-            require(
-                answer is CancelAnswer.STALE and after == before,
-                "a cancel with an older token has no effect",
-                answer=answer,
-                before=before,
-            )
-            return
-        require(
-            after.last_index == before.last_index, "a cancel leaves no entry", before=before.stage
-        )
-        if before.stage_token == seen.stage_token and before.stage is not Stage.NONE:
-            catching_up = before.stage is Stage.CATCHING_UP
-            require(
-                (answer is CancelAnswer.RECEIVED) == catching_up,
-                "a cancel is received until JOINT",
-                answer=answer,
-                stage=before.stage,
-            )
-            require(
-                after.stage is (Stage.NONE if catching_up else before.stage),
-                "a cancel ends what catches up, and nothing else",
-                before=before.stage,
-                after=after.stage,
-            )
-            self._world.tally["cancels"] += catching_up
-
     def _grant(self, replica: Replica, seen: Status, wish: Wish) -> bool:
         self._rules.reconfiguration.grants.add((replica.me, seen.term, wish.token, wish.wanted))
-        before = replica.raft.status()
-        answer = replica.raft.grant(term=seen.term, token=wish.token, peers=wish.wanted)
-        if answer is not GrantAnswer.RECEIVED:
-            return False
-        done = before.configuration
-        require(
-            before.term == seen.term
-            and (wish.token, wish.wanted)
-            in (
-                (before.stage_token, before.stage_peers),
-                (done.token, done.peers) if done is not None else None,
-            ),
-            "a grant is for the change that it names",
-            before=before,
-            token=wish.token,
-            peers=wish.wanted,
-        )
-        return True
+        return orders.grant(replica, seen, wish)
 
-    def _try_old_orders(self, replica: Replica) -> None:
-        raft, wanted = replica.raft, self.wish.wanted
-        before = raft.status()
-        if before.configuration is None or before.role is not Role.LEADER:
-            return
-        stale = raft.change_peers(
-            term=before.term, token=before.configuration.token - 1, peers=wanted
-        )
-        old = raft.change_peers(term=before.term - 1, token=999_999, peers=wanted)
-        require(
-            stale is old is ChangePeersAnswer.STALE, "old orders are refused", token=stale, term=old
-        )
-        cancelled = raft.cancel_change_peers(term=before.term, token=before.configuration.token - 1)
-        granted = raft.grant(term=before.term, token=before.configuration.token - 1, peers=wanted)
-        require(
-            cancelled is CancelAnswer.STALE and granted is GrantAnswer.STALE,
-            "old orders are refused",
-            cancel=cancelled,
-            grant=granted,
-        )
-        require(before == raft.status(), "refused orders have no effect", before=before)
-
-    def _try_forbidden_reset(self, replica: Replica) -> None:
-        raft, before = replica.raft, replica.raft.status()
-        if before.configuration is None or not raft._replica.hears_leader:
-            return
-        answer = raft.reset_peers(
-            term=before.term, token=before.configuration.token + 1, peers=(replica.me,)
-        )
-        require(
-            answer is not ResetAnswer.RECEIVED and raft.status() == before,
-            "who leads or hears a leader is not reset",
-            answer=answer,
-            before=before,
-        )
+    def _cancel(self, replica: Replica, seen: Status) -> None:
+        self._world.tally["cancels"] += orders.cancel(replica, seen)
 
     # ── resets ───────────────────────────────────────────────────────────────────────────────
 
@@ -421,27 +296,7 @@ class GroupOperator:
                 return
         node = self._nodes[survivor.node]
         if self._hears(node):
-            node.act(self.place.name, lambda replica: self._reset_peers(replica, wish))
-
-    def _reset_peers(self, replica: Replica, wish: Wish) -> None:
-        if replica.me != wish.survivor or replica.raft.status().configuration is None:
-            return
-        before = replica.raft.status()
-        configuration = before.configuration
-        assert configuration is not None, "looked at above"
-        if configuration.token - 1 > configuration.lineage:
-            answer = replica.raft.reset_peers(
-                term=before.term, token=configuration.token - 1, peers=(replica.me,)
-            )
-            require(
-                answer is not ResetAnswer.RECEIVED and replica.raft.status() == before,
-                "a reset of an older token is refused",
-                answer=answer,
-                before=before,
-            )
-        replica.raft.reset_peers(
-            term=replica.raft.status().term, token=wish.lineage, peers=(replica.me,)
-        )
+            node.act(self.place.name, lambda replica: orders.reset_peers(replica, wish))
 
 
 def _bootstrap(replica: Replica, first: Configuration) -> None:

@@ -28,6 +28,7 @@ KEPT = [
     ("everything-reset", 2, "the survivor of a reset lost its disk before it led"),
     ("catch-up", 105, "who led no more invited a peer in the term of the next leader"),
     ("everything-reset", 60_030, "a replica of the old lineage was blamed for taking a snapshot"),
+    ("reset", 70_049, "an old majority renewed its Leases and acknowledged beside the survivor"),
 ]
 
 

@@ -47,9 +47,11 @@ class ApiServer:
         self._wishes[group] = version + 1, wish
         return True
 
-    def renew(self, node: str) -> None:
-        """A node renews its Lease."""
+    def renew(self, node: str) -> dict[str, int]:
+        """A node renews its Lease, and then reads below which lineage no replica takes part, by
+        group."""
         self._renewed_us[node] = self._world.now_us
+        return {group: wish.lineage for group, (_, wish) in self._wishes.items()}
 
     def has_left(self, node: str, lease_us: int) -> bool:
         """Whether a node's Lease ran out so long ago that the node knows it, whatever its clock."""

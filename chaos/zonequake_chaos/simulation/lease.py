@@ -1,6 +1,13 @@
-"""A node's Lease as the node knows it, by its own clock."""
+"""A node's Lease as the node knows it, by its own clock.
+
+Who lost its Lease may have been given up meanwhile: with the next one alone it would acknowledge in
+a lineage that has ended, until somebody tells it of the reset. So it reads the lineages of its
+groups behind each renewal, and heeds them before it acts on the Lease.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.api import ApiServer
@@ -20,6 +27,7 @@ class Lease:
         api: ApiServer,
         lease_ms: int,
         rate: float,
+        heed: Callable[[Mapping[str, int], Callable[[], None]], None],
     ) -> None:
         self._node = node
         self._world = world
@@ -27,6 +35,7 @@ class Lease:
         self._api = api
         self._lease_us = lease_ms * 1000
         self._rate = rate
+        self._heed = heed
         self._until_us = 0.0
 
     @property
@@ -43,11 +52,14 @@ class Lease:
         """Ask the API server. What is answered counts from now, when it was asked."""
         asked_us = self._world.now_us
 
-        def renewed() -> None:
+        def renewed(lineages: Mapping[str, int]) -> None:
+            self._heed(lineages, act_on_it)
+
+        def act_on_it() -> None:
             self._until_us = max(self._until_us, asked_us + self._lease_us * self._rate)
 
         def asked() -> None:
-            self._api.renew(self._node)
-            self._network.send(API, self._node, lambda: "LEASE", renewed)
+            lineages = self._api.renew(self._node)
+            self._network.send(API, self._node, lambda: "LEASE", lambda: renewed(lineages))
 
         self._network.send(self._node, API, lambda: "RENEW", asked)

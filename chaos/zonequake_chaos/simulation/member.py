@@ -125,7 +125,17 @@ class Node(Edge):
             api=self._api,
             lease_ms=self._scenario.lease_ms,
             rate=self._rate,
+            heed=self._heed,
         )
+
+    def _heed(self, lineages: Mapping[str, int], then: Callable[[], None]) -> None:
+        later_us = self._awake_again_us()
+        if later_us:
+            self._world.later(later_us, lambda: self._heed(lineages, then))
+            return
+        for group, lineage in lineages.items():
+            self.act(group, partial(_enforce, lineage))
+        then()
 
     def _new_catch_up(self) -> CatchUp:
         place = CatchUpPlace(
@@ -448,3 +458,7 @@ class Node(Edge):
         """Let those have their turn who were woken."""
         if self.alive and self._awake:
             self._turn()
+
+
+def _enforce(lineage: int, replica: Replica) -> None:
+    replica.raft.enforce(lineage)

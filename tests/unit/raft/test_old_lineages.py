@@ -302,6 +302,32 @@ def test_an_acknowledgement_of_an_old_commit_counts_for_nothing() -> None:
     assert {message.index for message in acknowledged} <= {11}
 
 
+def test_only_what_it_has_applied_makes_an_old_follower_need_a_state() -> None:
+    cluster = apart()
+    propose(cluster, "a", *[b"old"] * 5)
+    cluster.tick(1, "a", "b")
+    applied = cluster.status("b").applied
+    propose(cluster, "a", *[b"older"] * 3)
+    b = cluster.rafts["b"]
+    assert (b.status().applied, b.status().last_index) == (applied, applied + 3)
+    reset(cluster)
+    term = cluster.status("c").term
+    cluster.isolate("b")
+    asked: dict[int, int] = {}
+    for index in range(applied - 4, applied + 4):
+        cluster.sent.clear()
+        told = Message(
+            kind=Kind.APPEND, to=peer("b"), sender=peer("c"), term=term, index=index, log_term=term
+        )
+        b.step(told)
+        cluster.run()
+        (answer,) = cluster.sent
+        assert (answer.reject, answer.index) == (True, index)
+        asked[index] = answer.context
+    state = {index for index, context in asked.items() if context == NEEDS_SNAPSHOT}
+    assert state == set(range(applied - 4, applied + 1)), "behind that a truncation is enough"
+
+
 def test_a_snapshot_older_than_what_was_acknowledged_breaks_nobody() -> None:
     """Whoever sends it applies more slowly than it reads its log. Its heartbeats go on from what b
     acknowledged before."""

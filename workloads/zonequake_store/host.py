@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ class Host(Edge):
         )
         self._reading: set[asyncio.Task[None]] = set()
         self.flushing = Flushing(self)
-        self.watch = StorageWatch(self)
+        self.watch = StorageWatch(self, log=logging.getLogger("zonequake_store"))
         storage.watcher = self.watch
         self._flushes = flushes
         self._loop = asyncio.get_running_loop()

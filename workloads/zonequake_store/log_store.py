@@ -16,7 +16,7 @@ Every value is under a CRC-32: that of a record is its own (`log_records`), the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,8 @@ class LogStore:
     def __init__(self, path: Path, *, map_bytes: int, sync: bool) -> None:
         self._path = path
         self._sync = sync
+        self._erased: set[int] = set()
+        """Numbers; what was asked for one before, and waited for room, is not stored any more."""
         self._environment = open_environment(path, map_bytes=map_bytes, sync=sync, databases=3)
         try:
             self._meta: _Database = self._environment.open_db(b"meta")
@@ -124,7 +126,7 @@ class LogStore:
         """Bytes of the map that hold something now."""
         return live_bytes(self._environment, [self._meta, self._state, self._log])
 
-    def write(self, writes: Iterable[LogWrite]) -> dict[int, str]:
+    def write(self, writes: Sequence[LogWrite]) -> dict[int, str]:
         """Store all of it in one commit, in the order given.
 
         Returns the logs (by number) that turned out to be damaged, with the reason; what was to be
@@ -136,13 +138,14 @@ class LogStore:
             self._environment, self._path, variable="ZQ_LOG_MAP_BYTES", touch=self._touch
         ) as txn:
             for write in writes:
-                number = write.record.number if isinstance(write, _OF_RECORD) else write.number
-                if number in damaged:
+                number = _number_of(write)
+                if number in damaged or number in self._erased:
                     continue
                 try:
                     self._write(txn, write)
                 except LogCorrupt as error:
                     damaged[number] = str(error)
+        self._erased.update(write.number for write in writes if isinstance(write, Erase))
         return damaged
 
     def _touch(self, txn: lmdb.Transaction) -> None:
@@ -297,6 +300,10 @@ class LogStore:
             state = recovered.hard_state
             kept = HardState(state.term, state.vote, min(state.commit, last))
             _put(txn, _NUMBER.pack(number), _encoder.encode(kept), self._state)
+
+
+def _number_of(write: LogWrite) -> int:
+    return write.record.number if isinstance(write, _OF_RECORD) else write.number
 
 
 def _put(txn: lmdb.Transaction, key: bytes, value: bytes, database: _Database) -> None:

@@ -110,8 +110,8 @@ class Storage:
             """Why environments were begun anew, if they were."""
             self._open_all(settings, undo)
             last_breath.forget(directory)
-            self.incarnation = self._synced.identity(fresh_incarnation)
-            self.records = self._synced.records() | self._unsynced.records()
+            self.incarnation = self.synced.identity(fresh_incarnation)
+            self.records = self.synced.records() | self._unsynced.records()
             self.stagings = begun_stagings(self.data, self.records)
             """Snapshots on their way in that an earlier process left, by group."""
             self._next_number = self._free_numbers()
@@ -139,7 +139,7 @@ class Storage:
         directory = settings.data_dir
         log_bytes, data_bytes = settings.log_map_bytes, settings.data_map_bytes
         try:
-            self._synced = self._open(
+            self.synced = self._open(
                 directory / "log", lambda path: LogStore(path, map_bytes=log_bytes, sync=True)
             )
         except StoreCorrupt as error:
@@ -147,7 +147,7 @@ class Storage:
                 f"{error}; look at the disk, then erase the data directory {directory}, and the "
                 "replicas come back from their peers"
             ) from error
-        undo.callback(self._synced.close)
+        undo.callback(self.synced.close)
         self._unsynced = self._open_or_begin_anew(
             directory / "log-unsynced", lambda path: LogStore(path, map_bytes=log_bytes, sync=False)
         )
@@ -185,7 +185,7 @@ class Storage:
             for number in stored - owned:
                 self.data.erase(number)
         return max(
-            self._synced.next_number(),
+            self.synced.next_number(),
             self._unsynced.next_number(),
             self._distrust.lowest_sound_number,
             *(number + 1 for number in stored),
@@ -212,9 +212,7 @@ class Storage:
             except StorageFull:
                 raise
             except Exception as error:
-                # At once, and in this thread: the disk may take its time.
-                environment = error.environment if isinstance(error, StorageFailed) else name
-                self._distrust.add(environment, below=self._next_number, reason=str(error))
+                self.distrust(name, error)  # at once, and in this thread
                 raise
 
         return Writer(
@@ -230,7 +228,7 @@ class Storage:
         """Write what was submitted, close everything, release the lock."""
         for writer in self._writers:
             writer.stop()
-        self._synced.close()
+        self.synced.close()
         self._unsynced.close()
         self.data.close()
         self._lock.close()
@@ -242,7 +240,7 @@ class Storage:
 
     def log_of(self, record: GroupRecord) -> LogStore:
         """The environment that holds a replica's log."""
-        return self._synced if record.fsync else self._unsynced
+        return self.synced if record.fsync else self._unsynced
 
     def write_log(self, batch: LogBatch, done: Callable[[], None], *, frees: bool = False) -> None:
         """Have a batch stored durably, then `done` called on the loop; `frees`: it makes room."""
@@ -272,7 +270,7 @@ class Storage:
     @property
     def log_used_bytes(self) -> int:
         """Bytes used of the log maps."""
-        return self._synced.used_bytes + self._unsynced.used_bytes
+        return self.synced.used_bytes + self._unsynced.used_bytes
 
     @property
     def under_way_s(self) -> dict[str, float]:
@@ -284,13 +282,13 @@ class Storage:
 
     def log_share(self, *, fsync: bool) -> float:
         """How much of the map of the logs with or without fsync is in use, 0 to 1."""
-        return (self._synced if fsync else self._unsynced).live_bytes / self._log_map_bytes
+        return (self.synced if fsync else self._unsynced).live_bytes / self._log_map_bytes
 
     def shortage(self, *, unflushed_bytes: int) -> str | None:
         """Why no more writes should be taken, although what is under way still fits, and so many
         bytes of state; None: no reason."""
         for name, used_bytes, map_bytes, variable in (
-            ("log", self._synced.live_bytes, self._log_map_bytes, "ZQ_LOG_MAP_BYTES"),
+            ("log", self.synced.live_bytes, self._log_map_bytes, "ZQ_LOG_MAP_BYTES"),
             ("log-unsynced", self._unsynced.live_bytes, self._log_map_bytes, "ZQ_LOG_MAP_BYTES"),
             (
                 "data",
@@ -311,6 +309,11 @@ class Storage:
             )
         return None
 
+    def distrust(self, writer: str, error: Exception) -> None:
+        """A writer's commit failed: write down which environment is not to be trusted."""
+        environment = error.environment if isinstance(error, StorageFailed) else writer
+        self._distrust.add(environment, below=self._next_number, reason=str(error))
+
     def distrusted(self, record: GroupRecord) -> str | None:
         """Why a replica must not be started from what is stored here, or None."""
         return self._distrust.of(record)
@@ -324,7 +327,7 @@ class Storage:
         unsynced = [write for batch in batches for write in batch.unsynced]
         damaged: dict[int, str] = {}
         if synced:
-            damaged |= self._synced.write(synced)
+            damaged |= self.synced.write(synced)
         if unsynced:
             damaged |= self._unsynced.write(unsynced)
         if damaged:

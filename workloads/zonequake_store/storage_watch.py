@@ -13,18 +13,14 @@ failed   every replica with files here is broken, at once: what the disk holds i
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 from zonequake_store.data_store import Overlay
 from zonequake_store.errors import StorageError, StorageFull
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.replica import Replica
 from zonequake_store.storage import Watcher
-
-if TYPE_CHECKING:
-    from zonequake_store.host import Host
-
-_log = logging.getLogger("zonequake_store")
 
 # A log map that is this full keeps less of each log for those who lag behind: they get a snapshot.
 _PRESSED_SHARE = 0.7
@@ -37,11 +33,65 @@ _FIRST_HANDOVER_S = 10.0
 _LONGEST_HANDOVER_S = 600.0
 
 
+class Room(Protocol):
+    """Says how much room there is."""
+
+    def log_share(self, *, fsync: bool) -> float:
+        """How much of the map of the logs with or without fsync is in use, 0 to 1."""
+
+    def shortage(self, *, unflushed_bytes: int) -> str | None:
+        """Why no more writes should be taken, or None."""
+
+
+class Telling(Protocol):
+    """Takes events for people."""
+
+    def add(self, kind: str, *, data: dict[str, object]) -> None:
+        """Write one down."""
+
+
+class Waiting(Protocol):
+    """The flushes, and who waits for them."""
+
+    def compact(self, replica: Replica) -> None:
+        """Forget the entries of a log that are stored as state and that nobody should lack."""
+
+    def wake(self) -> None:
+        """Let those who wait for a flush look again."""
+
+
+class WatchedHost(Protocol):
+    """Whose replicas and storage are looked after."""
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        """Those that run, by group."""
+
+    @property
+    def storage(self) -> Room:
+        """What they are stored in."""
+
+    @property
+    def journal(self) -> Telling:
+        """Where it is told."""
+
+    @property
+    def flushing(self) -> Waiting:
+        """What is on its way to the disk."""
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica take part in the next turn."""
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """A replica cannot go on: stop it, keep its files, say why."""
+
+
 class StorageWatch(Watcher):
     """Looks after the storage for a host's replicas."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: WatchedHost, *, log: logging.Logger) -> None:
         self._host = host
+        self._log = log
         self._failed: dict[str, str] = {}
         self._full: dict[str, str] = {}
         self._short: str | None = None
@@ -127,7 +177,7 @@ class StorageWatch(Watcher):
         reason = str(error)
         self._failed[writer] = reason
         self._full.pop(writer, None)
-        _log.critical("nothing is stored any more: %s", reason, exc_info=error)
+        self._log.critical("nothing is stored any more: %s", reason, exc_info=error)
         self._tell("storage.failed", writer, reason)
         for replica in self._durable():
             self._host.break_down(replica, reason)
@@ -145,7 +195,7 @@ class StorageWatch(Watcher):
 
     def _tell(self, kind: str, environment: str | None, reason: str | None) -> None:
         if reason is not None:
-            _log.error("%s: %s", kind, reason)
+            self._log.error("%s: %s", kind, reason)
         self._host.journal.add(kind, data={"environment": environment, "reason": reason})
         for replica in self._durable():
             self.admit(replica)

@@ -32,6 +32,9 @@ class Process(Protocol):
     def wake(self, replica: Replica) -> None:
         """Let a replica have a turn, in this event or a later one."""
 
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good."""
+
     def turn_if_awake(self) -> None:
         """Let those have their turn who were woken."""
 
@@ -69,12 +72,11 @@ class CatchUpPlace(CatchUpHost):
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """Stop a replica for good."""
-        self._replicas.break_down(replica, reason)
-        self._process.catch_up.removed(replica)
+        self._process.break_down(replica, reason)
 
     def new_number(self) -> int:
         """A number for cells, never used before."""
-        return self._disk.new_number()
+        return self._disk.storage.new_number()
 
     def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
         """Run a job on the data environment."""

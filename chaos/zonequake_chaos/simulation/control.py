@@ -90,7 +90,8 @@ class GroupOperator:
         version, wish = self._api.read(self.place.name)
         replica = node.start_replica(self.place, token=wish.token, lineage=wish.lineage)
         if replica is None:
-            node.erase(self.place.name)
+            if not node.erase(self.place.name):
+                return  # in its next process
             replica = node.start_replica(self.place, token=wish.token, lineage=wish.lineage)
             assert replica is not None, "an empty replica starts"
         me = replica.me

@@ -35,7 +35,7 @@ class Flushing:
         for replica in self._replicas.running.values():
             cells, index = replica.cells, replica.partition.index
             if not isinstance(cells, Overlay):
-                self._compact(replica)
+                self.compact(replica)
             elif not replica.flushing and (index > replica.durable_index or self.compact_to):
                 replica.flushing = True
                 flushing.append((replica, cells, index))
@@ -50,11 +50,15 @@ class Flushing:
                 cells.end_flush()
                 if replica.cells is cells and not replica.stopped:
                     replica.durable_index = index
-                    self._compact(replica)
+                    self.compact(replica)
 
         self._disk.write_data(lambda: data.flush(jobs), flushed)
 
-    def _compact(self, replica: Replica) -> None:
+    def wake(self) -> None:
+        """Nobody waits for a flush here."""
+
+    def compact(self, replica: Replica) -> None:
+        """Forget what a fault wants forgotten of a log, if it is stored as state."""
         share = self.compact_to
         if share is None or replica.raft.pending_snapshot is not None:
             return

@@ -6,6 +6,7 @@ virtual time. A process dies with all that is in memory; what its disk keeps is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,11 +39,15 @@ from zonequake_store.raft.api import Event, Ready, SupplyPeer
 from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica import Replica
 from zonequake_store.requests import Operation
+from zonequake_store.storage_watch import Room, StorageWatch, Telling
 from zonequake_store.transaction_messages import Letter
 from zonequake_store.turn import Edge, finish, receive, serve, writes_of
 
 TICK_US = 100_000
 FLUSH_US = 1_000_000
+
+_SILENT = logging.Logger("simulation", level=logging.CRITICAL + 1)
+"""What a node would log stands in the trace."""
 
 
 class Node(Edge):
@@ -68,7 +73,6 @@ class Node(Edge):
         """The number of the process that runs or ran last."""
         self.refuses = False
         self.disk = Disk(world, folder, name)
-        self.disk.failed = self.crash
         self.disk.close()
         self._world = world
         self._network = network
@@ -105,6 +109,7 @@ class Node(Edge):
         self.alive = True
         self.process += 1
         self.disk.open()
+        self.watch = self.disk.watcher = StorageWatch(self, log=_SILENT)
         self.home.process_began()
         self.catch_up = self._new_catch_up()
         self._letters = self._new_post_office()
@@ -142,7 +147,7 @@ class Node(Edge):
             self, world=self._world, disk=self.disk, replicas=self.home, random=self._random
         )
         return CatchUp(
-            place, staged=self.disk.stagings, first_snapshot=self._random.getrandbits(62)
+            place, staged=self.disk.storage.stagings, first_snapshot=self._random.getrandbits(62)
         )
 
     def _new_post_office(self) -> PostOffice:
@@ -390,14 +395,17 @@ class Node(Edge):
         if replica is None:
             return None
         replica.raft.enforce(lineage)
+        self.watch.admit(replica)
         if self.refuses:
             replica.raft.refuse_leadership(True)
         self._wake(replica)
         self._turn()
         return replica
 
-    def erase(self, group: str) -> None:
-        """What an order to stop and erase does."""
+    def erase(self, group: str) -> bool:
+        """What an order to stop and erase does; False: nothing is stored in this process."""
+        if self.disk.has_failed:
+            return False
         replica = self.replicas.get(group)
         if replica is not None:
             replica.stop()
@@ -405,11 +413,39 @@ class Node(Edge):
             self.catch_up.removed(replica)
         self.catch_up.forget(group)
         self.home.erase(group)
+        return True
 
     def _flush_due(self) -> None:
         self._timers[1] = self._world.later(int(FLUSH_US * self._rate), self._flush_due)
-        if not self._awake_again_us():
-            self.flushing.flush()
+        if self._awake_again_us():
+            return
+        self.watch.look(self._world.now_us / self._rate / 1e6)
+        self.flushing.flush()
+        if self.disk.has_failed:
+            self.crash()  # it says that it is not well, and is started again
+
+    # ── what the storage's watch goes by ─────────────────────────────────────────────────────
+
+    @property
+    def storage(self) -> Room:
+        """How full it is."""
+        return self.disk
+
+    @property
+    def journal(self) -> Telling:
+        """What is told of it."""
+        return self
+
+    def add(self, kind: str, *, data: dict[str, object]) -> None:
+        """Count an event of the storage."""
+        self._world.tally[kind] += 1
+        self._world.note(TraceKind.FAULT, self.name, f"{kind}: {data['reason']}")
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good."""
+        self._awake.pop(replica.group, None)
+        self.home.break_down(replica, reason)
+        self.catch_up.removed(replica)
 
     # ── catch-up ─────────────────────────────────────────────────────────────────────────────
 

@@ -56,8 +56,8 @@ class Replicas:
         """Of those that run."""
         self.broken: dict[str, str] = {}
         """Groups whose replica does not run any more, and why."""
-        self.rotten = False
-        """A bit of the log was flipped while no process ran."""
+        self.damage: FaultKind | None = None
+        """What was done to the log while no process ran."""
         self._name = name
         self._world = world
         self._scenario = scenario
@@ -71,8 +71,12 @@ class Replicas:
 
     def process_began(self) -> None:
         """The disk is open; all that it holds waits for permission to start."""
-        self._waiting = dict(self._disk.log.records())
-        for group, staging in self._disk.stagings.items():
+        for group, record in self._disk.storage.records.items():
+            if self._disk.storage.distrusted(record) is None:
+                self._waiting[group] = record
+            else:  # the reason names the folder, which is another one in each run
+                self._found_broken(group, "what is stored is not to be trusted")
+        for group, staging in self._disk.storage.stagings.items():
             view = self._disk.data.view(staging.number)
             self._rules[group].catch_up.recovered(staging, sum(1 for _ in view.pairs()))
             view.close()
@@ -102,7 +106,7 @@ class Replicas:
                 AppliedState(),
             )
         if record is None:
-            new = self._disk.new_number
+            new = self._disk.storage.new_number
             record = self._new_record(place, token, number=new(), data_number=new())
             self._disk.log.write([PutRecord(place.name, record)])
         try:
@@ -119,10 +123,11 @@ class Replicas:
         self.lives.pop(replica.group, None)
 
     def _found_broken(self, group: str, reason: str) -> None:
-        """Nothing but a rotten disk may break a replica."""
-        if not self.rotten:
+        """Nothing but a rotten disk, or one that failed, may break a replica."""
+        if self.damage is not None:
+            self._world.bites(self.damage)
+        elif not self._disk.is_distrusted:
             raise Violation("no sound replica breaks", node=self._name, reason=reason)
-        self._world.bites(FaultKind.ROT)
         self.broken[group] = reason
         self._world.tally["broken replicas"] += 1
         self._world.note(TraceKind.FAULT, self._name, f"{group} is broken: {reason}")
@@ -138,6 +143,8 @@ class Replicas:
         if record is not None and not self._scenario.is_volatile:
             self._disk.log.write([Erase(group, record.number)])
             self._disk.data.erase(record.data_number)
+            left = self._disk.log.records()
+            self._disk.storage.erased(left.values())
             if replica is not None and isinstance(replica.cells, Overlay):
                 self._disk.data.erase(replica.cells.number)  # while a snapshot is installed
 

@@ -24,6 +24,8 @@ class FaultKind(enum.StrEnum):
     SLOW_DISK = "slow-disk"
     FAILED_SYNC = "failed-sync"
     FULL_DISK = "full-disk"
+    FULL_MAP = "full-map"  # of the log, or of the state
+    TORN_TAIL = "torn-tail"  # of a log's newest record only the beginning is there
     ROT = "rot"  # a bit of the log flips while its node is down
     WIPE = "wipe"  # the node's storage is gone, and comes back empty
     TRANSFER = "transfer"  # leadership is handed over

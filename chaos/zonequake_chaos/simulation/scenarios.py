@@ -24,9 +24,11 @@ _PROCESSES = {
 }
 _WRITES = {FaultKind.CRASH_WRITING: 5, FaultKind.SLOW_DISK: 2}
 _DISKS = {
-    FaultKind.FAILED_SYNC: 3,
+    FaultKind.FAILED_SYNC: 5,
     FaultKind.FULL_DISK: 3,
-    FaultKind.ROT: 4,
+    FaultKind.FULL_MAP: 2,
+    FaultKind.ROT: 3,
+    FaultKind.TORN_TAIL: 2,
     FaultKind.WIPE: 2,
 }
 _GAPS = {

@@ -99,10 +99,12 @@ class Trouble:
                 self._storm(fault)
             case FaultKind.SLOW_DISK:
                 self._slow_disk(node, fault)
-            case FaultKind.FAILED_SYNC | FaultKind.FULL_DISK:
+            case FaultKind.FAILED_SYNC | FaultKind.FULL_DISK | FaultKind.FULL_MAP:
                 self._disk_trouble(node, fault)
             case FaultKind.ROT:
-                self._rot(node, fault)
+                self._damage(node, fault, node.disk.flip_bit)
+            case FaultKind.TORN_TAIL:
+                self._damage(node, fault, node.disk.tear_tail)
             case FaultKind.WIPE:
                 self._wipe(node, fault)
             case FaultKind.COMPACT:
@@ -315,19 +317,24 @@ class Trouble:
         self._for_a_while(fault, quick)
 
     def _disk_trouble(self, node: Node, fault: Fault) -> None:
+        if fault.kind is FaultKind.FAILED_SYNC:
+            if not node.alive or not self._may_lose([node]):
+                return
+            node.home.forget()
         node.disk.trouble = fault.kind
+        node.disk.full_map = "data" if fault.choice & 2048 else "log"
 
         def sound() -> None:
             node.disk.trouble = None
 
         self._for_a_while(fault, sound)
 
-    def _rot(self, node: Node, fault: Fault) -> None:
+    def _damage(self, node: Node, fault: Fault, damage: Callable[[], bool]) -> None:
         if not node.alive or not self._may_lose([node]):
             return
         node.crash()
-        if node.disk.flip_bit():
-            node.home.rotten = True
+        if damage():
+            node.home.damage = fault.kind
             node.home.forget()
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
 

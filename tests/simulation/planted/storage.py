@@ -9,9 +9,10 @@ import pytest
 
 from planted.registry import Planted
 from zonequake_chaos.simulation import member, replicas
-from zonequake_store import data_store, log_records, log_recovery, turn
+from zonequake_store import data_store, log_records, log_recovery, log_store, turn
 from zonequake_store.client_table import ClientTable
 from zonequake_store.data_store import DataStore, DataView, Flush, Overlay
+from zonequake_store.distrust import Distrust
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import Append, LogWrite, PutHardState
 from zonequake_store.partition import Partition
@@ -84,6 +85,21 @@ def overwritten_tail_kept(patch: pytest.MonkeyPatch) -> None:
 def rot_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log_records, "damage", lambda record: None)
     patch.setattr(log_recovery, "damage", lambda record: None)
+
+
+def torn_tail_cut_off(patch: pytest.MonkeyPatch) -> None:
+    def lenient(*given: object, synced: bool, **named: object) -> object:
+        return log_recovery.recovered_log(*given, synced=False, **named)
+
+    patch.setattr(log_store, "recovered_log", lenient)
+
+
+def failed_commit_not_written_down(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Distrust, "add", lambda *given, **named: None)
+
+
+def failed_environment_not_renewed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Distrust, "to_renew", frozenset())
 
 
 def flush(patch: pytest.MonkeyPatch, change: object) -> None:
@@ -169,6 +185,21 @@ PLANTED = [
         overwritten_tail_kept,
     ),
     _planted("rot-not-noticed", "checksums of the log are not compared", rot_is_not_noticed),
+    _planted(
+        "torn-tail-cut-off",
+        "a last record that cannot be read is cut off though it was synced, and may be acknowledged",
+        torn_tail_cut_off,
+    ),
+    _planted(
+        "failed-commit-not-written-down",
+        "the process after a failed sync goes on with what the kernel shows",
+        failed_commit_not_written_down,
+    ),
+    _planted(
+        "failed-environment-not-renewed",
+        "replicas begin anew in a file with pages that the disk never got",
+        failed_environment_not_renewed,
+    ),
     _planted(
         "cell-not-flushed",
         "the first changed cell is missing in each flush of the applied state",

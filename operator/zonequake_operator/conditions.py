@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_store.admin_protocol import Role, Stage
 
 from .groups import Group, is_majority
 from .model import (
@@ -28,13 +28,14 @@ MAX_NAMED = 5
 class Health:
     """One partition, diagnosed.
 
-    `missing`: members of stable that don't serve. `at_risk`: one more loss takes the majority.
-    `lost`: the majority is gone.
+    `missing`: members of stable that don't serve; `broken`: why some of them cannot, by node.
+    `at_risk`: one more loss takes the majority. `lost`: the majority is gone.
     """
 
     keys: PartitionKeys
     view: PartitionView
     missing: tuple[str, ...]
+    broken: Mapping[str, str]
     at_risk: bool
     lost: bool
 
@@ -82,6 +83,11 @@ def diagnose(keys: PartitionKeys, group: Group, before: PartitionView) -> Health
             state=state,
         ),
         missing=tuple(node for node in nodes if node not in serving),
+        broken={
+            node: group.replicas[node].broken_reason or ""
+            for node in nodes
+            if node in group.replicas and group.replicas[node].role is Role.BROKEN
+        },
         at_risk=len(nodes) > 1
         and len(serving) < len(nodes)
         and not is_majority(len(serving) - 1, len(nodes)),
@@ -209,7 +215,7 @@ def _degraded(spec: ZoneSpec, health: Mapping[int, Health], data_nodes: Sequence
             of,
             True,
             Reason.MEMBERS_MISSING,
-            f"{len(missing)} partitions miss members on {few(nodes)}.",
+            f"{len(missing)} partitions miss members on {few(nodes)}.{_broken(health)}",
         )
     if len(data_nodes) < spec.replicas:
         return _condition(
@@ -221,6 +227,15 @@ def _degraded(spec: ZoneSpec, health: Mapping[int, Health], data_nodes: Sequence
     return _condition(
         of, False, Reason.ALL_MEMBERS_SERVE, "Every member of every partition serves."
     )
+
+
+def _broken(health: Mapping[int, Health]) -> str:
+    """Which members found that their files can't be used, and why the first one can't."""
+    broken = [(n, node, why) for n, h in health.items() for node, why in sorted(h.broken.items())]
+    if not broken:
+        return ""
+    places = few([f"partition {number} on {node}" for number, node, _ in broken])
+    return f" Broken: {places}; the first one because {broken[0][2]}."
 
 
 def _data_at_risk(health: Mapping[int, Health]) -> Condition:

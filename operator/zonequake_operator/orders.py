@@ -177,7 +177,10 @@ def _changes(
 
 
 def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
-    """ "Stop unneeded raft nodes", by hole 15: only under a confirmed leader, which needs none."""
+    """ "Stop unneeded raft nodes", by hole 15: only under a confirmed leader, which needs none.
+
+    Broken ones too: their group lives without them, and they come back as other incarnations.
+    """
     if keys.bootstrap is None:
         if keys.stable is None or someone_has_data(group):
             return []
@@ -194,5 +197,5 @@ def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
             ),
         )
         for node, replica in sorted(group.replicas.items())
-        if node not in needed
+        if node not in needed or (group.confirmed and replica.role is Role.BROKEN)
     ]

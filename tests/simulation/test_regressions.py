@@ -29,6 +29,7 @@ KEPT = [
     ("catch-up", 105, "who led no more invited a peer in the term of the next leader"),
     ("everything-reset", 60_030, "a replica of the old lineage was blamed for taking a snapshot"),
     ("reset", 70_049, "an old majority renewed its Leases and acknowledged beside the survivor"),
+    ("storage", 59, "a staged snapshot that the core had taken was forgotten on a full disk"),
 ]
 
 

@@ -187,7 +187,7 @@ PLANTED = [
     _planted("rot-not-noticed", "checksums of the log are not compared", rot_is_not_noticed),
     _planted(
         "torn-tail-cut-off",
-        "a last record that cannot be read is cut off though it was synced, and may be acknowledged",
+        "a last record that cannot be read is cut off though it was synced",
         torn_tail_cut_off,
     ),
     _planted(

@@ -372,6 +372,23 @@ def test_a_replica_far_behind_its_leader_keeps_its_node_behind() -> None:
     assert plan(near).behind == frozenset()
 
 
+def test_a_broken_member_is_named_with_its_reason() -> None:
+    def break_down(replica: ReplicaStatus) -> ReplicaStatus:
+        return msgspec.structs.replace(replica, role=Role.BROKEN, broken_reason="its CRC is wrong")
+
+    snapshot = healthy(nodes="ABC")
+    leads = {
+        n for n, r in snapshot.reports.items() if any(x.role is Role.LEADER for x in r.replicas)
+    }
+    node = min(set("ABC") - leads) if leads != set("ABC") else "C"
+    hurt = dict(snapshot.reports)
+    hurt[node] = replace_replicas(hurt[node], break_down)
+    after, _ = settle(replace(snapshot, reports=hurt))
+    degraded = next(c for c in after.zone.conditions if c.type is ConditionType.DEGRADED)
+    assert f"on {node}. Broken: partition 0 on {node}" in degraded.message
+    assert degraded.message.endswith("the first one because its CRC is wrong.")
+
+
 def test_lost_members_are_named_and_the_risk_is_told() -> None:
     snapshot = healthy(nodes="ABC")
     one_gone = {n: r for n, r in snapshot.reports.items() if n != "C"}

@@ -8,15 +8,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonequake_operator.groups import Group
+from zonequake_operator.groups import Group, observe
 from zonequake_operator.model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
 from zonequake_operator.orders import ReplicaSettings, orders
 from zonequake_operator.rebalance import Wish, decide, is_blocked
-from zonequake_store.admin_protocol import ChangePeers, Grant, Order, PeerName, Stage, StopReplica
+from zonequake_store.admin_protocol import (
+    ChangePeers,
+    Grant,
+    Order,
+    PeerName,
+    Role,
+    Stage,
+    StopReplica,
+)
 
 _SPEC = importlib.util.spec_from_file_location(
     "operator_group_model", Path(__file__).with_name("group_model.py")
@@ -114,6 +123,26 @@ def test_nobody_is_erased_without_a_leader() -> None:
         group.replicas[node] = model.Replica(incarnation=node, token=1)
     told = orders(keys("ABC"), group.report(), SETTINGS, alive=EVERYONE, reachable=EVERYONE)
     assert told == []
+
+
+def test_a_broken_replica_is_erased_under_a_confirmed_leader_alone() -> None:
+    world = World()
+    world.wish("ABC")
+    world.run(30)
+    seen = world.group.report(frozenset())
+    follower = next(node for node in "ABC" if node != seen.leader)
+    hurt = msgspec.structs.replace(seen.replicas[follower], role=Role.BROKEN)
+    broken = observe(seen.name, {**seen.replicas, follower: hurt})
+    assert broken.confirmed
+
+    def told(group: Group) -> list[tuple[str, Order]]:
+        return orders(world.keys, group, SETTINGS, alive=EVERYONE, reachable=EVERYONE)
+
+    token = world.keys.configuration_token
+    stop = StopReplica(group=seen.name, token=token, incarnation=hurt.incarnation)
+    assert told(broken) == [(follower, stop)]
+    alone = told(observe(seen.name, {follower: hurt}))
+    assert not any(isinstance(order, StopReplica) for _, order in alone), "the only copy left"
 
 
 def test_a_lost_partition_resource_is_rebuilt_from_its_group() -> None:

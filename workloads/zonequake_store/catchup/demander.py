@@ -357,7 +357,9 @@ class Demander:
             self._begin_round()
 
     def discard(self) -> None:
-        """Forget what is staged."""
+        """Forget what is staged, unless the core has taken it: its record may name it already."""
+        if self.is_installing:
+            return
         if self._received is not None:
             self._edge.discard(self._received)
         self.staging = self._received = None

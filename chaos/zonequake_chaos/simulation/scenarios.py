@@ -24,7 +24,7 @@ _PROCESSES = {
 }
 _WRITES = {FaultKind.CRASH_WRITING: 5, FaultKind.SLOW_DISK: 2}
 _DISKS = {
-    FaultKind.FAILED_SYNC: 5,
+    FaultKind.FAILED_SYNC: 4,
     FaultKind.FULL_DISK: 3,
     FaultKind.FULL_MAP: 2,
     FaultKind.ROT: 3,
@@ -115,7 +115,7 @@ SCENARIOS = {
             lease_ms=800,
             cancels=0.05,
             settings=replace(SMALL, catch_up_bytes_per_second=3_000),
-            faults=_EVERYTHING | _LOSSES,
+            faults=_EVERYTHING | _LOSSES | {FaultKind.WISH: 8},
         ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _WRITES | _DISKS),
     )

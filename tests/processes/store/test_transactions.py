@@ -125,6 +125,23 @@ async def test_a_coordinator_that_dies_at_any_moment_leaves_nothing_half_done(
         await nodes.until_equal(group, THREE)
 
 
+@pytest.mark.parametrize(("moment", "count"), [("deciding", 0), ("decided", 1)])
+async def test_what_was_prepared_when_all_nodes_died_is_resolved_after_their_start(
+    nodes: LocalNodes, tmp_path: Path, moment: str, count: int
+) -> None:
+    place = await placed(nodes, dying=tmp_path / "die")
+    transaction = place.appending(1, "AB", place.client.request_id())
+    dead = await killed(place, transaction, tmp_path / "die", moment)
+    for name in THREE:
+        if name != dead:
+            nodes.nodes[name].kill()
+    await nodes.restart(place.zone, *THREE)
+    await place.until_resolved(THREE)
+    assert await place.lists() == ([1] * count, [1] * count)
+    assert (await place.client.at_leader(transaction)).applied, "the retry is done once"
+    assert await place.lists() == ([1], [1])
+
+
 async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the_rest_go_on(
     nodes: LocalNodes,
 ) -> None:

@@ -30,6 +30,7 @@ KEPT = [
     ("everything-reset", 60_030, "a replica of the old lineage was blamed for taking a snapshot"),
     ("reset", 70_049, "an old majority renewed its Leases and acknowledged beside the survivor"),
     ("storage", 59, "a staged snapshot that the core had taken was forgotten on a full disk"),
+    ("reset", 80_025, "a state was held against a lineage in which its last entry was overwritten"),
 ]
 
 

@@ -54,7 +54,15 @@ class StateRules:
         """A replica begins with a state that it found, or was given: it is what a plain model of
         its log comes to, with the counters that all others had there."""
         partition = replica.partition
-        model = self._ledger.lineage(partition.term).model
+        # A lineage may have committed what its survivor had of an older one: any with the entry.
+        model = next(
+            (
+                each.model
+                for each in self._ledger.lineages.values()
+                if each.has(partition.index, partition.term) and each.model.index >= partition.index
+            ),
+            self._ledger.lineage(partition.term).model,
+        )
         for key in model.keys:
             cell = partition.read(key)
             held = None if cell is None else cell.value

@@ -123,7 +123,7 @@ def test_both_find_no_order_of_the_same_keys_where_replicas_promise_too_much(
         Replica, "__init__", lambda replica, **given: start(replica, **given | {"faults": faults})
     )
     # Who sees the store from inside would end the run before the clients' history shows it.
-    monkeypatch.setattr(ReplyRules, "answered", lambda *_: None)
+    monkeypatch.setattr(ReplyRules, "answered", lambda *_, **__: None)
     compared = both(porcupine, recorded_in(["raft"], seeds=3 * SEEDS), tmp_path)
     assert compared.disagreements == []
     assert compared.not_judged == {}

@@ -110,6 +110,17 @@ def commits_what_one_has_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "_agreed", staticmethod(lambda halves: max(halves[0])))
 
 
+def commits_an_older_term_by_counting(patch: pytest.MonkeyPatch) -> None:
+    original = Leader.commit
+
+    def commit(leader: Leader) -> None:
+        start, leader.term_start = leader.term_start, 0
+        original(leader)
+        leader.term_start = start
+
+    patch.setattr(Leader, "commit", commit)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -119,6 +130,7 @@ def commits_what_one_has_stored(patch: pytest.MonkeyPatch) -> None:
         truncates_what_matches,
         never_sends_a_lost_append_again,
         commits_what_one_has_stored,
+        commits_an_older_term_by_counting,
     ],
 )
 def test_a_fault_planted_into_our_core_is_found(

@@ -18,13 +18,14 @@ from zonequake_chaos.simulation.disk import Disk
 from zonequake_chaos.simulation.flushing import Flushing
 from zonequake_chaos.simulation.lease import Lease
 from zonequake_chaos.simulation.network import Network
-from zonequake_chaos.simulation.replicas import ZONE, GroupPlace, Replicas
+from zonequake_chaos.simulation.outgoing import Outgoing
+from zonequake_chaos.simulation.replicas import GroupPlace, Replicas, route_of
 from zonequake_chaos.simulation.scenario import FaultKind, Scenario
-from zonequake_chaos.simulation.telling import tell, told
+from zonequake_chaos.simulation.telling import tell
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
-from zonequake_store.client_protocol import PartitionRoute, Reply, RouteReply, Status, Transaction
+from zonequake_store.client_protocol import Reply, RouteReply, Status, Transaction
 from zonequake_store.data_store import Overlay
 from zonequake_store.peer_protocol import (
     CatchUpFrame,
@@ -32,7 +33,6 @@ from zonequake_store.peer_protocol import (
     Messages,
     TransactionLetter,
     decode_frame,
-    encode_frame,
 )
 from zonequake_store.post_office import PostOffice
 from zonequake_store.raft.api import Event, Ready, SupplyPeer
@@ -76,6 +76,7 @@ class Node(Edge):
         self.disk.close()
         self._world = world
         self._network = network
+        self._out = Outgoing(name, world=world, network=network, nodes=nodes)
         self._scenario = scenario
         self._rules = rules
         self._rate = rate
@@ -152,7 +153,7 @@ class Node(Edge):
 
     def _new_post_office(self) -> PostOffice:
         return PostOffice(
-            self.name, self.replicas, wake=self.wake, send=self._post, nodes=self._nodes.keys
+            self.name, self.replicas, wake=self.wake, send=self._out.letter, nodes=self._nodes.keys
         )
 
     def crash(self) -> None:
@@ -268,22 +269,7 @@ class Node(Edge):
 
     def route(self) -> RouteReply:
         """What this node knows of the zone's partitions."""
-        routes = []
-        for group, replica in self.replicas.items():
-            status = replica.raft.status()
-            leader = status.leader.node if status.leader else None
-            members = status.configuration.members if status.configuration else frozenset()
-            routes.append(
-                PartitionRoute(
-                    replica.record.partition,
-                    group,
-                    sorted(peer.node for peer in members),
-                    leader,
-                    leader,
-                    status.term,
-                )
-            )
-        return RouteReply(ZONE, self._scenario.groups, routes, {self.name: self.name})
+        return route_of(self.name, self.replicas.values(), self._scenario.groups)
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 
@@ -327,33 +313,11 @@ class Node(Edge):
         """Have messages leave, each on its own."""
         self._rules[replica.group].sent(messages)
         for message in messages:
-            self._send(replica.group, message)
-
-    def _send(self, group: str, message: Message) -> None:
-        frame = encode_frame(Messages([(group, [message])]))
-        to = message.to.node
-        self._network.send(
-            self.name,
-            to,
-            lambda: told(message),
-            lambda: self._nodes[to].deliver(group, frame),
-        )
+            self._out.message(replica.group, message)
 
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
         """Have letters go where the leaders of their groups may be."""
         self._letters.carry(letters)
-
-    def _post(self, nodes: Sequence[str], letter: TransactionLetter) -> None:
-        frame, message = encode_frame(letter), letter.message
-        for to in nodes:
-            node = self._nodes[to]
-            self._world.tally[f"{type(message).__name__} letters"] += 1
-            self._network.send(
-                self.name,
-                to,
-                lambda: f"{type(message).__name__.upper()} {message.transaction}",
-                partial(node.take, frame, self.name),
-            )
 
     def take(self, frame: bytes, sender: str) -> None:
         """A letter of another group's leader came."""
@@ -468,22 +432,14 @@ class Node(Edge):
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> None:
         """Have a frame leave beside the messages."""
-        kind = type(frame).__name__
-        self._world.tally[f"{kind} frames"] += 1
         replica = self.replicas.get(frame.group)
         if replica is not None:
             stored = None if self._scenario.is_volatile else self.disk.data.stagings
             rules = self._rules[frame.group].catch_up
             rules.sent(replica.raft, frame, self._world.now_us, stored)
-        encoded, node = encode_frame(frame), self._nodes[to]
-        self._network.send(
-            self.name,
-            to,
-            lambda: kind.upper(),
-            lambda: node.deliver(frame.group, encoded),
-        )
+        self._out.frame(to, frame)
         if self.frame_left is not None:
-            self.frame_left(self, node)
+            self.frame_left(self, self._nodes[to])
 
     def wake(self, replica: Replica) -> None:
         """Let a replica have a turn, in this event or a later one."""

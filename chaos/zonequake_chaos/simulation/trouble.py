@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
+from zonequake_chaos.simulation import links
 from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.checks.model import Moment
 from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_chaos.simulation.control import GroupOperator
+from zonequake_chaos.simulation.links import Link
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import CALM, Network
 from zonequake_chaos.simulation.plan import Fault, FaultPlan, Target
@@ -94,7 +96,7 @@ class Trouble:
             case FaultKind.ISOLATE | FaultKind.DEAF | FaultKind.MUTE:
                 self._cut_off(node, fault)
             case FaultKind.SPLIT | FaultKind.LEAK:
-                self._split(fault)
+                self._cut(links.between_halves(self._nodes, fault.choice, fault.kind), fault)
             case FaultKind.STORM:
                 self._storm(fault)
             case FaultKind.SLOW_DISK:
@@ -233,45 +235,25 @@ class Trouble:
             for operator in self._operators.values():
                 operator.node_started(node)
 
-    def _cut(self, links: Iterable[tuple[str, str]], fault: Fault) -> None:
-        found = list(links)
+    def _cut(self, cut: Iterable[Link], fault: Fault) -> None:
+        found = list(cut)
         self._network.cut(found, fault.kind)
         if self._world.tracing:
             text = ", ".join(f"{a}↛{b}" for a, b in found)
             self._world.note(TraceKind.CUT, "", text)
         self._for_a_while(fault, lambda: self._mend(found, fault.kind))
 
-    def _mend(self, links: list[tuple[str, str]], why: FaultKind) -> None:
-        self._network.mend(links, why)
+    def _mend(self, cut: list[Link], why: FaultKind) -> None:
+        self._network.mend(cut, why)
         if self._world.tracing:
-            text = ", ".join(f"{a}→{b}" for a, b in links)
+            text = ", ".join(f"{a}→{b}" for a, b in cut)
             self._world.note(TraceKind.HEAL, "", text)
 
     def _cut_off(self, node: Node, fault: Fault) -> None:
         others = [name for name in (*self._nodes, API) if name != node.name]
         if fault.choice & 1024:
             others.append(self._client)
-        to = [(other, node.name) for other in others]
-        away = [(node.name, other) for other in others]
-        match fault.kind:
-            case FaultKind.DEAF:
-                self._cut(to, fault)
-            case FaultKind.MUTE:
-                self._cut(away, fault)
-            case _:
-                self._cut(to + away, fault)
-
-    def _split(self, fault: Fault) -> None:
-        sides = {name: fault.choice >> place & 1 for place, name in enumerate(self._nodes)}
-        self._cut(
-            (
-                (a, b)
-                for a in self._nodes
-                for b in self._nodes
-                if sides[a] != sides[b] and (fault.kind is FaultKind.SPLIT or sides[a])
-            ),
-            fault,
-        )
+        self._cut(links.around(node.name, others, fault.kind), fault)
 
     def _majority(self, fault: Fault) -> list[Node]:
         """A majority of what a group wants, as `choice` says."""
@@ -290,8 +272,7 @@ class Trouble:
         outside = [name for name in (*self._nodes, API) if name not in inside]
         if fault.choice & 4096:
             outside.append(self._client)
-        links = [(a, b) for a in sorted(inside) for b in outside]
-        self._cut(links + [(b, a) for a, b in links], self._long(fault))
+        self._cut(links.between(inside, outside), self._long(fault))
 
     def _storm(self, fault: Fault) -> None:
         self._network.weather = replace(

@@ -31,6 +31,7 @@ KEPT = [
     ("reset", 70_049, "an old majority renewed its Leases and acknowledged beside the survivor"),
     ("storage", 59, "a staged snapshot that the core had taken was forgotten on a full disk"),
     ("reset", 80_025, "a state was held against a lineage in which its last entry was overwritten"),
+    ("storage", 90_023, "a majority was lost: a disk about to fail was counted as sound"),
 ]
 
 

@@ -150,6 +150,7 @@ class Replicas:
         elif not self._disk.is_distrusted:
             raise Violation("no sound replica breaks", node=self._name, reason=reason)
         self.broken[group] = reason
+        self._known.pop(group, None)
         self._world.tally["broken replicas"] += 1
         self._world.note(TraceKind.FAULT, self._name, f"{group} is broken: {reason}")
 
@@ -171,8 +172,10 @@ class Replicas:
 
     def present(self, group: str) -> Peer | None:
         """The replica whose state this node still has, perhaps on its disk alone."""
-        life = self._known.get(group)
-        if life is None or (self._scenario.is_volatile and group not in self.lives):
+        life, disk = self._known.get(group), self._disk
+        if life is None or disk.has_failed or disk.trouble is FaultKind.FAILED_SYNC:
+            return None
+        if group not in self.lives and (self._scenario.is_volatile or disk.is_distrusted):
             return None
         return life.peer
 

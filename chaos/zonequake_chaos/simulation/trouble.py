@@ -298,10 +298,9 @@ class Trouble:
         self._for_a_while(fault, quick)
 
     def _disk_trouble(self, node: Node, fault: Fault) -> None:
-        if fault.kind is FaultKind.FAILED_SYNC:
-            if not node.alive or not self._may_lose([node]):
-                return
-            node.home.forget()
+        fails = fault.kind is FaultKind.FAILED_SYNC
+        if fails and not (node.alive and self._may_lose([node])):
+            return
         node.disk.trouble = fault.kind
         node.disk.full_map = "data" if fault.choice & 2048 else "log"
 

@@ -12,7 +12,7 @@ import sys
 import uvloop
 
 from zonequake_store.framing import FrameConnection
-from zonequake_store.host import HEARTBEAT_TICKS, TICK_S
+from zonequake_store.pulse import HEARTBEAT_TICKS, TICK_S
 
 # What 43 of 128 idle groups say to one peer (`repeats`): a number each.
 BEAT = bytes(150)

@@ -43,15 +43,15 @@ from zonequake_store.peer_protocol import (
     encode_frame,
 )
 from zonequake_store.post_office import PostOffice
+from zonequake_store.pulse import Pulse
 from zonequake_store.raft.api import (
     Event,
     LeaderChanged,
     Ready,
-    Settings,
     StageChanged,
     SupplyPeer,
 )
-from zonequake_store.raft.messages import Kind, Message, Peer, SnapshotMeta
+from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.reading import read_in_thread
 from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.reports import stage_event
@@ -59,11 +59,8 @@ from zonequake_store.storage import LogBatch, Storage
 from zonequake_store.storage_watch import StorageWatch
 from zonequake_store.transaction_messages import Letter
 from zonequake_store.transport import Transport
-from zonequake_store.turn import Edge, beat, finish, receive, serve, writes_of
+from zonequake_store.turn import Edge, finish, receive, serve, writes_of
 
-TICK_S = Settings().tick_s
-# 300 ms: at least two heartbeats, nearly always three, in the shortest election time-out.
-HEARTBEAT_TICKS = 3
 FLUSH_S = 1.0
 # A replica that changes more than this between two flushes is flushed at once.
 _FLUSH_BYTES = 8 << 20
@@ -79,6 +76,11 @@ class Counters:
     frames_dropped: int = 0
     loop_lag_s: float = 0.0
     longest_loop_lag_s: float = 0.0
+
+    def lagged(self, lag_s: float) -> None:
+        """A tick came so much late."""
+        self.loop_lag_s = lag_s
+        self.longest_loop_lag_s = max(self.longest_loop_lag_s, lag_s)
 
 
 class Host(Edge):
@@ -133,12 +135,9 @@ class Host(Edge):
         self._turn_due = False
         self._batch = LogBatch()
         self._storing: list[tuple[Replica, Ready]] = []
-        self._next_tick_s = self._loop.time() + TICK_S
-        self._next_flush_s = self._next_tick_s + FLUSH_S
+        self._next_flush_s = self._loop.time() + FLUSH_S
         self.agenda = Agenda()
-        self._ticks_since_beat = 0
-        self._leading: dict[Replica, None] = {}
-        self._timer = self._loop.call_at(self._next_tick_s, self._tick)
+        self._pulse = Pulse(self)
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 
@@ -160,58 +159,26 @@ class Host(Edge):
                 continue
             try:
                 if receive(replica, messages, self):
-                    self._awake[replica] = None
+                    self.wake(replica)
                 else:
                     self.agenda.consider_core(replica)
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
-        # An idle node costs what its wake-ups cost: it wakes up once for the heartbeats of all its
-        # groups, for those of its peers and for all answers.
-        if self._ticks_since_beat >= HEARTBEAT_TICKS - 1 and _is_beat(frame):
-            # The rest of this tick doesn't count: the node that beats first goes on to do so.
-            self._ticks_since_beat = -1
-            self._beat()
-        if self._awake or not self.outbox.is_empty:
-            self._turn_soon()
+        self._pulse.heard(frame)
+        self._leave_soon()
 
-    def _beat(self) -> None:
-        for replica in list(self._leading):
-            try:
-                if beat(replica, self):
-                    self._awake[replica] = None
-                else:
-                    self.agenda.consider_core(replica)
-            except LOG_ERRORS as error:
-                self.break_down(replica, str(error))
-        self._turn_soon()
-
-    def _tick(self) -> None:
-        now_s = self._loop.time()
-        lag_s = now_s - self._next_tick_s
-        self.counters.loop_lag_s = lag_s
-        self.counters.longest_loop_lag_s = max(self.counters.longest_loop_lag_s, lag_s)
-        # Ticks that were missed are not made up for: a node that was stopped for a while must not
-        # find that its election time-out passed before it could read what its peers sent.
-        self._next_tick_s = max(self._next_tick_s + TICK_S, now_s + TICK_S / 2)
-        self._timer = self._loop.call_at(self._next_tick_s, self._tick)
-        self._ticks_since_beat += 1
-        if self._ticks_since_beat >= HEARTBEAT_TICKS:
-            self._ticks_since_beat = 0
-            self._beat()
-        for replica in self.agenda.pass_tick(int(now_s * 1000)):
-            if replica.stopped:
-                continue
-            if replica.raft.has_ready():
-                self.wake(replica)
-            else:
-                self.agenda.consider(replica)
-            if replica.needs_ticks:
-                replica.tick()
-                self.wake(replica)
+    def ticked(self, now_s: float) -> None:
+        """A tick passed for all replicas that it concerned."""
+        self._leave_soon()
         self.catch_up.tick()
         if now_s >= self._next_flush_s:
             self._next_flush_s = now_s + FLUSH_S
             self._flush_due(now_s)
+
+    def _leave_soon(self) -> None:
+        """Messages leave with the next turn, also those that needed none."""
+        if not self.outbox.is_empty:
+            self._turn_soon()
 
     def _turn(self) -> None:
         self._turn_due = False
@@ -309,9 +276,9 @@ class Host(Edge):
         record = replica.record
         if isinstance(event, LeaderChanged):
             if replica.leads:
-                self._leading[replica] = None
+                self._pulse.begin(replica)
             else:
-                self._leading.pop(replica, None)
+                self._pulse.end(replica)
                 self.catch_up.stop_supplying(replica)
             self.journal.add(
                 "leader.change",
@@ -403,7 +370,7 @@ class Host(Edge):
         replica.stop()
         self.replicas.pop(replica.group, None)
         self._awake.pop(replica, None)
-        self._leading.pop(replica, None)
+        self._pulse.end(replica)
         self.catch_up.removed(replica)
         self.flushing.wake()
 
@@ -487,7 +454,7 @@ class Host(Edge):
 
     async def close(self) -> None:
         """Store what is applied and stop everything."""
-        self._timer.cancel()
+        self._pulse.stop()
         self.catch_up.close()
         await asyncio.gather(*self._reading)
         for replica in list(self.replicas.values()):
@@ -495,8 +462,3 @@ class Host(Edge):
                 with contextlib.suppress(StorageError):  # the log has it, and the writer told why
                     await self.flushing.flushed(replica)
             self.remove(replica)
-
-
-def _is_beat(frame: Messages) -> bool:
-    """Whether a peer sends heartbeats."""
-    return any(messages[0].kind is Kind.HEARTBEAT for _, messages in frame.groups)

@@ -8,9 +8,10 @@ from zonequake_store.admin_protocol import StartReplica
 from zonequake_store.client_table import ClientTable
 from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import LogCorrupt
-from zonequake_store.host import HEARTBEAT_TICKS, Host
+from zonequake_store.host import Host
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import AppliedState, Partition
+from zonequake_store.pulse import HEARTBEAT_TICKS
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted

@@ -4,11 +4,14 @@
 
 ends the process at the seventh writing transaction of the environment `log` (`log` or `data`):
 `before` everything is put and not committed, `during` the commit, or `after` it, when nobody has
-heard of it yet. Everything else is the node as it is shipped.
+heard of it yet. `ZQ_CRASH=file:before:2` does so at the second file or folder that is synced by
+itself: the mark that a commit failed, and the environment that is written anew for it. Everything
+else is the node as it is shipped.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -20,6 +23,7 @@ from typing import Any
 
 import lmdb
 
+from zonequake_store import distrust, lmdb_files
 from zonequake_store.__main__ import main
 
 _COMMIT_S = 0.0002
@@ -80,6 +84,22 @@ class _Environment:
         return _Commit(transaction, self._when if self._left == 0 else None)
 
 
+def crash_at_file(when: str, sync: int) -> None:
+    """Die at one of the syncs of single files."""
+    synced, left = lmdb_files.sync_file, itertools.count(sync, -1)
+
+    def syncs(path: Path) -> None:
+        dies = next(left) == 1
+        if dies and when == "before":
+            _die()
+        synced(path)
+        if dies:
+            _die()
+
+    for module in (lmdb_files, distrust):
+        module.sync_file = syncs  # type: ignore[attr-defined]
+
+
 def crash_at(which: str, when: str, commit: int) -> None:
     """Replace `lmdb.open`, so that the environment `which` has its end in it."""
     opened = lmdb.open
@@ -93,5 +113,8 @@ def crash_at(which: str, when: str, commit: int) -> None:
 
 if __name__ == "__main__":
     which, when, commit = os.environ["ZQ_CRASH"].split(":")
-    crash_at(which, when, int(commit))
+    if which == "file":
+        crash_at_file(when, int(commit))
+    else:
+        crash_at(which, when, int(commit))
     sys.exit(main())

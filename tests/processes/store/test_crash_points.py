@@ -13,9 +13,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from disk_faults import FaultyDisk
 from local_nodes import LocalNodes, Zone, until
 from store_client import Client
 
+from zonequake_store.admin_protocol import Role
 from zonequake_store.client_protocol import Append, Status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
@@ -67,6 +69,58 @@ class Alone:
         assert node.process is not None
         assert node.process.returncode == -signal.SIGKILL, f"it died by itself at {moment}"
 
+    async def crash_at_a_failed_sync(self, disk: FaultyDisk, moment: tuple[str, str, int]) -> None:
+        """Write until no sync succeeds any more, and the node dies at `moment` over it."""
+        node = self._nodes.nodes[self.name]
+        node.program, node.environment["ZQ_CRASH"] = CRASHING, ":".join(map(str, moment))
+        await self._nodes.restart(self.zone, self.name)
+        writers = [asyncio.create_task(self._write()) for _ in range(WRITERS)]
+
+        async def is_served() -> bool:
+            return len(self.acknowledged) > 20
+
+        await until(is_served, f"{self.name} serves", timeout_s=20)
+        disk.fail_syncs("log")
+        await self._dies(moment)
+        for writer in writers:
+            writer.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)
+        disk.behave()
+
+    async def crash_at_a_start(self, moment: tuple[str, str, int]) -> None:
+        """Start the node, and let it die at `moment` before it is ready."""
+        node = self._nodes.nodes[self.name]
+        node.program, node.environment["ZQ_CRASH"] = CRASHING, ":".join(map(str, moment))
+        node.spawn()
+        await self._dies(moment)
+
+    async def _dies(self, moment: tuple[str, str, int]) -> None:
+        node = self._nodes.nodes[self.name]
+
+        async def is_dead() -> bool:
+            return not node.is_alive
+
+        await until(is_dead, f"{self.name} dies at {moment}", timeout_s=30)
+        assert node.process is not None
+        assert node.process.returncode == -signal.SIGKILL, f"it died by itself at {moment}"
+
+    async def is_distrusted(self) -> bool:
+        """Start the node as it is shipped, see whether it trusts what it has, and kill it."""
+        node = self._nodes.nodes[self.name]
+        node.program = ("-m", "zonequake_store")
+        await self._nodes.start(self.name)
+        status = await self._nodes.status(self.name, self.zone.groups[0])
+        assert status is not None
+        node.kill()
+        if status.role is not Role.BROKEN:
+            return False
+        assert "not to be trusted" in (status.broken_reason or "")
+        return True
+
+    @property
+    def mark(self) -> Path:
+        return self._nodes.nodes[self.name].directory / "DISTRUSTED"
+
     async def lost(self) -> set[int]:
         """Start the node as it is shipped, read, kill it; returns what is missing."""
         node = self._nodes.nodes[self.name]
@@ -105,6 +159,45 @@ async def test_nothing_acknowledged_is_lost_at_any_commit(nodes: LocalNodes) -> 
         for number, alone in enumerate(everyone):
             group.create_task(lives_through(alone, MOMENTS[number :: len(everyone)]))
     assert sum(len(alone.acknowledged) for alone in everyone) > 500, "the load must do something"
+
+
+@pytest.mark.parametrize(
+    ("moment", "is_written"),
+    [
+        (("file", "before", 1), False),
+        (("file", "after", 1), False),
+        (("file", "before", 2), True),
+        (("file", "after", 2), True),
+    ],
+)
+async def test_nothing_acknowledged_is_lost_by_a_kill_while_a_failed_sync_is_written_down(
+    nodes: LocalNodes, disk_faults: Path, moment: tuple[str, str, int], is_written: bool
+) -> None:
+    alone = Alone(nodes, "n0")
+    disk = FaultyDisk(nodes.prepare("n0"), disk_faults)
+    await alone.create()
+    await alone.crash_at_a_failed_sync(disk, moment)
+    assert await alone.is_distrusted() is is_written
+    if is_written:
+        alone.mark.unlink()  # as is said of a replica that is the only copy
+    assert not await alone.lost()
+
+
+async def test_a_start_that_writes_a_distrusted_log_anew_may_be_killed_anywhere(
+    nodes: LocalNodes, disk_faults: Path
+) -> None:
+    alone = Alone(nodes, "n0")
+    disk = FaultyDisk(nodes.prepare("n0"), disk_faults)
+    await alone.create()
+    await alone.crash_at_a_failed_sync(disk, ("file", "after", 2))
+    marked = alone.mark.read_bytes()
+    # The copy, the folder that names it, the mark that says so, and the mark's folder.
+    for when, sync in itertools.product(["before", "after"], [1, 2, 3, 4]):
+        alone.mark.write_bytes(marked)
+        await alone.crash_at_a_start(("file", when, sync))
+        assert await alone.is_distrusted(), f"killed {when} sync {sync} of the start"
+    alone.mark.unlink()
+    assert not await alone.lost()
 
 
 async def test_an_acknowledgement_before_the_commit_is_found_so(nodes: LocalNodes) -> None:

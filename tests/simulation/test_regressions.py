@@ -32,6 +32,7 @@ KEPT = [
     ("storage", 59, "a staged snapshot that the core had taken was forgotten on a full disk"),
     ("reset", 80_025, "a state was held against a lineage in which its last entry was overwritten"),
     ("storage", 90_023, "a majority was lost: a disk about to fail was counted as sound"),
+    ("everything-reset", 5_026, "the survivor of a reset lost its disk to a failed sync"),
 ]
 
 

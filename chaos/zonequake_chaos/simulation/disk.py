@@ -66,7 +66,7 @@ class _Queue:
 
     def _finish(self) -> None:
         disk = self._disk
-        if disk.trouble is FaultKind.FAILED_SYNC:
+        if disk.trouble is FaultKind.FAILED_SYNC and disk.may_fail():
             self._world.bites(disk.trouble)
             disk.fail(self.name, self._waiting[0].store)
             return
@@ -130,6 +130,8 @@ class Disk:
     def __init__(self, world: World, folder: Path, name: str) -> None:
         self.trouble: FaultKind | None = None
         """FAILED_SYNC, FULL_DISK or FULL_MAP: what it does instead of storing."""
+        self.may_fail: Callable[[], bool] = lambda: True
+        """Whether a sync may fail now: what is stored here is lost by that."""
         self.full_map = "log"
         """Which of `log` and `data` FULL_MAP is about."""
         self.slow_us = 0

@@ -302,6 +302,7 @@ class Trouble:
         if fails and not (node.alive and self._may_lose([node])):
             return
         node.disk.trouble = fault.kind
+        node.disk.may_fail = lambda: self._may_lose([node])  # a survivor may be chosen meanwhile
         node.disk.full_map = "data" if fault.choice & 2048 else "log"
 
         def sound() -> None:
@@ -386,9 +387,11 @@ class Trouble:
         replica.raft.report_unreachable(peer)
 
     def _arm(self, fault: Fault) -> None:
-        """The leader dies, or hears nobody any more, shortly after the next grant."""
+        """The leader dies, or hears nobody any more, shortly after the next grant, which is asked
+        for."""
         operators = list(self._operators.values())
         operator = operators[fault.choice % len(operators)]
+        operator.wish_for(fault.choice)
         delay_us = (0, 0, 20_000, 60_000)[fault.choice >> 4 & 3]
 
         def strike(node: Node) -> None:

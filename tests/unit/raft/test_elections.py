@@ -210,6 +210,47 @@ def test_a_stuck_leader_of_an_old_term_learns_of_the_new_one() -> None:
     assert cluster.status("a").leader == peer("b")
 
 
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (Kind.APPEND, Kind.APPEND_REPLY),
+        (Kind.HEARTBEAT, Kind.APPEND_REPLY),
+        (Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY),
+    ],
+)
+def test_whoever_speaks_in_an_old_term_is_told_the_present_one(kind: Kind, answer: Kind) -> None:
+    cluster = SmallCluster()
+    cluster.elect("a")
+    term = cluster.status("b").term
+    cluster.sent.clear()
+    cluster.rafts["b"].step(Message(kind=kind, to=peer("b"), sender=peer("c"), term=term - 1))
+    cluster.run()
+    assert [(each.kind, each.term, each.reject) for each in cluster.sent] == [(answer, term, True)]
+
+
+def test_who_is_asked_whether_it_would_vote_changes_neither_term_nor_vote() -> None:
+    cluster = SmallCluster()
+    cluster.elect("a")
+    cluster.isolate("a")
+    cluster.tick(cluster.settings.election_ticks, "b")
+    before = cluster.status("b").term
+    cluster.sent.clear()
+    asked = Message(
+        kind=Kind.PRE_VOTE,
+        to=peer("b"),
+        sender=peer("c"),
+        term=before + 1,
+        index=cluster.status("c").last_index,
+        log_term=before,
+    )
+    cluster.rafts["b"].step(asked)
+    cluster.run()
+    (answer,) = [each for each in cluster.sent if each.kind is Kind.PRE_VOTE_REPLY]
+    assert (answer.reject, answer.term) == (False, before + 1)
+    assert cluster.status("b").term == before
+    assert cluster.stores["b"].hard_state.term == before
+
+
 def test_a_removed_replica_with_a_later_term_ends_no_leadership() -> None:
     cluster = SmallCluster()
     raft = cluster.elect("a")

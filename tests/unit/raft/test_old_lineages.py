@@ -117,6 +117,46 @@ def test_an_old_leader_hears_of_the_reset_from_anybody_even_a_stranger() -> None
     assert (a.status().role, a.status().term) == (Role.FOLLOWER, term_of(5, 0))
 
 
+def test_a_vote_that_a_later_lineage_asks_for_is_refused_and_its_lineage_taken_note_of() -> None:
+    """b hears its leader, or doesn't any more: the lineage counts in either case."""
+    for is_silent in (False, True):
+        cluster = SmallCluster()
+        cluster.elect("a")
+        cluster.isolate("b")
+        if is_silent:
+            silence(cluster, "b")
+        cluster.sent.clear()
+        request = Message(
+            kind=Kind.VOTE,
+            to=peer("b"),
+            sender=peer("c"),
+            term=term_of(5, 9),
+            index=99,
+            log_term=term_of(5, 8),
+        )
+        cluster.rafts["b"].step(request)
+        cluster.run()
+        assert [(each.kind, each.reject) for each in cluster.sent] == [(Kind.VOTE_REPLY, True)]
+        status = cluster.status("b")
+        assert (status.term, status.abstains, status.leader) == (term_of(5, 9), True, None)
+        assert cluster.stores["b"].hard_state.vote is None
+
+
+def test_a_refusal_in_a_later_lineage_ends_a_leadership_whoever_it_comes_from() -> None:
+    cluster = SmallCluster()
+    a = cluster.elect("a")
+    cluster.isolate("a")
+    refusal = Message(
+        kind=Kind.APPEND_REPLY,
+        to=peer("a"),
+        sender=Peer("e", "1"),
+        term=term_of(5, 1),
+        reject=True,
+    )
+    a.step(refusal)
+    assert (a.status().role, a.status().abstains) == (Role.FOLLOWER, True)
+
+
 def test_an_old_majority_whose_terms_went_far_on_is_still_below_the_reset() -> None:
     cluster = apart()
     reset(cluster)

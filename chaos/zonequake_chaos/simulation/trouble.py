@@ -407,6 +407,7 @@ class Trouble:
             self._world.later(delay_us, now)
 
         operator.after_grant = strike
+        operator.wish_for(fault.choice)  # so that there is one to grant
 
     def _lie_in_wait(self, fault: Fault) -> None:
         """At the next such moment of a transaction the leader of one of its groups is hit."""

@@ -59,6 +59,8 @@ class CatchUp:
         self._suppliers: dict[str, tuple[Supplier, SuppliedState]] = {}
         self._demanders: dict[str, tuple[Demander, StagedState]] = {}
         self._comparisons: dict[str, Comparison] = {}
+        self._waiting: dict[str, Comparison] = {}
+        """Those of them that wait for an answer."""
         self._staged: dict[str, Staging] = dict(staged)
         """Of replicas that do not run; their demanders go on with it."""
         self._snapshots = first_snapshot
@@ -93,7 +95,8 @@ class CatchUp:
         for replica in replicas:
             if replica.checkpoints.fresh and not replica.stopped:
                 replica.checkpoints.fresh = False
-                self._comparison(replica).applied()
+                self._waiting[replica.group] = comparison = self._comparison(replica)
+                comparison.applied()
             if suppliers:
                 supplier = suppliers.get(replica.group)
                 if supplier is not None:
@@ -111,9 +114,11 @@ class CatchUp:
                 del self._suppliers[group]
         for demander, _ in list(self._demanders.values()):
             demander.tick()
-        for comparison in list(self._comparisons.values()):
+        for group, comparison in list(self._waiting.items()):
             if comparison.is_waiting:
                 comparison.tick()
+            else:
+                del self._waiting[group]
 
     def stop_supplying(self, replica: Replica) -> None:
         """The replica does not lead any more."""
@@ -125,6 +130,7 @@ class CatchUp:
         """The replica stopped; what is staged for it stays, for the next one that runs."""
         self.stop_supplying(replica)
         self._comparisons.pop(replica.group, None)
+        self._waiting.pop(replica.group, None)
         known = self._demanders.pop(replica.group, None)
         if known is None or replica.is_volatile:
             return

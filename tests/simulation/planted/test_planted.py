@@ -100,7 +100,7 @@ def test_the_slowest_are_read_off_the_page_as_it_is_written() -> None:
         row_of(7, None, 1234, 1235, 9, number=1),
         row_of(None, None, None, number=2, scripts=("figure-8",)),
     ]
-    text = page(rows, limit=2000)
+    text = page(rows)
     assert list(slowest(text, 2)) == [rows[1].fault, rows[0].fault]
     assert slowest(text, 1)[rows[1].fault] == [6, 2 * APART + 1233, 3 * APART + 1234, 4 * APART + 8]
     assert "3 faults: **3 found, 0 not found**" in text

@@ -261,3 +261,20 @@ def test_a_heartbeat_without_a_stamp_claims_nothing() -> None:
         )
     )
     assert cluster.rafts["b"].fresh_since_ms() is None
+
+
+def test_a_claim_of_an_older_lineage_does_not_wait_for_its_index_in_a_newer_one() -> None:
+    freshness = Freshness(lambda n: n // 2)
+    freshness.tick(1000)
+    freshness.claim(1000, 50)
+    assert freshness.since_ms(49) is None
+    freshness.forget()
+    assert freshness.since_ms(50) is None
+
+
+def test_a_claim_that_is_older_than_one_before_takes_nothing_back() -> None:
+    freshness = Freshness(lambda n: n // 2)
+    freshness.tick(1000)
+    for at_ms in (900, 800, 900):
+        freshness.claim(at_ms, 5)
+    assert freshness.since_ms(5) == 900

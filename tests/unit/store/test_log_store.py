@@ -183,6 +183,26 @@ def test_a_full_map_stores_nothing_of_the_batch_and_says_what_to_do(tmp_path: Pa
     store.close()
 
 
+def test_what_waited_for_room_is_not_stored_behind_an_erasure_that_went_first(
+    store: LogStore,
+) -> None:
+    record = GroupRecord(
+        number=1,
+        data_number=2,
+        incarnation="ab",
+        zone="z",
+        partition=0,
+        partitions=1,
+        token=1,
+    )
+    store.write([PutRecord("g", record), Append(1, entries(1, 3), False)])
+    store.write([Erase("g", 1)])
+    store.write([Append(1, entries(4, 5), False), Install("g", record, meta(9))])
+    assert store.records() == {}
+    assert store.recover(1).last_index == 0
+    assert store.recover(1).snapshot is None
+
+
 def test_a_lost_tail_takes_the_commit_index_along(store: LogStore) -> None:
     store.write([Append(1, entries(1, 80), False), PutHardState(1, HardState(2, None, 79))])
     store.drop_tail(1, 50, keep_until=10)

@@ -33,6 +33,8 @@ KEPT = [
     ("reset", 80_025, "a state was held against a lineage in which its last entry was overwritten"),
     ("storage", 90_023, "a majority was lost: a disk about to fail was counted as sound"),
     ("everything-reset", 5_026, "the survivor of a reset lost its disk to a failed sync"),
+    ("everything-reset", 21, "an empty supply made refused entries forgotten, again and again"),
+    ("everything-reset", 53, "an empty supply made refused entries forgotten, again and again"),
 ]
 
 

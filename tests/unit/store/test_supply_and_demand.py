@@ -494,6 +494,20 @@ def test_entries_that_the_core_refuses_again_and_again_are_replaced_by_the_state
     assert len(world.of(Supply)) < WINDOW_SUPPLIES * REFUSALS
 
 
+def test_only_a_supply_that_brings_something_or_reaches_our_end_forgets_a_refusal() -> None:
+    world = World(50)
+    world.run()
+    demander, raft = world.demander, world.leader.raft
+    end, term = world.peer.raft.stored_position
+    demander._refusals = 1
+    for index, left in ((10, 1), (end, 0)):
+        append = Message(
+            kind=Kind.APPEND, to=NEW, sender=LEADER, term=raft.term, index=index, log_term=term
+        )
+        demander.supplied(Supply(GROUP, NEW, LEADER, demander._round, append))
+        assert demander._refusals == left
+
+
 def test_unequal_counters_at_the_same_index_break_the_demander() -> None:
     world = World(50)
     world.counters[world.index] = Checkpoint(world.index, 5, 5)

@@ -152,8 +152,11 @@ class Demander:
             last_term = append.entries[-1].term
         self._silent_ticks = 0
         if self._raft.holds(last, last_term):
-            self._forget_refusals()
-            self.discard()
+            # An empty one for less than was asked, as under a spent rate, brings nothing: what was
+            # refused before still was.
+            if append.entries or last >= self._demanded[0]:
+                self._forget_refusals()
+                self.discard()
             return
         agreement = self._raft.may_agree_at(append.index, append.log_term)
         if append.index <= self._asked:  # else what comes before it was lost

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from zonequake_store.host import Host
 
 TICK_S = Settings().tick_s
-# 300 ms: at least two heartbeats, nearly always three, in the shortest election time-out.
-HEARTBEAT_TICKS = 3
+# 400 ms: two heartbeats in the shortest election time-out, and half of it left for the later one.
+HEARTBEAT_TICKS = 4
 
 
 class Pulse:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from zonequake_analysis import claimed_order, loss, prefixes, sets
 from zonequake_analysis.evidence import Evidence, Found, WithoutOrder
+from zonequake_analysis.hidden_writes import count_hidden
 from zonequake_analysis.ingest import Ingested, ingest
 from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
@@ -102,7 +103,7 @@ def judge_run(
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
     findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
-    rows, without_order = _collected(findings)
+    rows, without_order, hidden = _collected(ops, findings, dumps)
     drawn = timeline(
         (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
     )
@@ -114,7 +115,11 @@ def judge_run(
         description=description,
         quality=ingested.quality,
         bad_events=bad_events,
-        found=_found(rows, without_order, shown, dumps),
+        found=Found(
+            counts=Counter({(row["check"], row["kind"]): row["total"] for row in rows}),
+            without_order=without_order,
+            lost_on_replica=hidden,
+        ),
         counts=drawn.counts,
         acknowledged=sum(bucket.acknowledged for bucket in buckets),
         uncovered=sum(bucket.uncovered for bucket in buckets),
@@ -153,13 +158,19 @@ def judge(evidence: Evidence) -> list[Check]:
     ]
 
 
-def _collected(found: DataFrame | None) -> tuple[list[Row], WithoutOrder]:
-    """What is kept of all findings, and the number of keys among all of them."""
+def _collected(
+    ops: DataFrame, found: DataFrame | None, dumps: Sequence[Dump]
+) -> tuple[list[Row], WithoutOrder, int]:
+    """What is kept of all findings, the number of keys among them, and of hidden writes."""
     if found is None:
-        return [], _without_order({})
+        return [], _without_order({}), 0
     found.persist()
     try:
-        return _first_of_each_kind(found), _without_order(_keys_by_checks(found))
+        return (
+            _first_of_each_kind(found),
+            _without_order(_keys_by_checks(found)),
+            count_hidden(ops, found, dumps),
+        )
     finally:
         found.unpersist()
 
@@ -201,26 +212,6 @@ def _without_order(keys: Mapping[tuple[bool, bool], int]) -> WithoutOrder:
         by_both=keys.get((True, True), 0),
         by_claim_only=keys.get((True, False), 0),
         by_black_box_only=keys.get((False, True), 0),
-    )
-
-
-def _found(
-    rows: Sequence[Row],
-    without_order: WithoutOrder,
-    shown: Sequence[Shown],
-    dumps: Sequence[Dump],
-) -> Found:
-    counts = Counter({(row["check"], row["kind"]): row["total"] for row in rows})
-    held: dict[str, set[int]] = {}
-    for dump in dumps:
-        for entry in dump.entries.values():
-            values = entry.value if isinstance(entry.value, list) else [entry.value]
-            held.setdefault(entry.key, set()).update(v for v in values if isinstance(v, int))
-    lost = [s.finding for s in shown if s.finding.kind == "lost"]
-    return Found(
-        counts=counts,
-        without_order=without_order,
-        lost_on_replica=sum(f.value in held.get(f.key, ()) for f in lost),
     )
 
 

@@ -75,6 +75,24 @@ def test_the_count_of_keys_without_an_order_is_exact_though_few_rows_of_each_kin
     assert checks["linearizability"].violations == 6
 
 
+def test_every_lost_write_that_a_replica_still_holds_is_hidden_and_not_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_operations(
+        tmp_path / "history" / "lost.jsonl",
+        [o for number in range(6) for o in a_lost_append(number, reads=1)],
+    )
+    header = {"group": "z1.1.0", "node": "n0", "applied": 9, "digest": "d", "keys": 5}
+    entries = [{"key": f"list-{number}", "value": [1 + number]} for number in range(5)]
+    (tmp_path / "dumps").mkdir()
+    (tmp_path / "dumps" / "n0.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in [header, *entries])
+    )
+    checks = {check.name: check for check in judge_run(spark, tmp_path).checks}
+    assert checks["hidden-writes"].violations == 5
+    assert checks["lost-writes"].violations == 1
+
+
 def a_lost_append(number: int, *, reads: int) -> list[Operation]:
     """On the number-th key, whose operations all follow those of the keys before."""
     append = Operation(

@@ -141,10 +141,12 @@ class StorageWatch(Watcher):
         self._pressed = {
             fsync: storage.log_share(fsync=fsync) > _PRESSED_SHARE for fsync in (True, False)
         }
-        for replica in self._durable():
-            if self._pressed[replica.record.fsync]:
-                self._host.flushing.compact(replica)
-        short = storage.shortage(unflushed_bytes=sum(map(_unflushed_bytes, self._durable())))
+        replicas = self._host.replicas.values()
+        if any(self._pressed.values()):
+            for replica in self._durable():
+                if self._pressed[replica.record.fsync]:
+                    self._host.flushing.compact(replica)
+        short = storage.shortage(unflushed_bytes=sum(map(_unflushed_bytes, replicas)))
         if (short is None) != (self._short is None):
             self._short = short
             self._tell("storage.recovered" if short is None else "storage.short", None, short)

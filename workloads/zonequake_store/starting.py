@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_store.admin_protocol import StartReplica
-from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.beginning import Beginning, from_disk, with_nothing
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.host import Host
 from zonequake_store.log_writes import GroupRecord
-from zonequake_store.partition import AppliedState, Partition
+from zonequake_store.partition import Partition
 from zonequake_store.pulse import HEARTBEAT_TICKS
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
-from zonequake_store.raft.messages import HardState, Peer
+from zonequake_store.raft.messages import Peer
 from zonequake_store.replica import Faults, Replica
-from zonequake_store.replica_log import DurableLog, MemoryLog
 from zonequake_store.settings import PlantedFault
-from zonequake_store.transactions import TransactionTable
 
 # What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
 DROPPED_ENTRIES = 50
@@ -65,54 +62,27 @@ class Starter:
         Raises LogCorrupt, StateCorrupt, CounterError.
         """
         storage = self._host.storage
-        store = storage.log_of(record)
-        state = storage.data.state(record.data_number)
+        log = storage.log_of(record)
         if self._planted_fault is PlantedFault.DROP_LOG_TAIL and not to_look:
-            store.drop_tail(record.number, DROPPED_ENTRIES, keep_until=state.index)
-        recovered = store.recover(record.number)
-        if recovered.cut and not to_look:
-            self._host.note_replica("replica.started", record, recovered.cut)
-        start = recovered.snapshot.index if recovered.snapshot else 0
-        if not start <= state.index <= recovered.last_index:
-            raise LogCorrupt(
-                f"the stored state is that of index {state.index}, but the log holds "
-                f"{start + 1} to {recovered.last_index}"
-            )
-        return self._replica(
-            order,
-            record,
-            DurableLog(store, record.number, recovered),
-            recovered.hard_state,
-            Overlay(storage.data, record.data_number),
-            storage.data.clients(record.data_number),
-            storage.data.transactions(record.data_number),
-            state,
-        )
+            stored_index = storage.data.state(record.data_number).index
+            log.drop_tail(record.number, DROPPED_ENTRIES, keep_until=stored_index)
+
+        def told_cut(cut: str) -> None:
+            if not to_look:
+                self._host.note_replica("replica.started", record, cut)
+
+        return self._replica(order, record, from_disk(log, storage.data, record, told_cut=told_cut))
 
     def volatile(self, order: StartReplica) -> Replica:
         """With nothing: log, term and vote live in memory, so each is another incarnation, which
         counts nowhere until it is in a configuration."""
-        return self._replica(
-            order,
-            self.new_record(order),
-            MemoryLog(),
-            HardState(),
-            MemoryCells(),
-            ClientTable(),
-            TransactionTable(),
-            AppliedState(),
-        )
+        return self._replica(order, self.new_record(order), with_nothing())
 
     def _replica(
         self,
         order: StartReplica,
         record: GroupRecord,
-        log: DurableLog | MemoryLog,
-        hard_state: HardState,
-        cells: Overlay | MemoryCells,
-        clients: ClientTable,
-        transactions: TransactionTable,
-        state: AppliedState,
+        beginning: Beginning,
     ) -> Replica:
         me = Peer(self._host.name, record.incarnation)
         planted = (
@@ -128,10 +98,10 @@ class Starter:
                     catch_up_bytes_per_second=order.catch_up_bytes_per_second,
                     planted=planted,
                 ),
-                log=log,
-                hard_state=hard_state,
+                log=beginning.log,
+                hard_state=beginning.hard_state,
                 random=self._random,
-                applied=state.index,
+                applied=beginning.state.index,
             )
         except LogCorrupted as error:
             raise LogCorrupt(str(error)) from error
@@ -141,13 +111,13 @@ class Starter:
             record=record,
             me=me,
             raft=raft,
-            log=log,
-            cells=cells,
+            log=beginning.log,
+            cells=beginning.cells,
             partition=Partition(
-                cells,
-                clients=clients,
-                transactions=transactions,
-                state=state,
+                beginning.cells,
+                clients=beginning.clients,
+                transactions=beginning.transactions,
+                state=beginning.state,
                 deduplicate=not self._faults.forget_request_ids,
             ),
             faults=self._faults,

@@ -14,17 +14,16 @@ from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.violation import Violation
 from zonequake_chaos.simulation.world import World
+from zonequake_store.beginning import Beginning, from_disk, with_nothing
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
-from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import MemoryCells, Overlay
+from zonequake_store.data_store import Overlay
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
-from zonequake_store.partition import AppliedState, Partition
+from zonequake_store.partition import Partition
 from zonequake_store.raft.errors import LogCorrupted
-from zonequake_store.raft.messages import Configuration, HardState, Peer
+from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica import Faults, Replica
-from zonequake_store.replica_log import DurableLog, MemoryLog
-from zonequake_store.transactions import TransactionTable
+from zonequake_store.replica_log import MemoryLog
 
 ZONE = "z"
 
@@ -116,22 +115,13 @@ class Replicas:
         record = self._waiting.pop(place.name, None)
         if self._scenario.is_volatile:
             record = self._new_record(place, token, number=0, data_number=0)
-            return self._started(
-                place,
-                record,
-                MemoryLog(),
-                HardState(),
-                MemoryCells(),
-                ClientTable(),
-                TransactionTable(),
-                AppliedState(),
-            )
+            return self._started(place, record, with_nothing())
         if record is None:
             new = self._disk.storage.new_number
             record = self._new_record(place, token, number=new(), data_number=new())
             self._disk.log.write([PutRecord(place.name, record)])
         try:
-            return self._recovered(place, record)
+            return self._started(place, record, from_disk(self._disk.log, self._disk.data, record))
         except (LogCorrupt, LogCorrupted) as error:
             self._found_broken(place.name, str(error))
             return None
@@ -201,48 +191,22 @@ class Replicas:
             token=token,
         )
 
-    def _recovered(self, place: GroupPlace, record: GroupRecord) -> Replica:
-        disk = self._disk
-        state = disk.data.state(record.data_number)
-        recovered = disk.log.recover(record.number)
-        start = recovered.snapshot.index if recovered.snapshot else 0
-        if not start <= state.index <= recovered.last_index:
-            raise LogCorrupt(
-                f"the stored state is that of index {state.index}, but the log holds "
-                f"{start + 1} to {recovered.last_index}"
-            )
-        return self._started(
-            place,
-            record,
-            DurableLog(disk.log, record.number, recovered),
-            recovered.hard_state,
-            Overlay(disk.data, record.data_number),
-            disk.data.clients(record.data_number),
-            disk.data.transactions(record.data_number),
-            state,
-        )
-
     def _started(
         self,
         place: GroupPlace,
         record: GroupRecord,
-        log: DurableLog | MemoryLog,
-        hard_state: HardState,
-        cells: Overlay | MemoryCells,
-        clients: ClientTable,
-        transactions: TransactionTable,
-        state: AppliedState,
+        beginning: Beginning,
     ) -> Replica:
         me = Peer(self._name, record.incarnation)
         raft = WatchedRaft(
             me=me,
             settings=self._scenario.settings,
-            log=log,
-            hard_state=hard_state,
+            log=beginning.log,
+            hard_state=beginning.hard_state,
             random=self._random.randrange,
-            applied=state.index,
+            applied=beginning.state.index,
         )
-        raft.is_volatile = isinstance(log, MemoryLog)
+        raft.is_volatile = isinstance(beginning.log, MemoryLog)
         rules = self._rules[place.name]
         life = Life(rules, raft)
         self.lives[place.name] = self._known[place.name] = life
@@ -253,9 +217,14 @@ class Replicas:
             record=record,
             me=me,
             raft=raft,
-            log=log,
-            cells=cells,
-            partition=Partition(cells, clients=clients, transactions=transactions, state=state),
+            log=beginning.log,
+            cells=beginning.cells,
+            partition=Partition(
+                beginning.cells,
+                clients=beginning.clients,
+                transactions=beginning.transactions,
+                state=beginning.state,
+            ),
             faults=Faults(),
             client_address=lambda node: node,
             clock_ms=self._clock_ms,

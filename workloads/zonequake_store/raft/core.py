@@ -255,12 +255,32 @@ class Raft:
         """Whether ready() has something to do; False while a Ready is outstanding."""
         if self._outstanding is not None:
             return False
+        out = self._replica.out
+        # First what an idle group has.
+        return bool(out.after_store or out.messages or self._has_more_than_messages)
+
+    def take_messages(self) -> Sequence[Message] | None:
+        """The messages of a Ready that would hold nothing else and need nothing stored, to be sent
+        now; most often none. None: a turn must find out, or the Ready that is outstanding.
+
+        An idle group does nothing but answer heartbeats, for which a Ready costs the most.
+        """
+        if self._outstanding is not None or self._has_more_than_messages:
+            return None
+        out = self._replica.out
+        if not out.messages:
+            messages, out.after_store = out.after_store, []
+        else:
+            messages = out.messages + out.after_store
+            out.messages, out.after_store = [], []
+        return messages
+
+    @property
+    def _has_more_than_messages(self) -> bool:
         replica = self._replica
         out, log, leadership = replica.out, replica.log, replica.leadership
         return bool(
-            out.after_store  # first what an idle group has
-            or out.messages
-            or log.has_unstored
+            log.has_unstored
             or log.has_committed
             or (leadership is not None and leadership.due)
             or out.events
@@ -269,33 +289,6 @@ class Raft:
             or out.supplies
             or self._vote_is_unstored
         )
-
-    def take_messages(self) -> Sequence[Message] | None:
-        """The messages of a Ready that would hold nothing else and need nothing stored, to be sent
-        now; most often none. None: a turn must find out, or the Ready that is outstanding.
-
-        An idle group does nothing but answer heartbeats, for which a Ready costs the most.
-        """
-        replica = self._replica
-        out, log, leadership = replica.out, replica.log, replica.leadership
-        if (
-            self._outstanding is not None
-            or log.has_unstored
-            or log.has_committed
-            or (leadership is not None and leadership.due)
-            or out.events
-            or out.reads
-            or out.aborted_reads
-            or out.supplies
-            or self._vote_is_unstored
-        ):
-            return None
-        if not out.messages:
-            messages, out.after_store = out.after_store, []
-        else:
-            messages = out.messages + out.after_store
-            out.messages, out.after_store = [], []
-        return messages
 
     @property
     def _vote_is_unstored(self) -> bool:

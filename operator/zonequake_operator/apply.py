@@ -22,7 +22,7 @@ from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
 from .kube import Kube
-from .model import Partition, PartitionState, Snapshot, Timers, Zone, ZoneSpec
+from .model import Partition, PartitionState, Snapshot, Zone, ZoneSpec
 from .pacing import Pacer
 from .parsing import owner_uid, parse_partition, parse_zone
 from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
@@ -200,7 +200,7 @@ class ZoneReconciler:
         zone = stored.zone
         status = render_zone_status(
             write.status,
-            timers=zone.spec.timers if isinstance(zone.spec, ZoneSpec) else Timers(),
+            spec=zone.spec if isinstance(zone.spec, ZoneSpec) else ZoneSpec(),
             conditions=write.conditions,
             summary=write.summary,
             previous=stored.raw_status,

@@ -19,17 +19,34 @@ DEFAULT_PARTITIONS = 25
 DEFAULT_REPLICAS = 3
 DEFAULT_SCALE_UP_S = 0
 DEFAULT_SCALE_DOWN_S = INFINITE
+DEFAULT_RESET_TIMEOUT_S = 5
 
 
 class ChangePeersMode(StrEnum):
     """What a new wish does to a running change (document `rebalance`, "Adjustable changePeers").
 
     `QUEUE` is the base algorithm: it waits in `planned`. `UPDATE` is approach 1: it replaces
-    `pending` until the lock is taken.
+    `pending` until the lock is taken. `CANCEL` is approach 2: it waits in `planned`, and a change
+    that can be cancelled gives way to it.
     """
 
     QUEUE = "Queue"
     UPDATE = "Update"
+    CANCEL = "Cancel"
+
+
+class ConsistencyMode(StrEnum):
+    """What a partition does without a majority (document `high-availability`)."""
+
+    STRONG_CONSISTENCY = "StrongConsistency"
+    HIGH_AVAILABILITY = "HighAvailability"
+
+
+class Storage(StrEnum):
+    """Where replicas keep their data; `VOLATILE` ones lose it with their process."""
+
+    PERSISTENT = "Persistent"
+    VOLATILE = "Volatile"
 
 
 class PartitionState(StrEnum):
@@ -66,7 +83,10 @@ class ZoneSpec:
     replicas: int = DEFAULT_REPLICAS
     timers: Timers = Timers()
     filter: str | None = None
-    change_peers: ChangePeersMode = ChangePeersMode.QUEUE
+    change_peers: ChangePeersMode = ChangePeersMode.UPDATE
+    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    reset_timeout_s: int = DEFAULT_RESET_TIMEOUT_S
+    storage: Storage = Storage.PERSISTENT
     catch_up_bytes_per_second: int = 0
     fsync: bool = True
     paused: bool = False
@@ -110,11 +130,25 @@ class TopologyNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A process that has left: the topology versions at which it joined and left."""
+
+    since: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """The logical topology; its version grows by one with each change. `nodes` by name."""
+    """The logical topology; its version grows by one with each change. `nodes` by name.
+
+    `departed`: the newest departure of each node that ever left, by name, so that what was alive at
+    an event's version can still be told. A node that was replaced at once by its successor is in
+    both.
+    """
 
     version: int = 0
     nodes: Mapping[str, TopologyNode] = field(default_factory=dict)
+    departed: Mapping[str, Departure] = field(default_factory=dict)
 
 
 class ConditionType(StrEnum):
@@ -171,6 +205,28 @@ class PartitionSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTimer:
+    """The armed partitionDistributionResetTimeout: "saveTimerIntent(revision, currentTime())".
+
+    `nodes` have left since it was first armed; `topology_version` and `revision` are those of the
+    newest of these events.
+    """
+
+    nodes: frozenset[str]
+    armed_ms: int
+    revision: int
+    topology_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetDue:
+    """The reset timer has fired: partitions whose `reset_revision` is lower are judged for it."""
+
+    revision: int
+    topology_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneStatus:
     """A zone's own state: `revision` is the documents' event.revision (design §3, Revision)."""
 
@@ -178,6 +234,8 @@ class ZoneStatus:
     revision: int = 0
     handled_revision: int = 0
     data_nodes: DataNodes | None = None
+    reset: ResetTimer | None = None
+    reset_due: ResetDue | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,10 +277,21 @@ class TokenPeers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """An AssignmentsLink (`high-availability`, "Chain of assignments"): a stable set, and where its
+    configuration stands in the log (whole term, index)."""
+
+    nodes: tuple[str, ...]
+    term: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionKeys:
-    """The documents' metastore keys of one partition; an empty key is None.
+    """The documents' metastore keys of one partition; an empty key is None, or ().
 
     Written together with one compare-and-swap, which is the documents' atomic multi-invoke.
+    `chain` is kept for HighAvailability zones, oldest link first.
     """
 
     stable: AssignmentSet | None = None
@@ -232,6 +301,10 @@ class PartitionKeys:
     bootstrap: TokenPeers | None = None
     pending_lock: TokenPeers | None = None
     change_trigger_revision: int = 0
+    switch_reduce: tuple[str, ...] = ()
+    switch_append: tuple[str, ...] = ()
+    reset_revision: int = 0
+    chain: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,15 @@ from .model import (
     Condition,
     ConditionType,
     DataNodes,
+    Departure,
+    Link,
     Partition,
     PartitionKeys,
     PartitionSummary,
     PartitionView,
     Reason,
+    ResetDue,
+    ResetTimer,
     Timer,
     Timers,
     TokenPeers,
@@ -34,6 +38,7 @@ from .model import (
 )
 from .wire import (
     WirePartitionStatus,
+    WireResetTimer,
     WireSet,
     WireTimer,
     WireTokenPeers,
@@ -76,6 +81,13 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
             revision=status.revision,
             handled_revision=status.handled_revision,
             data_nodes=data_nodes,
+            reset=_parse_reset_timer(status.reset),
+            reset_due=None
+            if status.reset_due is None
+            else ResetDue(
+                revision=status.reset_due.revision,
+                topology_version=status.reset_due.topology_version,
+            ),
         ),
         conditions=tuple(
             Condition(
@@ -113,6 +125,12 @@ def parse_zone_spec(spec: Mapping[str, Any]) -> ZoneSpec | str:
                     wire.data_nodes_auto_adjust_scale_down, DEFAULT_SCALE_DOWN_S
                 ),
             )
+        reset_timeout_s = wire.partition_distribution_reset_timeout
+        if reset_timeout_s < 0:
+            raise msgspec.ValidationError(
+                f"found the partitionDistributionResetTimeout {reset_timeout_s}, expected whole "
+                "seconds (0 or more)"
+            )
     except msgspec.ValidationError as error:
         return f"The spec can't be used: {error}."
     return ZoneSpec(
@@ -121,6 +139,9 @@ def parse_zone_spec(spec: Mapping[str, Any]) -> ZoneSpec | str:
         timers=timers,
         filter=wire.data_nodes_filter or None,
         change_peers=wire.change_peers,
+        consistency_mode=wire.consistency_mode,
+        reset_timeout_s=reset_timeout_s,
+        storage=wire.storage,
         catch_up_bytes_per_second=wire.catch_up_bytes_per_second,
         fsync=wire.fsync,
         paused=wire.paused,
@@ -145,6 +166,17 @@ def _parse_timer(wire: WireTimer | None) -> Timer | None:
     return Timer(nodes=frozenset(wire.nodes), armed_ms=from_rfc3339(wire.armed_at))
 
 
+def _parse_reset_timer(wire: WireResetTimer | None) -> ResetTimer | None:
+    if wire is None:
+        return None
+    return ResetTimer(
+        nodes=frozenset(wire.nodes),
+        armed_ms=from_rfc3339(wire.armed_at),
+        revision=wire.revision,
+        topology_version=wire.topology_version,
+    )
+
+
 def parse_partition(obj: Mapping[str, Any]) -> Partition:
     """A Partition as listed.
 
@@ -164,6 +196,13 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
             bootstrap=_parse_token_peers(wire.bootstrap),
             pending_lock=_parse_token_peers(wire.pending_lock),
             change_trigger_revision=wire.change_trigger_revision,
+            switch_reduce=tuple(sorted(wire.switch_reduce)),
+            switch_append=tuple(sorted(wire.switch_append)),
+            reset_revision=wire.reset_revision,
+            chain=tuple(
+                Link(nodes=tuple(sorted(link.nodes)), term=link.term, index=link.index)
+                for link in wire.chain
+            ),
         ),
         view=PartitionView(leader=wire.leader, term=wire.term, stage=wire.stage, state=wire.state),
     )
@@ -214,6 +253,7 @@ def parse_topology(obj: Mapping[str, Any]) -> Topology:
             )
             for node in wire.nodes
         },
+        departed={d.name: Departure(since=d.since, left=d.left) for d in wire.departed},
     )
 
 

@@ -14,11 +14,12 @@ from .model import (
     PartitionKeys,
     PartitionSummary,
     PartitionView,
+    ResetTimer,
     Timer,
-    Timers,
     TokenPeers,
     Topology,
     Zone,
+    ZoneSpec,
     ZoneStatus,
     group_name,
 )
@@ -29,9 +30,13 @@ from .wire import (
     Object,
     Wire,
     WireCondition,
+    WireDeparture,
+    WireLink,
     WireNode,
     WirePartitionStatus,
     WirePeer,
+    WireResetDue,
+    WireResetTimer,
     WireSet,
     WireSummary,
     WireTimer,
@@ -46,13 +51,16 @@ from .wire import (
 def render_zone_status(
     status: ZoneStatus,
     *,
-    timers: Timers,
+    spec: ZoneSpec,
     conditions: Iterable[Condition],
     summary: PartitionSummary,
     previous: Mapping[str, Any],
     now_ms: int,
 ) -> Object:
-    """A zone's whole status. `previous` is the one it replaces, for the transition times."""
+    """A zone's whole status. `previous` is the one it replaces, for the transition times.
+
+    `spec` gives the timers their deadlines.
+    """
     before = {c["type"]: c for c in previous.get("conditions", [])}
     rendered = []
     for condition in conditions:
@@ -70,11 +78,16 @@ def render_zone_status(
             )
         )
     nodes = status.data_nodes
+    due = status.reset_due
     wire = WireZoneStatus(
         observed_generation=status.observed_generation,
         revision=status.revision,
         handled_revision=status.handled_revision,
         conditions=rendered,
+        reset=_render_reset_timer(status.reset, spec.reset_timeout_s),
+        reset_due=None
+        if due is None
+        else WireResetDue(revision=due.revision, topology_version=due.topology_version),
         partitions=WireSummary(
             total=summary.total, available=summary.available, moving=summary.moving
         ),
@@ -86,8 +99,8 @@ def render_zone_status(
             data_nodes=sorted(nodes.nodes),
             data_node_count=len(nodes.nodes),
             filter=nodes.filter,
-            scale_up=_render_timer(nodes.up, deadline_up_ms(nodes, timers)),
-            scale_down=_render_timer(nodes.down, deadline_down_ms(nodes, timers)),
+            scale_up=_render_timer(nodes.up, deadline_up_ms(nodes, spec.timers)),
+            scale_down=_render_timer(nodes.down, deadline_down_ms(nodes, spec.timers)),
         )
     return _builtins(wire)
 
@@ -99,6 +112,18 @@ def _render_timer(timer: Timer | None, deadline_ms: int | None) -> WireTimer | N
         nodes=sorted(timer.nodes),
         armed_at=to_rfc3339(timer.armed_ms),
         deadline=None if deadline_ms is None else to_rfc3339(deadline_ms),
+    )
+
+
+def _render_reset_timer(timer: ResetTimer | None, timeout_s: int) -> WireResetTimer | None:
+    if timer is None:
+        return None
+    return WireResetTimer(
+        nodes=sorted(timer.nodes),
+        armed_at=to_rfc3339(timer.armed_ms),
+        deadline=to_rfc3339(timer.armed_ms + timeout_s * 1000),
+        revision=timer.revision,
+        topology_version=timer.topology_version,
     )
 
 
@@ -141,6 +166,13 @@ def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
             bootstrap=_render_token_peers(keys.bootstrap),
             pending_lock=_render_token_peers(keys.pending_lock),
             change_trigger_revision=keys.change_trigger_revision,
+            switch_reduce=list(keys.switch_reduce),
+            switch_append=list(keys.switch_append),
+            reset_revision=keys.reset_revision,
+            chain=[
+                WireLink(nodes=list(link.nodes), term=link.term, index=link.index)
+                for link in keys.chain
+            ],
             leader=view.leader,
             term=view.term,
             stage=view.stage,
@@ -195,6 +227,10 @@ def render_topology_status(topology: Topology) -> Object:
                     since=node.since,
                 )
                 for _, node in sorted(topology.nodes.items())
+            ],
+            departed=[
+                WireDeparture(name=name, since=departure.since, left=departure.left)
+                for name, departure in sorted(topology.departed.items())
             ],
         )
     )

@@ -19,7 +19,10 @@ from dataclasses import dataclass, replace
 
 from zonequake_store.admin_protocol import NodeIdentity
 
-from .model import Topology, TopologyNode
+from .model import Departure, Topology, TopologyNode
+
+MAX_DEPARTED = 1000
+"""So many departures are remembered; the resource must stay small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ def advance(
     """
     version = topology.version + 1
     nodes: dict[str, TopologyNode] = {}
+    departed = dict(topology.departed)
     changed = False
     for name in sorted(topology.nodes.keys() | identities.keys()):
         known, identity, pod = topology.nodes.get(name), identities.get(name), pods.get(name)
@@ -65,9 +69,16 @@ def advance(
             nodes[name] = known
         else:
             changed = changed or known is not None
+        if known is not None and (name not in nodes or nodes[name].since == version):
+            departed[name] = Departure(since=known.since, left=version)
     if not changed:
         version = topology.version
-    return Topology(version=version, nodes=nodes)
+    return Topology(version=version, nodes=nodes, departed=_newest(departed))
+
+
+def _newest(departed: Mapping[str, Departure]) -> dict[str, Departure]:
+    newest = sorted(departed, key=lambda name: (-departed[name].left, name))[:MAX_DEPARTED]
+    return {name: departed[name] for name in sorted(newest)}
 
 
 def _same(known: TopologyNode, identity: NodeIdentity) -> bool:

@@ -17,8 +17,11 @@ from .errors import ResourceError
 from .model import (
     DEFAULT_PARTITIONS,
     DEFAULT_REPLICAS,
+    DEFAULT_RESET_TIMEOUT_S,
     ChangePeersMode,
+    ConsistencyMode,
     PartitionState,
+    Storage,
 )
 
 GROUP = "zonequake.io"
@@ -42,8 +45,11 @@ class WireZoneSpec(Wire, frozen=True):
     data_nodes_auto_adjust_scale_up: int | str | None = None
     data_nodes_auto_adjust_scale_down: int | str | None = None
     data_nodes_filter: str | None = None
+    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    partition_distribution_reset_timeout: int = DEFAULT_RESET_TIMEOUT_S
+    storage: Storage = Storage.PERSISTENT
     fsync: bool = True
-    change_peers: ChangePeersMode = ChangePeersMode.QUEUE
+    change_peers: ChangePeersMode = ChangePeersMode.UPDATE
     catch_up_bytes_per_second: int = 0
     paused: bool = False
 
@@ -52,6 +58,19 @@ class WireTimer(Wire, frozen=True):
     nodes: list[str]
     armed_at: str
     deadline: str | None = None
+
+
+class WireResetTimer(Wire, frozen=True):
+    nodes: list[str]
+    armed_at: str
+    revision: int
+    topology_version: int
+    deadline: str | None = None
+
+
+class WireResetDue(Wire, frozen=True):
+    revision: int
+    topology_version: int
 
 
 class WireCondition(Wire, frozen=True):
@@ -79,6 +98,8 @@ class WireZoneStatus(Wire, frozen=True):
     filter: str | None = None
     scale_up: WireTimer | None = None
     scale_down: WireTimer | None = None
+    reset: WireResetTimer | None = None
+    reset_due: WireResetDue | None = None
     partitions: WireSummary = WireSummary()
     conditions: list[WireCondition] = []
 
@@ -99,6 +120,12 @@ class WireTokenPeers(Wire, frozen=True):
     peers: list[WirePeer]
 
 
+class WireLink(Wire, frozen=True):
+    nodes: list[str]
+    term: int = 0
+    index: int = 0
+
+
 class WirePartitionStatus(Wire, frozen=True):
     stable: WireSet | None = None
     pending: WireSet | None = None
@@ -107,6 +134,10 @@ class WirePartitionStatus(Wire, frozen=True):
     bootstrap: WireTokenPeers | None = None
     pending_lock: WireTokenPeers | None = None
     change_trigger_revision: int = 0
+    switch_reduce: list[str] = []
+    switch_append: list[str] = []
+    reset_revision: int = 0
+    chain: list[WireLink] = []
     leader: str | None = None
     term: int = 0
     stage: Stage = Stage.NONE
@@ -124,11 +155,18 @@ class WireNode(Wire, frozen=True):
     since: int = 0
 
 
+class WireDeparture(Wire, frozen=True):
+    name: str
+    since: int
+    left: int
+
+
 class WireTopologyStatus(Wire, frozen=True):
     version: int = 0
     node_count: int = 0
     node_names: list[str] = []  # `kubectl get` can't show a field of each node
     nodes: list[WireNode] = []
+    departed: list[WireDeparture] = []
 
 
 def partition_name(zone: str, number: int) -> str:

@@ -42,9 +42,10 @@ def zone(name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ({"dataNodesFilter": '"US" &&& "SSD"'}, "expected quoted tags joined with"),
         ({"dataNodesFilter": '"US" "SSD"'}, "expected quoted tags joined with"),
         ({"dataNodesFilter": "$.[?(@.region)]"}, "expected quoted tags joined with"),
-        ({"consistencyMode": "HighAvailability"}, "HighAvailability is not yet supported"),
-        ({"storage": "Volatile"}, "Volatile is not yet supported"),
-        ({"changePeers": "Cancel"}, "Cancel is not yet supported"),
+        ({"consistencyMode": "High"}, "must be StrongConsistency or HighAvailability"),
+        ({"storage": "Tape"}, "storage must be Persistent or Volatile"),
+        ({"changePeers": "Hope"}, "changePeers must be Queue, Update or Cancel"),
+        ({"partitionDistributionResetTimeout": -1}, "must be whole seconds (0 or more)"),
         ({"catchUpBytesPerSecond": -1}, "catchUpBytesPerSecond must be 0 (no limit) or more"),
     ],
 )
@@ -65,7 +66,9 @@ def test_a_wrong_zone_is_refused_with_a_sentence(
         {"dataNodesFilter": 'contains("zone"), /re.*x/ && !("a=b")'},
         {"dataNodesAutoAdjust": "Infinite"},
         {"dataNodesAutoAdjustScaleUp": 300, "dataNodesAutoAdjustScaleDown": 300000},
-        {"changePeers": "Update", "paused": True},
+        {"changePeers": "Cancel", "paused": True},
+        {"consistencyMode": "HighAvailability", "partitionDistributionResetTimeout": 0},
+        {"storage": "Volatile"},
     ],
 )
 def test_a_right_zone_is_accepted(api_server: ApiServer, spec: dict[str, Any]) -> None:

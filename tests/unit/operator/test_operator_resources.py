@@ -12,11 +12,15 @@ from zonequake_operator.model import (
     Condition,
     ConditionType,
     DataNodes,
+    Departure,
+    Link,
     PartitionKeys,
     PartitionState,
     PartitionSummary,
     PartitionView,
     Reason,
+    ResetDue,
+    ResetTimer,
     Timer,
     Timers,
     TokenPeers,
@@ -36,7 +40,7 @@ from zonequake_operator.wire import from_rfc3339, to_rfc3339
 from zonequake_store.admin_protocol import PeerName, Stage
 
 META = {"name": "z", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 2}
-TIMERS = Timers(scale_up_s=300, scale_down_s=None)
+SPEC = ZoneSpec(timers=Timers(scale_up_s=300, scale_down_s=None), reset_timeout_s=7)
 STATUS = ZoneStatus(
     observed_generation=2,
     revision=7,
@@ -48,6 +52,10 @@ STATUS = ZoneStatus(
         filter='"SSD"',
         topology_version=4,
     ),
+    reset=ResetTimer(
+        nodes=frozenset("B"), armed_ms=1_700_000_001_000, revision=6, topology_version=3
+    ),
+    reset_due=ResetDue(revision=5, topology_version=2),
 )
 READY = Condition(
     type=ConditionType.READY, status=True, reason=Reason.ALL_PARTITIONS_SERVE, message="All."
@@ -57,7 +65,7 @@ READY = Condition(
 def rendered(previous: dict[str, object], now_ms: int, ready: Condition = READY) -> dict:  # type: ignore[type-arg]
     return render_zone_status(
         STATUS,
-        timers=TIMERS,
+        spec=SPEC,
         conditions=[ready],
         summary=PartitionSummary(total=3, available=2, moving=1),
         previous=previous,
@@ -77,6 +85,7 @@ def test_deadlines_are_shown_to_the_millisecond_and_infinite_ones_are_not() -> N
     assert status["scaleUp"]["armedAt"] == "2023-11-14T22:13:20.123Z"
     assert status["scaleUp"]["deadline"] == "2023-11-14T22:18:20.123Z"
     assert "deadline" not in status["scaleDown"]
+    assert status["reset"]["deadline"] == "2023-11-14T22:13:28.000Z"
 
 
 def test_a_transition_time_moves_only_when_the_status_flips() -> None:
@@ -129,6 +138,10 @@ def test_partition_keys_come_back_as_they_went() -> None:
         bootstrap=TokenPeers(token=1, peers=peers),
         pending_lock=TokenPeers(token=9, peers=peers),
         change_trigger_revision=3,
+        switch_reduce=("A",),
+        switch_append=("B", "C"),
+        reset_revision=2,
+        chain=(Link(nodes=("A", "B"), term=1, index=7), Link(nodes=("C",), term=3, index=9)),
     )
     view = PartitionView(leader="A", term=4, stage=Stage.JOINT, state=PartitionState.DEGRADED)
     zone = parse_zone({"metadata": META, "spec": {}})
@@ -151,7 +164,7 @@ def test_a_topology_comes_back_as_it_went() -> None:
         peer_address="x:1",
         since=3,
     )
-    topology = Topology(version=3, nodes={"A": node})
+    topology = Topology(version=3, nodes={"A": node}, departed={"B": Departure(since=1, left=2)})
     status = render_topology_status(topology)
     assert status["nodeNames"] == ["A"]
     assert parse_topology({"status": status}) == topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_operator.model import Topology
+from zonequake_operator.model import Departure, Topology
 from zonequake_operator.topology import Pod, advance
 from zonequake_store.admin_protocol import NodeIdentity
 
@@ -70,6 +70,7 @@ def test_a_silent_node_leaves_only_by_evidence(
     after = advance(known(), identities={}, pods=pods, wanted=wanted, lost_machines=frozenset(lost))
     assert ("zq-default-0" in after.nodes) == stays, why
     assert after.version == (1 if stays else 2), why
+    assert after.departed == ({} if stays else {"zq-default-0": Departure(since=1, left=2)}), why
 
 
 def test_a_successor_is_leave_and_join_in_one_version() -> None:
@@ -82,6 +83,7 @@ def test_a_successor_is_leave_and_join_in_one_version() -> None:
     assert after.version == 2
     assert after.nodes["zq-default-0"].since == 2
     assert after.nodes["zq-default-0"].process_incarnation == "p2"
+    assert after.departed == {"zq-default-0": Departure(since=1, left=2)}
 
 
 def test_a_late_restart_count_of_the_same_process_is_no_leave() -> None:

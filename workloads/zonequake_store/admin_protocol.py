@@ -149,6 +149,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     prepared: int = 0  # transactions that wait for their decision
     first_index: int = 0
     last_index: int = 0
+    last_term: int = 0  # of the entry at last_index: by (last_term, last_index) logs are compared
     last_user_term: int = 0  # of the newest user command in the log, committed or not
     last_user_index: int = 0
     last_configuration_term: int = 0  # of the newest applied one that changed peers or token

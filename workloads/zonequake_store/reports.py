@@ -71,6 +71,7 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         prepared=len(replica.partition.transactions.prepared),
         first_index=status.first_index,
         last_index=status.last_index,
+        last_term=status.last_term,
         last_user_term=last_user[0],
         last_user_index=last_user[1],
         last_configuration_term=state.last_configuration_term,

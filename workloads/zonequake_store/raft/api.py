@@ -297,3 +297,4 @@ class Status:
     applied: int
     first_index: int
     last_index: int
+    last_term: int

@@ -31,4 +31,5 @@ def status_of(replica: Replica) -> Status:
         applied=log.applied,
         first_index=log.first_index,
         last_index=log.last_index,
+        last_term=log.last_term,
     )

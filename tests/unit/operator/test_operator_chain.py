@@ -1,0 +1,73 @@
+"""The assignments chain (document `high-availability`, "Chain of assignments")."""
+
+from __future__ import annotations
+
+from zonequake_operator import chain
+from zonequake_operator.model import AssignmentSet, Link, PartitionKeys
+from zonequake_store.admin_protocol import ConfigurationReport, PeerName, ReplicaStatus, Role
+
+ABC = Link(nodes=("A", "B", "C"), term=1, index=7)
+A = Link(nodes=("A",), term=5_000_000_002, index=41)
+
+
+def leading(
+    *nodes: str, term: int, index: int, applied: int = 0, last: tuple[int, int] = (0, 0)
+) -> ReplicaStatus:
+    return ReplicaStatus(
+        group="z.12345678.0",
+        zone="z",
+        partition=0,
+        incarnation="1",
+        role=Role.LEADER,
+        term=term,
+        configuration=ConfigurationReport(
+            peers=[PeerName(node, "1") for node in nodes], token=3, index=index
+        ),
+        applied=applied,
+        last_configuration_term=last[0],
+        last_configuration_index=last[1],
+    )
+
+
+def switched(
+    pending: AssignmentSet, *before: Link, leader: ReplicaStatus | None = None
+) -> tuple[Link, ...]:
+    keys = PartitionKeys(pending=pending, chain=before)
+    report = leader or leading(*pending.nodes, term=9, index=60)
+    return chain.after_switch(keys, pending, AssignmentSet(nodes=pending.nodes), report)
+
+
+def test_a_graceful_change_leaves_one_link() -> None:
+    after = switched(AssignmentSet.of("B", "C", "D"), ABC, A)
+    assert after == (Link(nodes=("B", "C", "D"), term=9, index=60),)
+
+
+def test_a_forced_set_is_added_as_the_last_link() -> None:
+    after = switched(AssignmentSet(nodes=("C",), force=True), ABC)
+    assert after == (ABC, Link(nodes=("C",), term=9, index=60))
+
+
+def test_the_second_phase_of_a_reset_replaces_the_last_link() -> None:
+    after = switched(AssignmentSet(nodes=("A", "B"), from_reset=True), ABC, A)
+    assert after == (ABC, Link(nodes=("A", "B"), term=9, index=60))
+
+
+def test_a_partition_without_a_chain_begins_one_with_whatever_it_switches_to() -> None:
+    link = Link(nodes=("A",), term=9, index=60)
+    assert switched(AssignmentSet(nodes=("A",), force=True)) == (link,)
+    assert switched(AssignmentSet(nodes=("A",), from_reset=True)) == (link,)
+    assert switched(AssignmentSet(nodes=("A",))) == (link,)
+
+
+def test_a_link_stands_where_its_peers_changed_and_not_where_a_later_leader_repeated_them() -> None:
+    # Applied at (8, 50); a user command came at (8, 55); the leader of term 9 repeated it at 60.
+    repeated = leading("A", "B", term=9, index=60, applied=61, last=(8, 50))
+    after = switched(AssignmentSet.of("A", "B"), leader=repeated)
+    assert after == (Link(nodes=("A", "B"), term=8, index=50),)
+
+
+def test_what_is_not_applied_yet_says_nothing_about_where_the_new_peers_stand() -> None:
+    # lastCfgIdx is still that of the configuration before.
+    behind = leading("A", "B", term=9, index=60, applied=59, last=(8, 50))
+    after = switched(AssignmentSet.of("A", "B"), leader=behind)
+    assert after == (Link(nodes=("A", "B"), term=9, index=60),)

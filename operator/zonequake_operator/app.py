@@ -16,11 +16,11 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from .apply import ZoneReconciler
-from .errors import Conflict, KubeError, ResourceError
 from .event_poster import EventPoster
 from .gather import Fleet
 from .kube import Kube
 from .store_client import StoreClient
+from .watch import watch
 from .wire import FINALIZER, GROUP, VERSION
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 HTTP_PORT = 8080
 LIVE_WITHIN_S = 60.0
 """Without one good round for so long, /healthz fails: a restart is quick and harmless."""
-ERROR_BACKOFF_S = 0.5
 ERASE_PATIENCE_S = 30.0
 """How long a zone's deletion waits for nodes that don't answer."""
 
@@ -117,28 +116,13 @@ class App:
 
     async def watch_zone(self, name: str, stopped: kopf.DaemonStopped, **_: object) -> None:
         """One zone for as long as it exists; never returns early, kopf wouldn't start it again."""
-        reconciler = self._reconciler(name)
-        seen, wake_at_ms = 0, None
-        while not stopped:
-            timeout_s = self.options.resync_s
-            if wake_at_ms is not None:
-                timeout_s = min(timeout_s, max(0.0, (wake_at_ms - wall_ms()) / 1000))
-            view = await self._fleet.next_view(seen, timeout_s)
-            if view.number == 0:
-                continue  # nobody was heard yet
-            seen = view.number
-            try:
-                wake_at_ms = (await reconciler.step(view)).wake_at_ms
-            except Conflict as error:
-                logger.info("zone %s: read again, %s", name, error)
-            except (KubeError, ResourceError) as error:
-                logger.warning("zone %s: tried again soon, %s", name, error)
-                await stopped.wait(ERROR_BACKOFF_S)
-            except Exception:
-                # One poisoned zone must stop neither itself for ever nor the others.
-                logger.exception("zone %s: tried again soon", name)
-                reconciler.invalidate()
-                await stopped.wait(ERROR_BACKOFF_S * 4)
+        await watch(
+            self._reconciler(name),
+            self._fleet,
+            stopped,
+            resync_s=self.options.resync_s,
+            wall_ms=wall_ms,
+        )
 
     async def delete_zone(self, name: str, **_: object) -> None:
         """Erase the zone's replicas wherever a node answers, then its partitions."""

@@ -62,7 +62,7 @@ class ZoneReconciler:
         monotonic_s: Callable[[], float],
         wall_ms: Callable[[], int],
     ) -> None:
-        self._name = name
+        self.name = name
         self._kube = kube
         self._store = store
         self._fleet = fleet
@@ -98,11 +98,11 @@ class ZoneReconciler:
             return await self._step(view)
         except Conflict:
             self.invalidate()
-            metrics.RECONCILES.labels(self._name, "conflict").inc()
+            metrics.RECONCILES.labels(self.name, "conflict").inc()
             raise
         except KubeError:
             self.invalidate()
-            metrics.RECONCILES.labels(self._name, "failed").inc()
+            metrics.RECONCILES.labels(self.name, "failed").inc()
             raise
 
     async def _step(self, view: View) -> Plan:
@@ -115,10 +115,10 @@ class ZoneReconciler:
                 break
         # Orders rest on what is stored: the last plan found nothing more to write.
         await self._send([a for a in decided.actions if isinstance(a, SendOrder)], view)
-        self._fleet.tell(self._name, settled=decided.settled, behind=decided.behind)
+        self._fleet.tell(self.name, settled=decided.settled, behind=decided.behind)
         self._announce_failures(stored.zone, decided)
         self._count(decided)
-        metrics.RECONCILES.labels(self._name, "ok").inc()
+        metrics.RECONCILES.labels(self.name, "ok").inc()
         return decided
 
     def _plan(self, stored: _Stored, view: View) -> Plan:
@@ -141,7 +141,7 @@ class ZoneReconciler:
         if stored is not None and now_s - stored.read_s < self._resync_s:
             return stored
         raw, partitions = await asyncio.gather(
-            self._kube.get_zone(self._name), self._kube.list_partitions(self._name)
+            self._kube.get_zone(self.name), self._kube.list_partitions(self.name)
         )
         zone = parse_zone(raw)
         mine = [parse_partition(p) for p in partitions if owner_uid(p) == zone.uid]
@@ -305,7 +305,7 @@ class ZoneReconciler:
         """Delete the zone's Partitions; their ownerReference would do it too, but later."""
         stored = await self._read()
         for number in stored.partitions:
-            await self._kube.delete_partition(partition_name(self._name, number))
+            await self._kube.delete_partition(partition_name(self.name, number))
         self.invalidate()
 
     def _announce_failures(self, zone: Zone, decided: Plan) -> None:
@@ -317,10 +317,10 @@ class ZoneReconciler:
     def _count(self, decided: Plan) -> None:
         states = [health.view.state for health in decided.health.values()]
         for state in PartitionState:
-            metrics.PARTITIONS.labels(self._name, state.value).set(states.count(state))
+            metrics.PARTITIONS.labels(self.name, state.value).set(states.count(state))
         moving = sum(health.is_moving for health in decided.health.values())
-        metrics.MOVING.labels(self._name).set(moving)
-        metrics.SETTLED.labels(self._name).set(decided.settled)
+        metrics.MOVING.labels(self.name).set(moving)
+        metrics.SETTLED.labels(self.name).set(decided.settled)
 
 
 def _has_keys(action: Action) -> bool:

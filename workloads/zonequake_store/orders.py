@@ -11,28 +11,22 @@ from collections.abc import Callable
 import msgspec
 
 from zonequake_store.admin_protocol import (
-    Bootstrap,
-    CancelChangePeers,
     ChangePeers,
-    Grant,
     InspectReplica,
     Order,
     OrderReply,
     OrderStatus,
-    ResetPeers,
     Role,
     StartReplica,
     StopReplica,
-    TransferLeadership,
 )
 from zonequake_store.data_store import Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
 from zonequake_store.host import Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
-from zonequake_store.raft.errors import RaftError
-from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.obedience import failed, may_not_start, may_not_stop, obey, start_again
 from zonequake_store.replica import LOG_ERRORS, Replica
-from zonequake_store.reports import peers_of, replica_status
+from zonequake_store.reports import replica_status
 from zonequake_store.settings import PlantedFault
 from zonequake_store.starting import Starter
 from zonequake_store.storage import LogBatch
@@ -61,12 +55,12 @@ class Orders:
         try:
             return await self._execute(order)
         except StorageError as error:  # what it needs stored is not, now or ever
-            return _failed(str(error))
+            return failed(str(error))
 
     async def _execute(self, order: Order) -> OrderReply:
         broken = self._host.broken.get(order.group)
         if broken is not None and not isinstance(order, StopReplica):
-            return _failed(f"the replica is broken ({broken[1]}); stop and erase it")
+            return failed(f"the replica is broken ({broken[1]}); stop and erase it")
         if isinstance(order, StartReplica):
             return await self._start(order)
         if isinstance(order, StopReplica):
@@ -76,81 +70,15 @@ class Orders:
         replica = self._host.replicas.get(order.group)
         if replica is None:
             return OrderReply(status=OrderStatus.NOT_HERE)
-        configuration = replica.raft.status().configuration
-        if configuration is not None:
-            replica.raise_token(configuration.token)
-        if order.token < replica.token:
-            return _stale(order.token, replica.token)
+        if isinstance(order, ChangePeers):
+            self._host.transport.told(order.addresses)
         try:
-            reply = self._at_replica(replica, order)
+            reply = obey(replica, order)
         except LOG_ERRORS as error:
             self._host.break_down(replica, str(error))
-            return _failed(str(error))
-        except RaftError as error:
-            return _failed(str(error))
-        if reply.status is OrderStatus.RECEIVED:
-            replica.raise_token(order.token)
+            return failed(str(error))
         self._host.wake(replica)
         return reply
-
-    def _at_replica(
-        self,
-        replica: Replica,
-        order: Bootstrap
-        | ChangePeers
-        | CancelChangePeers
-        | ResetPeers
-        | Grant
-        | TransferLeadership,
-    ) -> OrderReply:
-        raft = replica.raft
-        match order:
-            case Bootstrap():
-                raft.bootstrap(
-                    Configuration(
-                        peers=peers_of(order.peers), token=order.token, lineage=order.lineage
-                    )
-                )
-                return OrderReply(status=OrderStatus.RECEIVED)
-            case ChangePeers():
-                self._host.transport.told(order.addresses)
-                answer = raft.change_peers(
-                    term=order.term, token=order.token, peers=peers_of(order.peers)
-                )
-                return OrderReply(status=OrderStatus(answer.value))
-            case CancelChangePeers():
-                cancelled = raft.cancel_change_peers(term=order.term, token=order.token)
-                return OrderReply(status=OrderStatus(cancelled.value))
-            case ResetPeers():
-                reset = raft.reset_peers(
-                    term=order.term, token=order.token, peers=peers_of(order.peers)
-                )
-                return OrderReply(status=OrderStatus(reset.value))
-            case Grant():
-                granted = raft.grant(
-                    term=order.term, token=order.token, peers=peers_of(order.peers)
-                )
-                return OrderReply(status=OrderStatus(granted.value))
-            case TransferLeadership():
-                return self._transfer(replica, order)
-
-    def _transfer(self, replica: Replica, order: TransferLeadership) -> OrderReply:
-        if not replica.leads:
-            if order.to is not None and replica.leader and replica.leader.node == order.to:
-                return OrderReply(status=OrderStatus.RECEIVED)
-            return OrderReply(status=OrderStatus.NOT_LEADER)
-        target: Peer | None = None
-        if order.to is not None:
-            configuration = replica.raft.status().configuration
-            members = configuration.members if configuration else frozenset()
-            target = next((peer for peer in members if peer.node == order.to), None)
-            if target is None:
-                return _failed(f"{order.to} is no member of {replica.group}")
-            if target == replica.me:
-                return OrderReply(status=OrderStatus.RECEIVED)
-        if not replica.raft.transfer_leadership(target):
-            return _failed("there is nobody to hand leadership to")
-        return OrderReply(status=OrderStatus.RECEIVED)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────
 
@@ -183,7 +111,7 @@ class Orders:
                 replica.raft.stored(ready)
             found = replica_status(replica)
         except (*LOG_ERRORS, StateCorrupt) as error:
-            return _failed(f"the replica cannot be read ({error})")
+            return failed(f"the replica cannot be read ({error})")
         return OrderReply(
             status=OrderStatus.RECEIVED,
             replica=msgspec.structs.replace(found, role=Role.WAITING),
@@ -196,20 +124,13 @@ class Orders:
         host.transport.told(order.addresses)
         replica = host.replicas.get(order.group)
         record = replica.record if replica else host.waiting.get(order.group)
-        token = replica.token if replica else record.token if record else 0
-        if order.token < token:
-            return _stale(order.token, token)
+        refusal = may_not_start(order, replica, record)
+        if refusal is not None:
+            return refusal
         if replica is not None:
-            replica.raise_token(order.token)
-            replica.raft.set_catch_up_rate(order.catch_up_bytes_per_second)
-            replica.raft.enforce(order.enforced_token)
+            reply = start_again(replica, order)
             host.wake(replica)
-            return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
-        if not 0 <= order.partition < order.partitions:
-            return _failed(
-                f"partition is {order.partition}; expected 0 to {order.partitions - 1}, because "
-                f"the zone has {order.partitions} partitions"
-            )
+            return reply
         reason = "start order" if record is None else "start order after a restart"
         if order.volatile:
             replica = self._starter.volatile(order)
@@ -229,7 +150,7 @@ class Orders:
                 host.waiting.pop(order.group, None)
                 host.broken[order.group] = (record, str(error))
                 host.note_replica("replica.broken", record, str(error))
-                return _failed(f"the replica is broken ({error}); stop and erase it")
+                return failed(f"the replica is broken ({error}); stop and erase it")
         host.add(replica)
         host.note_replica("replica.started", replica.record, reason)
         return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
@@ -249,15 +170,9 @@ class Orders:
         )
         if record is None:
             return OrderReply(status=OrderStatus.RECEIVED)  # stopped and erased before
-        token = replica.token if replica else record.token
-        if order.token < token:
-            return _stale(order.token, token)
-        if order.incarnation != record.incarnation:
-            return OrderReply(
-                status=OrderStatus.STALE,
-                error=f"the order is for incarnation {order.incarnation}, the replica is "
-                f"{record.incarnation}",
-            )
+        refusal = may_not_stop(order, replica, record)
+        if refusal is not None:
+            return refusal
         record = msgspec.structs.replace(record, token=order.token)
         if replica is not None:
             replica.raise_token(order.token)
@@ -301,14 +216,3 @@ class Orders:
                 *(replica.record for replica in host.replicas.values()),
             ]
         )
-
-
-def _failed(error: str) -> OrderReply:
-    return OrderReply(status=OrderStatus.FAILED, error=error)
-
-
-def _stale(found: int, seen: int) -> OrderReply:
-    return OrderReply(
-        status=OrderStatus.STALE,
-        error=f"the order's token is {found}, the replica has seen {seen}",
-    )

@@ -15,6 +15,7 @@ import kopf
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from . import metrics
 from .apply import ZoneReconciler
 from .event_poster import EventPoster
 from .gather import Fleet
@@ -123,6 +124,8 @@ class App:
             resync_s=self.options.resync_s,
             wall_ms=wall_ms,
         )
+        # Also where somebody took the finalizer away, so that no handler of a deletion runs.
+        metrics.forget_zone(name)
 
     async def delete_zone(self, name: str, **_: object) -> None:
         """Erase the zone's replicas wherever a node answers, then its partitions."""
@@ -144,6 +147,7 @@ class App:
             )
         await reconciler.delete_partitions()
         self._fleet.forget(name)
+        metrics.forget_zone(name)
         if self._running is not None:
             self._running.reconcilers.pop(name, None)
 

@@ -22,7 +22,7 @@ from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
 from .kube import Kube
-from .model import Partition, PartitionState, Snapshot, Zone, ZoneSpec
+from .model import Partition, Snapshot, Zone, ZoneSpec
 from .pacing import Pacer
 from .parsing import owner_uid, parse_partition, parse_zone
 from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
@@ -117,7 +117,12 @@ class ZoneReconciler:
         await self._send([a for a in decided.actions if isinstance(a, SendOrder)], view)
         self._fleet.tell(self.name, settled=decided.settled, behind=decided.behind)
         self._announce_failures(stored.zone, decided)
-        self._count(decided)
+        metrics.show_zone(
+            self.name,
+            health=decided.health,
+            conditions=stored.zone.conditions,
+            settled=decided.settled,
+        )
         metrics.RECONCILES.labels(self.name, "ok").inc()
         return decided
 
@@ -312,15 +317,8 @@ class ZoneReconciler:
         for change in decided.failed:
             if self._failed_tokens.get(change.partition) != change.token:
                 self._failed_tokens[change.partition] = change.token
+                metrics.CHANGES_FAILED.labels(self.name).inc()
                 self._events.post_soon(zone, change.announcement())
-
-    def _count(self, decided: Plan) -> None:
-        states = [health.view.state for health in decided.health.values()]
-        for state in PartitionState:
-            metrics.PARTITIONS.labels(self.name, state.value).set(states.count(state))
-        moving = sum(health.is_moving for health in decided.health.values())
-        metrics.MOVING.labels(self.name).set(moving)
-        metrics.SETTLED.labels(self.name).set(decided.settled)
 
 
 def _has_keys(action: Action) -> bool:

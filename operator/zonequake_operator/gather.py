@@ -119,7 +119,9 @@ class Fleet:
             try:
                 await self._once(hurried=hurried)
                 self.heard_s = self._monotonic_s()
+                metrics.ROUNDS.labels("ok").inc()
             except KubeError as error:
+                metrics.ROUNDS.labels("failed").inc()
                 logger.warning("this round failed, the next will tell: %s", error)
             period_s = BUSY_PERIOD_S if self._unsettled else SETTLED_PERIOD_S
             rest_s = max(0.02, period_s - (self._monotonic_s() - began_s))

@@ -1,14 +1,26 @@
-"""What the operator tells Prometheus: `zonequake_operator_*`."""
+"""What the operator tells Prometheus: `zonequake_operator_*`.
+
+Labels are bounded: a zone's name, and words of ours. No partition, node or message is a label, and
+a zone's series go when the zone does.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from prometheus_client import Counter, Gauge, Histogram
+
+from .conditions import Health
+from .model import Condition, PartitionState
 
 ORDERS = Counter("zonequake_operator_orders", "Orders sent to data nodes.", ["kind", "status"])
 KEY_WRITES = Counter(
     "zonequake_operator_writes", "Status writes, by resource and result.", ["kind", "result"]
 )
 RECONCILES = Counter("zonequake_operator_reconciles", "Plans made.", ["zone", "result"])
+CHANGES_FAILED = Counter(
+    "zonequake_operator_changes_failed", "Changes that a leader gave up.", ["zone"]
+)
 PLAN_SECONDS = Histogram(
     "zonequake_operator_plan_seconds",
     "Time to make one plan.",
@@ -19,6 +31,7 @@ ROUND_SECONDS = Histogram(
     "Time to hear all data nodes once.",
     buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
 )
+ROUNDS = Counter("zonequake_operator_rounds", "Rounds of hearing all data nodes.", ["result"])
 NODES = Gauge("zonequake_operator_nodes", "Nodes in the logical topology.")
 NODES_SILENT = Gauge(
     "zonequake_operator_nodes_silent", "Nodes in the logical topology that don't answer."
@@ -28,4 +41,43 @@ PARTITIONS = Gauge(
     "zonequake_operator_partitions", "Partitions of a zone, by state.", ["zone", "state"]
 )
 MOVING = Gauge("zonequake_operator_partitions_moving", "Partitions with a pending set.", ["zone"])
+AT_RISK = Gauge(
+    "zonequake_operator_partitions_at_risk",
+    "Partitions whose majority goes with one more loss.",
+    ["zone"],
+)
+LOST = Gauge(
+    "zonequake_operator_partitions_lost", "Partitions that have lost their majority.", ["zone"]
+)
 SETTLED = Gauge("zonequake_operator_zone_settled", "1 if the zone needs nothing.", ["zone"])
+CONDITION = Gauge(
+    "zonequake_operator_zone_condition", "1 if the zone's condition is true.", ["zone", "condition"]
+)
+
+_OF_ZONES = (RECONCILES, CHANGES_FAILED, PARTITIONS, MOVING, AT_RISK, LOST, SETTLED, CONDITION)
+
+
+def show_zone(
+    zone: str,
+    *,
+    health: Mapping[int, Health],
+    conditions: Iterable[Condition],
+    settled: bool,
+) -> None:
+    """A zone as it is after a plan."""
+    states = [one.view.state for one in health.values()]
+    for state in PartitionState:
+        PARTITIONS.labels(zone, state.value).set(states.count(state))
+    MOVING.labels(zone).set(sum(one.is_moving for one in health.values()))
+    AT_RISK.labels(zone).set(sum(one.at_risk for one in health.values()))
+    LOST.labels(zone).set(sum(one.lost for one in health.values()))
+    SETTLED.labels(zone).set(settled)
+    for condition in conditions:
+        CONDITION.labels(zone, condition.type.value).set(condition.status)
+
+
+def forget_zone(zone: str) -> None:
+    """The zone is gone, and its series with it: whoever makes zones all day long fills no memory,
+    and no alert goes on for one that isn't there."""
+    for metric in _OF_ZONES:
+        metric.remove_by_labels({"zone": zone})

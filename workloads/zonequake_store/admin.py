@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import msgspec
@@ -14,9 +15,11 @@ from zonequake_store.admin_protocol import (
     NodeIdentity,
     OrderBatch,
     OrderReplies,
+    ReplicaSize,
     ReplicasReport,
     ReplicaStatus,
 )
+from zonequake_store.catchup.demander import size_of
 from zonequake_store.data_store import View, cells_of
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.host import Host
@@ -61,6 +64,7 @@ class AdminApi:
                 web.get("/admin/v1/node", self._node),
                 web.get("/admin/v1/replicas", self._replicas),
                 web.get("/admin/v1/replicas/{group}/dump", self._dump),
+                web.get("/admin/v1/replicas/{group}/size", self._size),
                 web.post("/admin/v1/orders", self._execute),
                 web.get("/admin/v1/events", self._events),
                 web.post("/admin/v1/drain", self._drain),
@@ -134,16 +138,43 @@ class AdminApi:
         return web.Response(body=lines, content_type="application/x-ndjson")
 
     async def _dump(self, request: web.Request) -> web.StreamResponse:
+        replica = self._named(request)
+        with self._reading(replica):
+            return await self._dumped(request, replica)
+
+    async def _size(self, request: web.Request) -> web.Response:
+        replica = self._named(request)
+        with self._reading(replica):
+            view = await self._host.view(replica)
+            try:
+                state_bytes = await read_in_thread(lambda: size_of(view.pairs()))
+            finally:
+                view.close()
+        return _json(
+            ReplicaSize(
+                group=replica.group,
+                index=view.state.index,
+                state_bytes=state_bytes,
+                log_bytes=replica.raft.whole_log_bytes,
+            )
+        )
+
+    def _named(self, request: web.Request) -> Replica:
         group = request.match_info["group"]
         replica = self._host.replicas.get(group)
         if replica is None:
             raise web.HTTPNotFound(text=f"no replica of {group!r} runs here\n")
+        return replica
+
+    @contextlib.contextmanager
+    def _reading(self, replica: Replica) -> Iterator[None]:
+        """Damage that is found on the way breaks the replica, and nothing else."""
         try:
-            return await self._dumped(request, replica)
+            yield
         except StateCorrupt as error:
             self._host.break_down(replica, str(error))
             raise web.HTTPServiceUnavailable(
-                text=f"the replica of {group!r} is broken: {error}\n"
+                text=f"the replica of {replica.group!r} is broken: {error}\n"
             ) from error
         except StorageError as error:
             raise web.HTTPServiceUnavailable(text=f"the state is not stored: {error}\n") from error

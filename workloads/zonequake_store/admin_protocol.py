@@ -327,6 +327,23 @@ class StoreEvent(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, object] = {}
 
 
+class ReplicaSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to GET /admin/v1/replicas/{group}/size: what another copy of the replica would take.
+
+    `log_bytes` is None if the beginning of its log is gone: a new peer gets the state then.
+    """
+
+    group: str
+    index: int  # of the newest entry in the state
+    state_bytes: int
+    log_bytes: int | None = None
+
+    @property
+    def copy_bytes(self) -> int:
+        """What one new peer would be sent."""
+        return self.state_bytes if self.log_bytes is None else self.log_bytes
+
+
 class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a replica dump."""
 

@@ -68,12 +68,16 @@ _FLUSH_BYTES = 8 << 20
 
 @dataclass(slots=True)
 class Counters:
-    """What the node has done since its start."""
+    """What the node has done since its start.
+
+    `removed_catch_up_bytes`: what replicas that don't run any more sent to catching-up peers.
+    """
 
     turns: int = 0
     writes_applied: int = 0
     requests: int = 0
     frames_dropped: int = 0
+    removed_catch_up_bytes: int = 0
     loop_lag_s: float = 0.0
     longest_loop_lag_s: float = 0.0
 
@@ -368,7 +372,8 @@ class Host(Edge):
     def remove(self, replica: Replica) -> None:
         """Stop a replica; its files stay."""
         replica.stop()
-        self.replicas.pop(replica.group, None)
+        if self.replicas.pop(replica.group, None) is not None:
+            self.counters.removed_catch_up_bytes += replica.raft.catch_up_sent_bytes
         self._awake.pop(replica, None)
         self._pulse.end(replica)
         self.catch_up.removed(replica)
@@ -403,6 +408,12 @@ class Host(Edge):
                 if replica.partition.index > replica.durable_index
             ]
         )
+
+    @property
+    def catch_up_sent_bytes(self) -> int:
+        """All that this node sent to catching-up peers since its start."""
+        running_bytes = sum(r.raft.catch_up_sent_bytes for r in self.replicas.values())
+        return self.counters.removed_catch_up_bytes + running_bytes
 
     async def view(self, replica: Replica) -> View:
         """The replica's state as of now or later; the caller closes it. Raises StorageError."""

@@ -54,6 +54,11 @@ class NodeCollector(Collector):
             ("entries_applied", "Log entries applied by all replicas.", counters.writes_applied),
             ("client_requests", "Requests of clients.", counters.requests),
             ("appends_dropped", "APPENDs that found no connection.", counters.frames_dropped),
+            (
+                "catch_up_bytes",
+                "Bytes sent to catching-up peers by all replicas that lead or led here.",
+                self._host.catch_up_sent_bytes,
+            ),
             ("cpu_seconds", "CPU time of the process.", time.process_time()),
         ):
             yield CounterMetricFamily(f"zonequake_store_{name}", text, value=counted)
@@ -99,7 +104,9 @@ class NodeCollector(Collector):
                 ("rebalance_stage", f"Stage at the leader: {stages}."),
                 ("caught_up", "1 while the leader waits for a grant."),
                 ("catch_up_fraction", "Progress of the slowest catching-up peer, 0 to 1."),
-                ("catch_up_sent_bytes", "Bytes sent to catching-up peers."),
+                ("catch_up_sent_bytes", "Bytes sent to the peers that catch up now."),
+                ("catch_up_done_bytes", "Bytes done of the transfers that run now."),
+                ("catch_up_total_bytes", "Bytes of the transfers that run now."),
             )
         }
         for status in self._statuses():
@@ -120,7 +127,11 @@ class NodeCollector(Collector):
                 gauges[name].add_metric(labels, value)
             if status.progress:
                 slowest = min(progress.fraction for progress in status.progress)
-                sent_bytes = sum(progress.bytes_sent for progress in status.progress)
                 gauges["catch_up_fraction"].add_metric(labels, slowest)
-                gauges["catch_up_sent_bytes"].add_metric(labels, sent_bytes)
+                for name, sizes in (
+                    ("catch_up_sent_bytes", [p.bytes_sent for p in status.progress]),
+                    ("catch_up_done_bytes", [p.bytes_done for p in status.progress]),
+                    ("catch_up_total_bytes", [p.bytes_total for p in status.progress]),
+                ):
+                    gauges[name].add_metric(labels, sum(sizes))
         yield from gauges.values()

@@ -42,6 +42,7 @@ from zonequake_store.admin_protocol import (
     OrderReply,
     OrderStatus,
     PeerName,
+    ReplicaSize,
     ReplicasReport,
     ReplicaStatus,
     Role,
@@ -411,6 +412,12 @@ class LocalNodes:
             msgspec.json.decode(header, type=DumpHeader),
             [msgspec.json.decode(line, type=DumpEntry) for line in lines],
         )
+
+    async def size(self, node: str, group: str) -> ReplicaSize:
+        url = f"{self.nodes[node].admin_url}/admin/v1/replicas/{group}/size"
+        async with self.session.get(url) as response:
+            assert response.status == 200, await response.text()
+            return msgspec.json.decode(await response.read(), type=ReplicaSize)
 
     async def events(self, node: str, after: int = 0) -> list[StoreEvent]:
         url = f"{self.nodes[node].admin_url}/admin/v1/events?after={after}"

@@ -103,10 +103,12 @@ class CatchUpLimit:
     """A token bucket that each tick refills; it may fall below zero by one message, so that an
     entry larger than a tick's share passes too."""
 
-    __slots__ = ("_available_bytes", "_bytes_per_second", "_tick_s")
+    __slots__ = ("_available_bytes", "_bytes_per_second", "_tick_s", "spent_bytes")
 
     def __init__(self, *, bytes_per_second: int, tick_s: float) -> None:
         self._tick_s = tick_s
+        self.spent_bytes = 0
+        """All that ever left for catching-up peers, under whatever rate."""
         self.set_rate(bytes_per_second)
 
     def set_rate(self, bytes_per_second: int) -> None:
@@ -125,6 +127,7 @@ class CatchUpLimit:
 
     def spend(self, size_bytes: int) -> None:
         self._available_bytes -= size_bytes
+        self.spent_bytes += size_bytes
 
     def tick(self) -> None:
         share = self._bytes_per_second * self._tick_s

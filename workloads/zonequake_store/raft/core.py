@@ -15,6 +15,7 @@ from zonequake_store.raft.api import (
     Settings,
     Status,
 )
+from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.errors import NotLeader, ReadyOutstanding
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
@@ -224,6 +225,20 @@ class Raft:
     def set_catch_up_rate(self, bytes_per_second: int) -> None:
         """Limit what catching-up peers are supplied with; 0: unlimited."""
         self._replica.catch_up_limit.set_rate(bytes_per_second)
+
+    @property
+    def catch_up_sent_bytes(self) -> int:
+        """All that this replica, as a leader, ever sent to catching-up peers."""
+        return self._replica.catch_up_limit.spent_bytes
+
+    @property
+    def whole_log_bytes(self) -> int | None:
+        """What a new peer would get from the log; None if its beginning is gone, so that it would
+        get the state instead."""
+        log = self._replica.log
+        if log.first_index > 1:
+            return None
+        return log.bytes_behind(0) + log.last_index * ENTRY_OVERHEAD_BYTES
 
     # the log
 

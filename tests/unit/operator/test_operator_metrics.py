@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from prometheus_client import REGISTRY
+
+from zonequake_operator import metrics
+from zonequake_operator.conditions import Health
+from zonequake_operator.model import (
+    Condition,
+    ConditionType,
+    PartitionKeys,
+    PartitionState,
+    PartitionView,
+    Reason,
+)
+
+
+def series(zone: str) -> dict[str, float]:
+    """The zone's series by name and other labels."""
+    return {
+        " ".join([sample.name, *(v for k, v in sample.labels.items() if k != "zone")]): sample.value
+        for metric in REGISTRY.collect()
+        for sample in metric.samples
+        if sample.labels.get("zone") == zone and not sample.name.endswith("_created")
+    }
+
+
+def show(zone: str) -> None:
+    def health(state: PartitionState, *, at_risk: bool = False, lost: bool = False) -> Health:
+        return Health(
+            keys=PartitionKeys(),
+            view=PartitionView(state=state),
+            missing=(),
+            broken={},
+            at_risk=at_risk,
+            lost=lost,
+        )
+
+    metrics.RECONCILES.labels(zone, "ok").inc()
+    metrics.CHANGES_FAILED.labels(zone).inc()
+    metrics.show_zone(
+        zone,
+        health={
+            0: health(PartitionState.AVAILABLE),
+            1: health(PartitionState.DEGRADED, at_risk=True),
+            2: health(PartitionState.UNAVAILABLE, lost=True),
+        },
+        conditions=[
+            Condition(
+                type=ConditionType.DATA_AT_RISK,
+                status=True,
+                reason=Reason.MAJORITY_LOST,
+                message="1 partition has lost its majority: 2.",
+            )
+        ],
+        settled=False,
+    )
+
+
+def test_a_zones_partitions_are_counted_by_state_and_by_risk() -> None:
+    show("counted")
+    found = series("counted")
+    name = "zonequake_operator_partitions"
+    assert {state: found[f"{name} {state.value}"] for state in PartitionState} == {
+        PartitionState.AVAILABLE: 1,
+        PartitionState.DEGRADED: 1,
+        PartitionState.READ_ONLY: 0,
+        PartitionState.UNAVAILABLE: 1,
+    }
+    assert (found[f"{name}_at_risk"], found[f"{name}_lost"]) == (1, 1)
+    assert found["zonequake_operator_zone_condition DataAtRisk"] == 1
+    metrics.forget_zone("counted")
+
+
+def test_a_deleted_zone_leaves_no_series_and_others_keep_theirs() -> None:
+    for number in range(50):
+        show(f"fleeting-{number}")
+    show("lasting")
+    for number in range(50):
+        metrics.forget_zone(f"fleeting-{number}")
+    assert [series(f"fleeting-{number}") for number in range(50)] == [{}] * 50
+    assert series("lasting")
+    metrics.forget_zone("lasting")
+
+
+def test_no_label_but_the_zone_is_named_by_users() -> None:
+    show("labelled")
+    labels = {
+        label
+        for metric in REGISTRY.collect()
+        if metric.name.startswith("zonequake_operator")
+        for sample in metric.samples
+        for label in sample.labels
+    }
+    assert labels <= {"zone", "kind", "status", "result", "state", "condition", "le"}
+    metrics.forget_zone("labelled")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from zonequake_chaos.errors import ClusterError, NotFound, WaitExpired
+from zonequake_chaos.errors import ClusterError, HarnessError, NotFound, WaitExpired
 from zonequake_chaos.faults.node_outage import remove_finalizer
 from zonequake_chaos.faults.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process
@@ -13,19 +13,26 @@ from zonequake_chaos.journal import (
     Debt,
     DeleteLoad,
     DeleteZone,
+    JoinNetwork,
     RemoveFinalizer,
     RestoreScale,
+    ResumeComponent,
 )
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.load_pods import delete_load
+from zonequake_chaos.own_node import OwnNode
 
 ZONE_GONE_S = 60.0
 _POLL_S = 0.5
 
 
-async def pay(kube: Kube, debt: Debt) -> None:
-    """Sees to it that what `debt` says holds. Raises ClusterError, WaitExpired."""
+async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None) -> None:
+    """Sees to it that what `debt` says holds. Raises HarnessError."""
     match debt:
+        case JoinNetwork():
+            await _there(node, debt).join(debt.uid)
+        case ResumeComponent():
+            _there(node, debt).resume(debt.component)
         case RemoveFinalizer():
             await remove_finalizer(kube, pod=debt.pod, finalizer=debt.finalizer)
         case ContinueProcess():
@@ -39,6 +46,14 @@ async def pay(kube: Kube, debt: Debt) -> None:
             await delete_load(kube, debt.name)
         case DeleteZone():
             await delete_zone(kube, debt.zone)
+
+
+def _there(node: OwnNode | None, debt: Debt) -> OwnNode:
+    if node is None:
+        raise HarnessError(
+            f"{debt}: the embedded cluster that this was done to does not run on this machine"
+        )
+    return node
 
 
 async def delete_zone(kube: Kube, zone: str) -> None:

@@ -161,6 +161,7 @@ def status(
 @app.command()
 def clean(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
     """Undo what a run left behind; may be called again at any time."""
+    from zonequake_chaos.own_node import OwnNode
     from zonequake_chaos.runner import clean as pay_debts
 
     where = RunFolder.open(run).cluster()
@@ -174,7 +175,7 @@ def clean(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
 
     async def pay() -> list[str]:
         async with await place.connect() as kube:
-            return await pay_debts(kube, run)
+            return await pay_debts(kube, run, node=OwnNode.of(place.kubeconfig))
 
     problems = asyncio.run(pay())
     for problem in problems:

@@ -8,15 +8,34 @@ from dataclasses import dataclass, field
 
 from zonequake_chaos.clock import Clock, Moment
 from zonequake_chaos.errors import ChaosError, WaitExpired
+from zonequake_chaos.events import EventLog
 from zonequake_chaos.faults.life import FaultLife, Injury, Proof, Victim, World
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.judge import Landing
-from zonequake_chaos.scenario import Fault, OnStage, RollingRestart, Scale, TargetRole, fault_type
+from zonequake_chaos.scenario import (
+    ComponentPause,
+    Fault,
+    OnStage,
+    Reached,
+    RollingRestart,
+    Scale,
+    TargetRole,
+    fault_type,
+)
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sighting
 from zonequake_chaos.triggers import Before, Place, Sighting, sightings
 from zonequake_chaos.triggers import in_words as trigger_in_words
 from zonequake_store.admin_protocol import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A fault that lasts while others are done."""
+
+    life: FaultLife
+    injury: Injury
+    described: dict[str, object]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +47,8 @@ class Done:
     missed: dict[str, str] = field(default_factory=dict)
     effective: set[str] = field(default_factory=set)
     recovering: list[tuple[FaultLife, Injury]] = field(default_factory=list)
+    held: dict[str, list[Held]] = field(default_factory=dict)
+    """By the name of the fault until which they hold."""
 
 
 async def inject_fault(
@@ -41,7 +62,16 @@ async def inject_fault(
         if repetition:
             await asyncio.sleep(fault.pause_s)
         if not await _inject_once(fault, world=world, chooser=chooser, done=done, note=note):
-            return
+            break
+    await release(fault.name, done=done, events=world.events)
+
+
+async def release(until: str, *, done: Done, events: EventLog) -> None:
+    """Begins the recovery of the faults that were held until this one."""
+    for held in done.held.pop(until, []):
+        events.emit("fault.stop", held.described, place=held.injury.sighting.place)
+        await held.life.recover(held.injury)
+        done.recovering.append((held.life, held.injury))
 
 
 async def _inject_once(
@@ -78,6 +108,11 @@ async def _inject_once(
     world.events.emit("fault.effective", described | {"proof": proof}, place=sighting.place)
     done.effective.add(fault.name)
     done.landings += _landings(fault, injury, injected, proof, world.clock)
+    if fault.held_until is not None:
+        held = Held(life=life, injury=injury, described=described)
+        done.held.setdefault(fault.held_until, []).append(held)
+        return True
+    await release(fault.name, done=done, events=world.events)
     await asyncio.sleep(fault.hold_s)
     world.events.emit("fault.stop", described, place=sighting.place)
     await life.recover(injury)
@@ -116,7 +151,7 @@ def _choose(
     fault: Fault, view: ClusterView, sighting: Sighting, chooser: Chooser
 ) -> tuple[str, ...]:
     match fault:
-        case Scale():
+        case Scale() | ComponentPause() | Reached():
             return ()
         case RollingRestart():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]

@@ -40,6 +40,19 @@ class ContinueProcess(msgspec.Struct, frozen=True, kw_only=True, tag="continue_p
     uid: str
 
 
+class JoinNetwork(msgspec.Struct, frozen=True, kw_only=True, tag="join_network"):
+    """Nothing cuts this pod off."""
+
+    pod: str
+    uid: str
+
+
+class ResumeComponent(msgspec.Struct, frozen=True, kw_only=True, tag="resume_component"):
+    """This component of the node isn't stopped."""
+
+    component: str
+
+
 class DeleteLoad(msgspec.Struct, frozen=True, kw_only=True, tag="delete_load"):
     """Nothing of the run's load is left."""
 
@@ -52,10 +65,21 @@ class DeleteZone(msgspec.Struct, frozen=True, kw_only=True, tag="delete_zone"):
     zone: str
 
 
-Debt = RemoveFinalizer | RestoreScale | ContinueProcess | DeleteLoad | DeleteZone
+Debt = (
+    RemoveFinalizer
+    | RestoreScale
+    | ContinueProcess
+    | JoinNetwork
+    | ResumeComponent
+    | DeleteLoad
+    | DeleteZone
+)
 
-HEALING = (RemoveFinalizer, ContinueProcess)
-"""What harms the system under test as long as it is owed; the rest can wait for the collection."""
+HEALING = (ResumeComponent, JoinNetwork, RemoveFinalizer, ContinueProcess)
+"""What harms the system under test as long as it is owed; the rest can wait for the collection.
+
+The node's components come first: without an API server nothing else can be paid.
+"""
 
 _ORDER = (*HEALING, DeleteLoad, DeleteZone, RestoreScale)
 """Nodes go last: a zone is erased from its nodes as long as they are there."""

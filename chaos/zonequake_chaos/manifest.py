@@ -142,9 +142,25 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         for name in {name for name in names if names.count(name) > 1}:
             yield f"two {kind}s are named {name!r}; names must be unique"
     earlier: list[str] = []
+    later = [fault.name for fault in spec.faults]
     for fault in spec.faults:
         yield from _fault_contradictions(fault, pools, [zone.name for zone in spec.zones], earlier)
         earlier.append(fault.name)
+        later.remove(fault.name)
+        yield from _hold_contradictions(fault, later)
+
+
+def _hold_contradictions(fault: Fault, later: list[str]) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    if fault.held_until is None:
+        return
+    if fault.held_until not in later:
+        yield (
+            f"{here}: heldUntil names {fault.held_until!r}, which is no later fault "
+            f"({', '.join(later) or 'there is none'})"
+        )
+    if fault.hold_s or fault.times > 1:
+        yield f"{here}: heldUntil goes with neither holdSeconds nor times"
 
 
 def _fault_contradictions(
@@ -171,6 +187,8 @@ def _fault_contradictions(
             yield f"{here}: minProgress is above maxProgress, so the trigger can never come"
     if target is None:
         return
+    if (target.role is TargetRole.NODES) != bool(target.nodes):
+        yield f"{here}: target.nodes belong to role 'nodes', and to no other"
     if (target.role is TargetRole.NODE) != (target.node is not None):
         yield f"{here}: target.node belongs to role 'node', and to no other"
     if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):

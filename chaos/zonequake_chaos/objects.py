@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zonequake_chaos.kube import Json
-from zonequake_chaos.state import KeysView, PodView
+from zonequake_chaos.state import KeysView, LinkView, PodView
 
 STORE_LABELS = "app.kubernetes.io/component=store"
 POOL_LABEL = "zonequake.io/pool"
@@ -46,8 +46,25 @@ def keys_view(partition: Json) -> KeysView:
         stable=_nodes(status.get("stable")),
         pending=_nodes(status.get("pending")),
         planned=_nodes(status.get("planned")),
+        forced=_flagged(status, "force"),
+        from_reset=_flagged(status, "fromReset"),
+        switch_reduce=_nodes(status.get("switchReduce")),
+        switch_append=_nodes(status.get("switchAppend")),
+        chain=tuple(
+            LinkView(
+                nodes=_nodes(link), term=int(link.get("term", 0)), index=int(link.get("index", 0))
+            )
+            for link in status.get("chain") or []
+        ),
         token=int(status.get("configurationToken") or 0),
         revision=int(status.get("changeTriggerRevision") or 0),
+    )
+
+
+def _flagged(status: Json, flag: str) -> frozenset[str]:
+    """The keys whose assignment set carries the flag."""
+    return frozenset(
+        key for key in ("stable", "pending", "planned") if (status.get(key) or {}).get(flag)
     )
 
 

@@ -207,6 +207,14 @@ class Observer:
                     "stable": keys.stable,
                     "pending": keys.pending,
                     "planned": keys.planned,
+                    "forced": sorted(keys.forced),
+                    "from_reset": sorted(keys.from_reset),
+                    "switch_reduce": keys.switch_reduce,
+                    "switch_append": keys.switch_append,
+                    "chain": [
+                        {"nodes": link.nodes, "term": link.term, "index": link.index}
+                        for link in keys.chain
+                    ],
                     "token": keys.token,
                     "revision": keys.revision,
                 },

@@ -131,10 +131,16 @@ def _fault_in_words(fault: Fault) -> str:
             what = f"scale pool {fault.pool} to {fault.replicas}"
         case manifest.RollingRestart():
             what = f"restart every node of {fault.pool or 'all pools'}, one after another"
+        case manifest.ComponentPause():
+            what = f"pause of the node's {fault.component}"
+        case manifest.Reached():
+            what = "reached"
         case _:
             assert target is not None
             what = f"{fault_type(fault).replace('_', ' ')} of {target_in_words(target)}"
     held = f", for {fault.hold_s:g} s" if fault.hold_s else ""
+    if fault.held_until is not None:
+        held = f", until {fault.held_until}"
     times = f", {fault.times} times every {fault.pause_s:g} s" if fault.times > 1 else ""
     return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
 

@@ -18,8 +18,10 @@ from rich.console import Console
 from zonequake_chaos import manifest
 from zonequake_chaos.clock import SystemClock
 from zonequake_chaos.errors import UsageError
+from zonequake_chaos.faults.on_the_node import check_node
 from zonequake_chaos.guard import check_consent, installation
 from zonequake_chaos.outcome import EXIT_CODES, Verdict, from_exit_code, worst
+from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.place import Place
 from zonequake_chaos.plan import build_plan, predict_targets
 from zonequake_chaos.plan_tree import print_plan
@@ -79,6 +81,8 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
     async with await place.connect() as kube:
         await check_consent(kube, embedded=place.embedded)
         installed = await installation(kube, place.release)
+        node = OwnNode.of(place.kubeconfig)
+        check_node(run.spec.faults, node)
         run_id = f"{run.metadata.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         folder = RunFolder.create(ask.out or RUNS / run_id)
         record = RunRecord(
@@ -107,6 +111,7 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             seed=seed,
             folder=folder,
             kube=kube,
+            node=node,
             clock=clock,
             installation=installed,
             progress=progress,

@@ -12,7 +12,7 @@ import yaml
 
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
-from zonequake_chaos.scenario import ChaosRun, Fault
+from zonequake_chaos.scenario import ChaosRun, Fault, Reached
 
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
 
@@ -128,15 +128,11 @@ class RunFolder:
 
 def expectations(run: ChaosRun) -> dict[str, Any]:
     """What the analysis judges the run by, with the faults that must be shown to have landed."""
-    wanted: dict[str, Any] = {
-        name: value
-        for name, value in msgspec.structs.asdict(run.spec.expectations).items()
-        if value is not None
-    }
+    wanted: dict[str, Any] = msgspec.structs.asdict(run.spec.expectations)
     wanted["faults"] = [fault.name for fault in run.spec.faults if must_land(fault)]
     return wanted
 
 
 def must_land(fault: Fault) -> bool:
     """Whether a run that doesn't show this fault can't pass."""
-    return fault.disturbs
+    return fault.disturbs or isinstance(fault, Reached)

@@ -24,7 +24,7 @@ from zonequake_chaos.errors import ChaosError, HarnessError, UsageError, WaitExp
 from zonequake_chaos.events import Event, EventLog, from_store
 from zonequake_chaos.faults.life import World
 from zonequake_chaos.faults.scale import set_replicas, stateful_set
-from zonequake_chaos.injection import Done, finish, inject_fault
+from zonequake_chaos.injection import Done, finish, inject_fault, release
 from zonequake_chaos.journal import HEALING, DeleteLoad, Journal, RestoreScale
 from zonequake_chaos.judge import Hit, Miss, judge
 from zonequake_chaos.kube import Kube
@@ -33,6 +33,7 @@ from zonequake_chaos.load_pods import LoadPods
 from zonequake_chaos.metrics import pull_metrics
 from zonequake_chaos.observe import Observer
 from zonequake_chaos.outcome import Verdict, worst
+from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.plan import Mark
 from zonequake_chaos.progress import Progress
 from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
@@ -77,10 +78,12 @@ class Runner:
         seed: int,
         folder: RunFolder,
         kube: Kube,
+        node: OwnNode | None,
         clock: Clock,
         installation: Installation,
         progress: Progress,
     ) -> None:
+        self._node = node
         self._spec = run.spec
         self._run_id = run_id
         self._folder = folder
@@ -214,6 +217,7 @@ class Runner:
         self._observer.faults_begin()
         world = World(
             kube=self._kube,
+            node=self._node,
             observer=self._observer,
             journal=self._journal,
             events=self._events,
@@ -248,6 +252,8 @@ class Runner:
 
     async def _recover(self) -> None:
         times = self._spec.times
+        for name in list(self._done.held):
+            await release(name, done=self._done, events=self._events)
         self._problems.texts += await self._heal()
         try:
             for life, injury in self._done.recovering:
@@ -303,7 +309,7 @@ class Runner:
                 self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {_in_words(error)}")
 
     async def _heal(self) -> list[str]:
-        return await self._journal.pay_all(partial(pay, self._kube), HEALING)
+        return await self._journal.pay_all(partial(pay, self._kube, node=self._node), HEALING)
 
     async def _collect(self) -> None:
         ended = self._clock.now()
@@ -376,7 +382,7 @@ class Runner:
                     self._problems.add(Verdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
 
     async def _clean(self) -> None:
-        for problem in await self._journal.pay_all(partial(pay, self._kube)):
+        for problem in await self._journal.pay_all(partial(pay, self._kube, node=self._node)):
             self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
 
 
@@ -389,6 +395,6 @@ def _load_name(installation: Installation, zone: Zone) -> str:
     return f"{installation.release}-load-{zone.name}"
 
 
-async def clean(kube: Kube, folder: Path) -> list[str]:
+async def clean(kube: Kube, folder: Path, *, node: OwnNode | None) -> list[str]:
     """Pays what a run of before still owes; returns what could not be paid."""
-    return await Journal(folder).pay_all(partial(pay, kube))
+    return await Journal(folder).pay_all(partial(pay, kube, node=node))

@@ -61,6 +61,10 @@ class Zone(_Part, frozen=True, kw_only=True):
     data_nodes_filter: str | None = None
     catch_up_bytes_per_second: Annotated[int, Meta(ge=0)] = 0
     fsync: bool = True
+    change_peers: Literal["Queue", "Update", "Cancel"] | None = None
+    consistency_mode: Literal["StrongConsistency", "HighAvailability"] | None = None
+    partition_distribution_reset_timeout: Annotated[int, Meta(ge=0)] | None = None
+    storage: Literal["Persistent", "Volatile"] | None = None
 
 
 class Load(_Part, frozen=True, kw_only=True):
@@ -131,14 +135,26 @@ class PartitionKey(StrEnum):
     STABLE = "stable"
     PENDING = "pending"
     PLANNED = "planned"
+    SWITCH_REDUCE = "switchReduce"
+    SWITCH_APPEND = "switchAppend"
+    CHAIN = "chain"
 
 
 class OnKey(_Part, frozen=True, kw_only=True, tag_field="when", tag="key"):
-    """A partition's key is set, is empty, or holds the node `holds`."""
+    """A partition's key is set, or is as all given conditions say.
+
+    `empty`; it `holds` a node; it `equals` a set of nodes, in any order; it has `length` nodes, or
+    links if it is the chain (whose nodes are those of its newest link); it is `forced`, or
+    `from_reset`, or not. Nodes are named as in `Target.nodes`.
+    """
 
     key: PartitionKey
     empty: bool = False
     holds: str | None = None
+    equals: list[str] | None = None
+    length: Annotated[int, Meta(ge=1)] | None = None
+    forced: bool | None = None
+    from_reset: bool | None = None
     zone: str | None = None
     partition: int | None = None
     timeout_s: Seconds = 60.0
@@ -153,13 +169,30 @@ class OnLeader(_Part, frozen=True, kw_only=True, tag_field="when", tag="leader")
     timeout_s: Seconds = 60.0
 
 
+class NodeState(StrEnum):
+    """What a trigger can see of a data node: `answers` by a process that reports its replicas,
+    `silent` is the opposite, `ready` is the pod's Ready condition beside an answer."""
+
+    ANSWERS = "answers"
+    SILENT = "silent"
+    READY = "ready"
+
+
+class OnNodes(_Part, frozen=True, kw_only=True, tag_field="when", tag="nodes"):
+    """All of `nodes` are in `state`; they are named as in `Target.nodes`."""
+
+    nodes: Annotated[list[str], Meta(min_length=1)]
+    state: NodeState = NodeState.ANSWERS
+    timeout_s: Seconds = 60.0
+
+
 class OnSettled(_Part, frozen=True, kw_only=True, tag_field="when", tag="settled"):
     """Every partition has a leader, no rebalance runs, and every data node answers."""
 
     timeout_s: Seconds = 120.0
 
 
-Trigger = AtOnce | AfterTime | OnStage | OnKey | OnLeader | OnSettled
+Trigger = AtOnce | AfterTime | OnStage | OnKey | OnLeader | OnNodes | OnSettled
 
 
 class TargetRole(StrEnum):
@@ -171,14 +204,20 @@ class TargetRole(StrEnum):
     ALL = "all"
     ANY = "any"
     NODE = "node"
+    NODES = "nodes"
 
 
 class Target(_Part, frozen=True, kw_only=True):
-    """`count` nodes of `role`; with role `node` the one named `node`; only of `pool`, if given."""
+    """`count` nodes of `role`; with role `node` the one named `node`; only of `pool`, if given.
+
+    With role `nodes` all of `nodes`, in that order: by the names of their pods, or without the
+    release, as in `default-0`.
+    """
 
     role: TargetRole
     count: Count = 1
     node: str | None = None
+    nodes: list[str] = []
     pool: str | None = None
 
 
@@ -186,7 +225,8 @@ class FaultBase(_Part, frozen=True, kw_only=True, tag_field="type"):
     """What all faults have: done `times` times, each `pause_s` after the one before.
 
     `hold_s` lies between the effect and the recovery. With `wait_recovered` false the next step
-    begins at once and the recovery phase waits instead.
+    begins at once and the recovery phase waits instead. With `held_until` the recovery begins when
+    that later fault has taken effect (or was missed), and the faults between are done meanwhile.
     """
 
     disturbs: ClassVar[bool] = True
@@ -198,6 +238,7 @@ class FaultBase(_Part, frozen=True, kw_only=True, tag_field="type"):
     timeout_s: Seconds = 90.0
     times: Annotated[int, Meta(ge=1, le=1000)] = 1
     pause_s: Seconds = 0.0
+    held_until: str | None = None
 
 
 class PodKill(FaultBase, frozen=True, kw_only=True, tag="pod_kill"):
@@ -231,9 +272,50 @@ class RollingRestart(FaultBase, frozen=True, kw_only=True, tag="rolling_restart"
 
 
 class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):
-    """Hold the pod down for `hold_s`: a finalizer keeps its successor away."""
+    """Hold the pods down for `hold_s`: a finalizer keeps their successors away.
+
+    They return in the order of their names, or of `target.nodes`, `return_gap_s` apart.
+    """
 
     target: Target
+    return_gap_s: Seconds = 0.0
+
+
+class Cut(StrEnum):
+    """What a cut-off pod can't reach, and what can't reach it.
+
+    `all`: everything but itself. `peers`: the other data nodes' peer ports; clients and the
+    operator still reach it. `control`: it reaches no API server, and everything else goes on.
+    """
+
+    ALL = "all"
+    PEERS = "peers"
+    CONTROL = "control"
+
+
+class NetworkPartition(FaultBase, frozen=True, kw_only=True, tag="network_partition"):
+    """Cut pods off for `hold_s`, by rules in their own network namespaces."""
+
+    target: Target
+    cut: Cut = Cut.ALL
+
+
+class ForceDelete(FaultBase, frozen=True, kw_only=True, tag="force_delete"):
+    """Delete the pods' objects with grace 0 while the kubelet hangs: the processes run on."""
+
+    target: Target
+
+
+class ComponentPause(FaultBase, frozen=True, kw_only=True, tag="component_pause"):
+    """SIGSTOP a component of the node itself for `hold_s`: an API server that hangs."""
+
+    component: Literal["kube-apiserver", "kubelet"] = "kube-apiserver"
+
+
+class Reached(FaultBase, frozen=True, kw_only=True, tag="reached"):
+    """No fault, but a state that must be reached: the run is unknown if its trigger never comes."""
+
+    disturbs: ClassVar[bool] = False
 
 
 class Scale(FaultBase, frozen=True, kw_only=True, tag="scale"):
@@ -245,15 +327,41 @@ class Scale(FaultBase, frozen=True, kw_only=True, tag="scale"):
     replicas: Annotated[int, Meta(ge=0, le=1000)]
 
 
-Fault = PodKill | ProcessKill | ProcessPause | GracefulDelete | RollingRestart | NodeOutage | Scale
+Fault = (
+    PodKill
+    | ProcessKill
+    | ProcessPause
+    | GracefulDelete
+    | RollingRestart
+    | NodeOutage
+    | NetworkPartition
+    | ForceDelete
+    | ComponentPause
+    | Reached
+    | Scale
+)
+
+OnTheNode = NetworkPartition | ForceDelete | ComponentPause
+"""Faults that are made on the node itself, and so need an embedded cluster on this machine."""
 
 
 class Expectations(_Part, frozen=True, kw_only=True):
-    """What the analysis judges the run by; a limit that is absent isn't judged."""
+    """What the analysis judges the run by; a limit that is absent isn't judged.
+
+    `resets`: exactly so many forced resets in all partitions together. `sacrificed_at_most`,
+    `sacrificed_at_least`, `restored_at_least`: acknowledged writes that resets took, and that an
+    unwind brought back. `max_reset_window_ms` stands in for `max_window_ms` where a reset ended
+    the window.
+    """
 
     lost: Annotated[int, Meta(ge=0)] = 0
     stale: Annotated[int, Meta(ge=0)] = 0
+    resets: Annotated[int, Meta(ge=0)] | None = 0
+    sacrificed_at_most: Annotated[int, Meta(ge=0)] | None = 0
+    sacrificed_at_least: Annotated[int, Meta(ge=0)] = 0
+    restored_at_least: Annotated[int, Meta(ge=0)] = 0
     max_window_ms: Annotated[int, Meta(ge=0)] | None = None
+    max_reset_window_ms: Annotated[int, Meta(ge=0)] | None = None
     p99_ratio: Annotated[float, Meta(gt=0)] | None = None
     all_rebalances_end: bool = True
 

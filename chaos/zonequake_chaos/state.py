@@ -28,14 +28,31 @@ class PodView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkView:
+    """A link of a partition's chain; `term` is a whole term."""
+
+    nodes: tuple[str, ...]
+    term: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeysView:
-    """A Partition resource's keys: node names, in order."""
+    """A Partition resource's keys: node names, in order.
+
+    `forced`, `from_reset`: names of the keys that carry the flag.
+    """
 
     zone: str
     partition: int
     stable: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
+    forced: frozenset[str] = frozenset()
+    from_reset: frozenset[str] = frozenset()
+    switch_reduce: tuple[str, ...] = ()
+    switch_append: tuple[str, ...] = ()
+    chain: tuple[LinkView, ...] = ()
     token: int = 0
     revision: int = 0
 
@@ -94,6 +111,7 @@ class PartitionView:
         return (
             not self.keys.pending
             and not self.keys.planned
+            and not self.keys.switch_reduce
             and set(self.keys.stable) == set(self.members)
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from zonequake_chaos.names import node_named
 from zonequake_chaos.scenario import Target, TargetRole
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.triggers import Sighting
@@ -34,10 +35,16 @@ def choose_sighting(candidates: Sequence[Sighting], chooser: Chooser) -> Sightin
 def choose_nodes(
     target: Target, view: ClusterView, sighting: Sighting, chooser: Chooser
 ) -> tuple[str, ...]:
-    """Names of the nodes that the fault is for, sorted. Raises NoTarget."""
+    """Names of the nodes that the fault is for, sorted; named ones in the order of their names.
+
+    Raises NoTarget.
+    """
+    found = _candidates(target, view, sighting)
+    if target.role is TargetRole.NODES:
+        return tuple(found)
     candidates = sorted(
         name
-        for name in _candidates(target, view, sighting)
+        for name in found
         if name in view.nodes and target.pool in (None, view.nodes[name].pod.pool)
     )
     if target.role is TargetRole.ALL:
@@ -52,6 +59,14 @@ def choose_nodes(
     return tuple(sorted(chosen))
 
 
+def _named(names: Sequence[str], view: ClusterView) -> list[str]:
+    found = {name: node_named(name, view.nodes) for name in names}
+    absent = [name for name, node in found.items() if node is None]
+    if absent:
+        raise NoTarget(f"found no {', '.join(absent)} among {', '.join(sorted(view.nodes))}")
+    return [node for node in found.values() if node is not None]
+
+
 def in_words(target: Target) -> str:
     """The target as the plan prints it before it is known."""
     many = f"{target.count} × " if target.count > 1 else ""
@@ -59,6 +74,8 @@ def in_words(target: Target) -> str:
     match target.role:
         case TargetRole.NODE:
             return str(target.node)
+        case TargetRole.NODES:
+            return ", ".join(target.nodes)
         case TargetRole.ALL:
             return f"all data nodes{pool}"
         case TargetRole.ANY:
@@ -71,7 +88,9 @@ def _candidates(target: Target, view: ClusterView, sighting: Sighting) -> list[s
     partition = view.partitions.get(sighting.place) if sighting.place is not None else None
     match target.role:
         case TargetRole.NODE:
-            return [str(target.node)]
+            return _named([str(target.node)], view)
+        case TargetRole.NODES:
+            return _named(target.nodes, view)
         case TargetRole.ALL | TargetRole.ANY:
             return list(view.nodes)
         case TargetRole.CATCHING_UP_PEER:

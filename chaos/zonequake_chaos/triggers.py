@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from zonequake_chaos.names import node_named
 from zonequake_chaos.scenario import (
     AfterTime,
     AtOnce,
+    NodeState,
     OnKey,
     OnLeader,
+    OnNodes,
     OnSettled,
     OnStage,
+    PartitionKey,
     Trigger,
 )
-from zonequake_chaos.state import ClusterView, PartitionView
+from zonequake_chaos.state import ClusterView, KeysView, PartitionView
 from zonequake_store.admin_protocol import Stage
 
 Place = tuple[str, int]
@@ -57,6 +61,10 @@ def sightings(trigger: Trigger, view: ClusterView, before: Before) -> list[Sight
             return [Sighting(at_ns=view.at_ns, what=f"{after_s} s")] if passed_s >= after_s else []
         case OnSettled():
             return [] if unsettled(view) else [Sighting(at_ns=view.at_ns, what="settled")]
+        case OnNodes(nodes=nodes, state=state):
+            seen = all(_node_is(view, name, state) for name in nodes)
+            what = f"{', '.join(nodes)}: {state.value}"
+            return [Sighting(at_ns=view.at_ns, what=what)] if seen else []
         case OnStage() | OnKey() | OnLeader():
             return [
                 _sighting(partition, view.at_ns)
@@ -91,10 +99,11 @@ def in_words(trigger: Trigger) -> str:
             return "when every rebalance has ended and every node answers"
         case OnLeader(node=node):
             return f"when {node} leads" if node else "when there is a leader"
-        case OnKey(key=key, empty=empty, holds=holds):
-            if holds is not None:
-                return f"when {key.value} holds {holds}"
-            return f"when {key.value} is {'empty' if empty else 'set'}"
+        case OnNodes(nodes=nodes, state=state):
+            is_so = "answer" if state is NodeState.ANSWERS else f"are {state.value}"
+            return f"when {', '.join(nodes)} {is_so}"
+        case OnKey():
+            return f"when {trigger.key.value} {_key_in_words(trigger)}"
         case OnStage():
             stages = " or ".join(stage.value for stage in trigger.stages)
             where = (
@@ -111,14 +120,10 @@ def in_words(trigger: Trigger) -> str:
 def _holds(trigger: OnStage | OnKey | OnLeader, partition: PartitionView, before: Before) -> bool:
     match trigger:
         case OnLeader(node=node):
-            return partition.leader is not None and node in (None, partition.leader)
+            leader = partition.leader
+            return leader is not None and (node is None or node_named(node, [leader]) is not None)
         case OnKey():
-            if partition.keys is None:
-                return False
-            value: tuple[str, ...] = getattr(partition.keys, trigger.key.value)
-            if trigger.holds is not None:
-                return trigger.holds in value
-            return bool(value) is not trigger.empty
+            return partition.keys is not None and _key_is(trigger, partition.keys)
         case OnStage():
             other = before.places.get(trigger.other_partition_than or "")
             if other == (partition.zone, partition.partition):
@@ -128,6 +133,73 @@ def _holds(trigger: OnStage | OnKey | OnLeader, partition: PartitionView, before
             if partition.stage is not Stage.CATCHING_UP:
                 return True
             return trigger.min_progress <= partition.slowest_progress <= trigger.max_progress
+
+
+def _key_is(trigger: OnKey, keys: KeysView) -> bool:
+    """Whether the key is as every condition that is given says."""
+    key = trigger.key
+    nodes = _nodes_of(keys, key)
+    if trigger.empty:
+        return not nodes
+    size = len(keys.chain) if key is PartitionKey.CHAIN else len(nodes)
+    return (
+        bool(nodes)
+        and (trigger.holds is None or node_named(trigger.holds, nodes) is not None)
+        and (trigger.equals is None or _same_nodes(trigger.equals, nodes))
+        and trigger.length in (None, size)
+        and trigger.forced in (None, key.value in keys.forced)
+        and trigger.from_reset in (None, key.value in keys.from_reset)
+    )
+
+
+def _nodes_of(keys: KeysView, key: PartitionKey) -> tuple[str, ...]:
+    match key:
+        case PartitionKey.STABLE:
+            return keys.stable
+        case PartitionKey.PENDING:
+            return keys.pending
+        case PartitionKey.PLANNED:
+            return keys.planned
+        case PartitionKey.SWITCH_REDUCE:
+            return keys.switch_reduce
+        case PartitionKey.SWITCH_APPEND:
+            return keys.switch_append
+        case PartitionKey.CHAIN:
+            return keys.chain[-1].nodes if keys.chain else ()
+
+
+def _same_nodes(wanted: list[str], nodes: tuple[str, ...]) -> bool:
+    return {node_named(name, nodes) for name in wanted} == set(nodes)
+
+
+def _node_is(view: ClusterView, name: str, state: NodeState) -> bool:
+    found = node_named(name, view.nodes)
+    node = view.node(found) if found is not None else None
+    match state:
+        case NodeState.SILENT:
+            return node is None or not node.answers
+        case NodeState.ANSWERS:
+            return node is not None and node.answers
+        case NodeState.READY:
+            return node is not None and node.answers and node.pod.ready
+
+
+def _key_in_words(trigger: OnKey) -> str:
+    if trigger.empty:
+        return "is empty"
+    said = []
+    if trigger.holds is not None:
+        said.append(f"holds {trigger.holds}")
+    if trigger.equals is not None:
+        said.append(f"equals [{', '.join(trigger.equals)}]")
+    if trigger.length is not None:
+        unit = "links" if trigger.key is PartitionKey.CHAIN else "nodes"
+        said.append(f"has {trigger.length} {unit}")
+    if trigger.forced is not None:
+        said.append("is forced" if trigger.forced else "is not forced")
+    if trigger.from_reset is not None:
+        said.append("is from a reset" if trigger.from_reset else "is not from a reset")
+    return " and ".join(said) or "is set"
 
 
 def _sighting(partition: PartitionView, at_ns: int) -> Sighting:

@@ -10,24 +10,32 @@ twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from zonequake_chaos.clock import Clock
+from zonequake_chaos.errors import WaitExpired
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.journal import Debt, Journal
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.observe import Observer
+from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.state import NodeView
 from zonequake_chaos.triggers import Sighting
+
+_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What a fault acts on and looks through; `release` is the Helm release."""
+    """What a fault acts on and looks through; `release` is the Helm release.
+
+    `node`: the node itself, where it is this machine's.
+    """
 
     kube: Kube
+    node: OwnNode | None
     observer: Observer
     journal: Journal
     events: EventLog
@@ -83,6 +91,16 @@ class Injury:
         for number in self.debts:
             self.world.journal.paid(number)
         self.debts.clear()
+
+    async def until(
+        self, condition: Callable[[], Awaitable[bool]], *, waiting_for: Callable[[], str]
+    ) -> None:
+        """Asks what the observer doesn't see, until it is so. Raises WaitExpired."""
+        deadline_ns = self.world.clock.now().time_ns + int(self.timeout_s * 1e9)
+        while not await condition():
+            if self.world.clock.now().time_ns >= deadline_ns:
+                raise WaitExpired(f"not within {self.timeout_s:g} s: {waiting_for()}")
+            await asyncio.sleep(_POLL_S)
 
 
 async def together(actions: Iterable[Coroutine[object, object, None]]) -> None:

@@ -7,6 +7,8 @@ removes the finalizer.
 
 from __future__ import annotations
 
+import asyncio
+
 from zonequake_chaos.errors import NotFound
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
@@ -17,7 +19,10 @@ FINALIZER = "zonequake.io/outage"
 
 
 class NodeOutage:
-    """See the module."""
+    """See the module. The victims return in their order, `return_gap_s` apart."""
+
+    def __init__(self, *, return_gap_s: float = 0.0) -> None:
+        self._return_gap_s = return_gap_s
 
     async def prepare(self, injury: Injury) -> None:
         for victim in injury.victims:
@@ -40,14 +45,17 @@ class NodeOutage:
         return await until_processes_gone(injury)
 
     async def recover(self, injury: Injury) -> None:
-        for victim in injury.victims:
+        for number, victim in enumerate(injury.victims):
+            if number:
+                await asyncio.sleep(self._return_gap_s)
             await remove_finalizer(injury.world.kube, pod=victim.node, finalizer=FINALIZER)
 
     async def wait_until_recovered(self, injury: Injury) -> None:
         await until_back(injury)
 
     async def clean_up(self, injury: Injury) -> None:
-        await self.recover(injury)
+        for victim in injury.victims:
+            await remove_finalizer(injury.world.kube, pod=victim.node, finalizer=FINALIZER)
         injury.pay()
 
 

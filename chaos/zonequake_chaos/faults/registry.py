@@ -5,8 +5,10 @@ from __future__ import annotations
 from zonequake_chaos import scenario
 from zonequake_chaos.faults.life import FaultLife
 from zonequake_chaos.faults.node_outage import NodeOutage
+from zonequake_chaos.faults.on_the_node import ComponentPause, ForceDelete, NetworkPartition
 from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill
 from zonequake_chaos.faults.processes import ProcessKill, ProcessPause
+from zonequake_chaos.faults.reached import Reached
 from zonequake_chaos.faults.rolling_restart import RollingRestart
 from zonequake_chaos.faults.scale import Scale
 
@@ -23,7 +25,15 @@ def life_of(fault: scenario.Fault) -> FaultLife:
         case scenario.ProcessPause():
             return ProcessPause()
         case scenario.NodeOutage():
-            return NodeOutage()
+            return NodeOutage(return_gap_s=fault.return_gap_s)
+        case scenario.NetworkPartition():
+            return NetworkPartition(cut=fault.cut)
+        case scenario.ForceDelete():
+            return ForceDelete()
+        case scenario.ComponentPause():
+            return ComponentPause(component=fault.component)
+        case scenario.Reached():
+            return Reached()
         case scenario.RollingRestart():
             return RollingRestart()
         case scenario.Scale():

@@ -97,6 +97,7 @@ def make_view(
     silent: tuple[str, ...] = (),
     pods: dict[str, PodView] | None = None,
     processes: dict[str, str] | None = None,
+    keys: list[KeysView] | None = None,
     at_ns: int = 1_000,
 ) -> ClusterView:
     hosts: dict[str, list[ReplicaStatus]] = {}
@@ -116,7 +117,8 @@ def make_view(
             )
             for name, replicas in sorted(hosts.items())
         ],
-        keys=[
+        keys=keys
+        or [
             KeysView(
                 zone="z",
                 partition=g.partition,

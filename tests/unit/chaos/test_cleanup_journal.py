@@ -11,9 +11,11 @@ from zonequake_chaos.journal import (
     Debt,
     DeleteLoad,
     DeleteZone,
+    JoinNetwork,
     Journal,
     RemoveFinalizer,
     RestoreScale,
+    ResumeComponent,
 )
 
 FINALIZER = RemoveFinalizer(pod="n0", finalizer="f")
@@ -71,6 +73,17 @@ async def test_the_load_goes_before_its_zone_and_nodes_go_last(tmp_path: Path) -
     payer = Payer()
     await journal.pay_all(payer)
     assert payer.paid == [FINALIZER, LOAD, ZONE, SCALE]
+
+
+async def test_the_api_server_goes_on_before_anything_is_asked_of_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    hung = ResumeComponent(component="kube-apiserver")
+    cut = JoinNetwork(pod="n0", uid="u")
+    for debt in (FINALIZER, cut, hung):
+        journal.owe(debt)
+    payer = Payer()
+    await journal.pay_all(payer, HEALING)
+    assert payer.paid == [hung, cut, FINALIZER]
 
 
 async def test_healing_pays_only_what_harms_the_system_under_test(tmp_path: Path) -> None:

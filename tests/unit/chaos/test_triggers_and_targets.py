@@ -10,15 +10,17 @@ import pytest
 from zonequake_chaos.scenario import (
     AfterTime,
     AtOnce,
+    NodeState,
     OnKey,
     OnLeader,
+    OnNodes,
     OnSettled,
     OnStage,
     PartitionKey,
     Target,
     TargetRole,
 )
-from zonequake_chaos.state import ClusterView
+from zonequake_chaos.state import ClusterView, KeysView, LinkView
 from zonequake_chaos.targets import NoTarget, choose_nodes, choose_sighting
 from zonequake_chaos.triggers import Before, sightings, unsettled
 from zonequake_store.admin_protocol import Stage
@@ -68,6 +70,85 @@ def test_key_triggers_look_at_the_resource(moving: ClusterView) -> None:
     assert places(sightings(OnKey(key=PartitionKey.PENDING), moving, NOBODY)) == [1, 2, 3]
     assert places(sightings(OnKey(key=PartitionKey.PENDING, empty=True), moving, NOBODY)) == [0]
     assert places(sightings(OnKey(key=PartitionKey.STABLE, holds="n3"), moving, NOBODY)) == [3]
+
+
+AFTER_A_RESET = KeysView(
+    zone="z",
+    partition=0,
+    stable=("zq-default-0", "zq-default-1", "zq-default-2"),
+    pending=("zq-default-2",),
+    planned=("zq-default-2", "zq-default-1"),
+    forced=frozenset({"pending"}),
+    from_reset=frozenset({"planned"}),
+    chain=(
+        LinkView(nodes=("zq-default-0", "zq-default-1", "zq-default-2"), term=1, index=7),
+        LinkView(nodes=("zq-default-2",), term=5_000_000_002, index=9),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ({"key": "pending", "forced": True, "equals": ["default-2"]}, True),
+        ({"key": "pending", "forced": False}, False),
+        ({"key": "pending", "equals": ["default-2", "default-1"]}, False),
+        ({"key": "planned", "from_reset": True, "equals": ["default-1", "default-2"]}, True),
+        ({"key": "stable", "length": 3}, True),
+        ({"key": "stable", "length": 2}, False),
+        ({"key": "stable", "holds": "default-1"}, True),
+        ({"key": "stable", "holds": "default-3"}, False),
+        ({"key": "chain", "length": 2}, True),
+        ({"key": "chain", "length": 1}, False),
+        ({"key": "chain", "length": 2, "equals": ["default-2"]}, True),
+        ({"key": "switchReduce"}, False),
+        ({"key": "switchReduce", "empty": True}, True),
+    ],
+)
+def test_a_key_trigger_holds_if_all_of_its_conditions_do(
+    condition: dict[str, object], holds: bool, view_of: Callable, group: type
+) -> None:
+    trigger = OnKey(**{**condition, "key": PartitionKey(condition["key"])})
+    seen = view_of([group(partition=0, leader="n0", followers=())], keys=[AFTER_A_RESET])
+    assert bool(sightings(trigger, seen, NOBODY)) is holds
+
+
+def test_a_lost_volatile_replica_that_is_not_taken_out_yet_is_not_settled(
+    view_of: Callable, group: type
+) -> None:
+    calm = group(partition=0, leader="n0", followers=("n1",))
+    due = KeysView(zone="z", partition=0, stable=("n0", "n1"), switch_reduce=("n1",))
+    assert unsettled(view_of([calm], keys=[due]))
+
+
+def test_a_node_trigger_asks_all_of_its_nodes(view_of: Callable, group: type) -> None:
+    calm = [group(partition=0, leader="zq-default-0", followers=("zq-default-1",))]
+    view = view_of(calm, silent=("zq-default-1",))
+
+    def seen(state: NodeState, *nodes: str) -> bool:
+        return bool(sightings(OnNodes(nodes=list(nodes), state=state), view, NOBODY))
+
+    assert seen(NodeState.ANSWERS, "default-0")
+    assert not seen(NodeState.ANSWERS, "default-0", "default-1")
+    assert seen(NodeState.SILENT, "default-1", "default-2")
+    assert not seen(NodeState.SILENT, "default-1", "default-0")
+    assert seen(NodeState.READY, "default-0")
+
+
+def test_named_nodes_keep_their_order_and_none_may_be_absent(
+    view_of: Callable, group: type
+) -> None:
+    calm = [group(partition=0, leader="zq-default-0", followers=("zq-default-1",))]
+    view = view_of(calm)
+    (seen,) = sightings(AtOnce(), view, NOBODY)
+
+    def chosen(*nodes: str) -> tuple[str, ...]:
+        target = Target(role=TargetRole.NODES, nodes=list(nodes))
+        return choose_nodes(target, view, seen, random.Random(1))
+
+    assert chosen("default-1", "default-0") == ("zq-default-1", "zq-default-0")
+    with pytest.raises(NoTarget, match="found no default-7 among zq-default-0, zq-default-1"):
+        chosen("default-0", "default-7")
 
 
 def test_a_leader_trigger_can_name_the_node(moving: ClusterView) -> None:

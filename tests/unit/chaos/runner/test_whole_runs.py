@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from zonequake_chaos.errors import GuardError
+from zonequake_chaos.errors import GuardError, UsageError
 from zonequake_chaos.journal import Journal, RemoveFinalizer
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
@@ -171,6 +172,93 @@ async def test_a_node_outage_holds_until_the_finalizer_goes(
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
 
 
+def outage(name: str, node: str, **more: object) -> dict[str, object]:
+    target = {"role": "nodes", "nodes": [node]}
+    return {"name": name, "type": "node_outage", "target": target} | more
+
+
+async def test_a_fault_is_held_until_a_later_one_has_taken_effect(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    faults = [
+        outage("first", "default-0", heldUntil="second"),
+        {
+            "name": "gone",
+            "type": "reached",
+            "trigger": {"when": "nodes", "nodes": ["default-0"], "state": "silent"},
+        },
+        outage("second", "default-2", holdSeconds=0.3),
+    ]
+    folder, report = await run_once(
+        ask("node-outage", tmp_path / "run", f"faults={json.dumps(faults)}"), place, quiet_console()
+    )
+    assert report.problems == []
+    order = [
+        (e["data"]["fault"], e["kind"].removeprefix("fault."))
+        for e in events_of(folder.path)
+        if e["kind"] in ("fault.effective", "fault.stop", "fault.recovered")
+    ]
+    assert order.index(("first", "effective")) < order.index(("gone", "effective"))
+    assert order.index(("second", "effective")) < order.index(("first", "stop"))
+    assert order.index(("first", "stop")) < order.index(("second", "stop"))
+    assert ("first", "recovered") in order
+    written = yaml.safe_load((folder.path / "run.yaml").read_text())
+    assert written["expectations"]["faults"] == ["first", "gone", "second"]
+
+
+async def test_a_state_that_is_not_reached_makes_the_run_unknown_and_what_was_held_returns(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    never = {"when": "key", "key": "chain", "length": 2, "timeoutSeconds": 0.3}
+    faults = [
+        outage("held", "default-0", heldUntil="reset"),
+        {"name": "reset", "type": "reached", "trigger": never},
+    ]
+    _, report = await run_once(
+        ask("node-outage", tmp_path / "run", f"faults={json.dumps(faults)}"), place, quiet_console()
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    assert len(report.problems) == 1
+    assert "reset missed" in report.problems[0]
+    assert "chain has 2 links" in report.problems[0]
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+
+
+async def test_named_nodes_return_in_the_order_of_their_names(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    target = {"role": "nodes", "nodes": ["default-2", "default-0"]}
+    fault = {"name": "both", "type": "node_outage", "target": target, "returnGapSeconds": 0.4}
+    folder, report = await run_once(
+        ask("node-outage", tmp_path / "run", f"faults={json.dumps([fault])}"),
+        place,
+        quiet_console(),
+    )
+    assert report.problems == []
+    added = [
+        (event["time"], event["data"]["pod"])
+        for event in of_kind(events_of(folder.path), "pod.event")
+        if event["data"]["type"] == "ADDED"
+    ]
+    (earlier, first), (later, second) = added[-2:]
+    assert (first, second) == ("zq-default-2", "zq-default-0")
+    assert later - earlier > 0.3e9
+
+
+async def test_a_fault_on_the_node_is_refused_where_the_node_is_not_ours(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    fault = {"name": "hang", "type": "component_pause"}
+    with pytest.raises(UsageError, match="hang: such faults are made on the node itself"):
+        await run_once(
+            ask("node-outage", tmp_path / "run", f"faults={json.dumps([fault])}"),
+            place,
+            quiet_console(),
+        )
+    assert not (tmp_path / "run").exists()
+    assert cluster.zone is None
+
+
 async def test_a_rolling_restart_restarts_each_node_once_and_waits_between(
     cluster: Any, place: Place, tmp_path: Path, events_of: Events
 ) -> None:
@@ -217,8 +305,8 @@ async def test_clean_pays_what_a_killed_harness_still_owes(
     Journal(tmp_path).owe(finalizer)
     cluster.pods["zq-default-0"]["metadata"]["finalizers"] = ["zonequake.io/outage", "other"]
     async with await place.connect() as kube:
-        assert await clean(kube, tmp_path) == []
-        assert await clean(kube, tmp_path) == []
+        assert await clean(kube, tmp_path, node=None) == []
+        assert await clean(kube, tmp_path, node=None) == []
     assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
 
 

@@ -1,0 +1,157 @@
+"""Faults made on the node itself: cut-off pods, a hung kubelet or API server.
+
+They need the embedded cluster (`zonequake_chaos.own_node`); elsewhere the run is refused before it
+begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zonequake_chaos.errors import FaultFailed, UsageError
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.pod_kill import delete_pod
+from zonequake_chaos.faults.watching import until_back
+from zonequake_chaos.journal import JoinNetwork, ResumeComponent
+from zonequake_chaos.own_node import OwnNode
+from zonequake_chaos.scenario import Cut, Fault, OnTheNode
+from zonequake_chaos.state import ClusterView
+
+KUBELET = "kubelet"
+
+
+def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
+    """Raises UsageError where a fault needs the node and there is none."""
+    needed = [fault.name for fault in faults if isinstance(fault, OnTheNode)]
+    if needed and node is None:
+        raise UsageError(
+            f"{', '.join(needed)}: such faults are made on the node itself, which only an embedded "
+            "cluster on this machine allows: `zonequake cluster up`, and leave --context away"
+        )
+
+
+class NetworkPartition:
+    """See `scenario.NetworkPartition`. Effective once a packet of each victim was dropped."""
+
+    def __init__(self, *, cut: Cut) -> None:
+        self._cut = cut
+
+    async def prepare(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            injury.owe(JoinNetwork(pod=victim.node, uid=victim.pod_uid))
+
+    async def inject(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            await _node(injury).cut_off(victim.pod_uid, self._cut)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        dropped: dict[str, int] = {}
+
+        async def all_dropped() -> bool:
+            for victim in injury.victims:
+                dropped[victim.node] = await _node(injury).dropped(victim.pod_uid)
+            return all(dropped.values())
+
+        await injury.until(
+            all_dropped, waiting_for=lambda: f"packets dropped so far: {dropped or 'none'}"
+        )
+        return {"dropped": dropped, "cut": self._cut.value}
+
+    async def recover(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            await _node(injury).join(victim.pod_uid)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        names = {victim.node for victim in injury.victims}
+        await injury.world.observer.wait(
+            lambda view: names <= {n.name for n in view.nodes.values() if n.answers},
+            timeout_s=injury.timeout_s,
+            waiting_for=lambda view: f"{', '.join(sorted(names))} must answer again",
+        )
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self.recover(injury)
+        injury.pay()
+
+
+class ForceDelete:
+    """See `scenario.ForceDelete`. Effective once the pods' objects are gone and processes run on.
+
+    A kubelet that hangs is what a node looks like that lost its network: the API server forgets the
+    pod, and nobody has stopped it.
+    """
+
+    async def prepare(self, injury: Injury) -> None:
+        injury.owe(ResumeComponent(component=KUBELET))
+
+    async def inject(self, injury: Injury) -> None:
+        _node(injury).pause(KUBELET)
+        for victim in injury.victims:
+            await delete_pod(injury, victim, grace_s=0)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        def left(view: ClusterView) -> list[str]:
+            return [
+                v.node
+                for v in injury.victims
+                if (found := view.node(v.node)) is not None and found.pod.uid == v.pod_uid
+            ]
+
+        await injury.world.observer.wait(
+            lambda view: not left(view),
+            timeout_s=injury.timeout_s,
+            waiting_for=lambda view: f"the objects of {', '.join(left(view))} are still there",
+        )
+        surviving = {v.node: _node(injury).processes(v.pod_uid) for v in injury.victims}
+        dead = [name for name, pids in surviving.items() if not pids]
+        if dead:
+            raise FaultFailed(f"{injury.name}: no process of {', '.join(dead)} survived its pod")
+        return {"surviving": surviving}
+
+    async def recover(self, injury: Injury) -> None:
+        _node(injury).resume(KUBELET)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await until_back(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self.recover(injury)
+        injury.pay()
+
+
+class ComponentPause:
+    """See `scenario.ComponentPause`. A signal to a process that is there is its own proof."""
+
+    def __init__(self, *, component: str) -> None:
+        self._component = component
+        self._pid = 0
+
+    async def prepare(self, injury: Injury) -> None:
+        injury.owe(ResumeComponent(component=self._component))
+
+    async def inject(self, injury: Injury) -> None:
+        self._pid = _node(injury).pause(self._component)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        return {"component": self._component, "pid": self._pid}
+
+    async def recover(self, injury: Injury) -> None:
+        _node(injury).resume(self._component)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        """Every data node's report comes through the API server."""
+        await injury.world.observer.wait(
+            lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
+            timeout_s=injury.timeout_s,
+            waiting_for=lambda view: f"not every data node answers through {self._component}",
+        )
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self.recover(injury)
+        injury.pay()
+
+
+def _node(injury: Injury) -> OwnNode:
+    node = injury.world.node
+    assert node is not None, "checked before the run"
+    return node

@@ -1,0 +1,157 @@
+"""The embedded cluster's node from outside: faults that no pod and no API call could make.
+
+Only where the node's processes are this machine's: the harness then sees each pod's processes by
+their cgroup, which names the pod, and may enter their network namespace. Everything here says what
+shall hold, and may be repeated, also by another process.
+
+    pod's network namespace:  INPUT, OUTPUT ─► chain ZQ-CUT ─► DROP
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_chaos.cluster import processes
+from zonequake_chaos.cluster.instance import MARK, Instance
+from zonequake_chaos.errors import FaultFailed
+from zonequake_chaos.scenario import Cut
+
+PEER_PORT = 7001
+API_PORTS = "443,6443"
+_CHAIN = "ZQ-CUT"
+_PROC = Path("/proc")
+_HOOKS = (("INPUT", "-i"), ("OUTPUT", "-o"))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """The node of the embedded cluster `instance`, which runs on this machine."""
+
+    instance: Instance
+
+    @classmethod
+    def of(cls, kubeconfig: Path | None) -> OwnNode | None:
+        """The node that this kubeconfig leads to; None if it is no embedded cluster's here."""
+        if kubeconfig is None:
+            return None
+        folder = kubeconfig.resolve().parent
+        if len(folder.parents) < 3 or not (folder / "instance.json").is_file():
+            return None
+        found = Instance(name=folder.name, checkout=folder.parents[2])
+        return cls(found) if found.folder == folder and _init(found) is not None else None
+
+    async def cut_off(self, pod_uid: str, cut: Cut) -> None:
+        """Sees to it that the pod is cut off so. Raises FaultFailed."""
+        await asyncio.to_thread(_cut_off, self._inside(pod_uid), cut)
+
+    async def join(self, pod_uid: str) -> None:
+        """Sees to it that nothing cuts the pod off; one that is gone never was."""
+        pids = pod_processes(pod_uid)
+        if pids:
+            await asyncio.to_thread(_join, pids[0])
+
+    async def dropped(self, pod_uid: str) -> int:
+        """How many packets were dropped since the pod was cut off. Raises FaultFailed."""
+        listed = await asyncio.to_thread(
+            _iptables, self._inside(pod_uid), "-n", "-v", "-x", "-L", _CHAIN
+        )
+        rows = [line.split() for line in listed.splitlines()]
+        return sum(int(row[0]) for row in rows if len(row) > 2 and row[2] == "DROP")
+
+    def processes(self, pod_uid: str) -> list[int]:
+        """The pod's processes, as this machine counts; none if all have ended."""
+        return pod_processes(pod_uid)
+
+    def pause(self, component: str) -> int:
+        """Stops a component of the node; its process. Raises FaultFailed if it does not run."""
+        pid = self._pid(component)
+        if pid == 0:
+            raise FaultFailed(f"{component} does not run on the node {self.instance.name}")
+        os.kill(pid, signal.SIGSTOP)
+        return pid
+
+    def resume(self, component: str) -> None:
+        """Sees to it that the component isn't stopped."""
+        pid = self._pid(component)
+        if pid:
+            os.kill(pid, signal.SIGCONT)
+
+    def _inside(self, pod_uid: str) -> int:
+        pids = pod_processes(pod_uid)
+        if not pids:
+            raise FaultFailed(f"no process of the pod with UID {pod_uid} runs on this machine")
+        return pids[0]
+
+    def _pid(self, component: str) -> int:
+        init = _init(self.instance)
+        inner = [c.pid for c in self.instance.read_components() if c.name == component and c.pid]
+        return processes.host_pid(init, inner[0]) if init is not None and inner else 0
+
+
+def pod_processes(pod_uid: str, proc: Path = _PROC) -> list[int]:
+    """Processes whose cgroup is that of the pod, in the order of their numbers."""
+    found = []
+    for folder in proc.iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if f"pod{pod_uid}" in (folder / "cgroup").read_text():
+                found.append(int(folder.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return sorted(found)
+
+
+def _init(instance: Instance) -> int | None:
+    return processes.find_init(MARK, str(instance.folder))
+
+
+def cut_rules(cut: Cut) -> list[tuple[str, ...]]:
+    """The words of each rule of the chain."""
+    match cut:
+        case Cut.ALL:
+            return [("-j", "DROP")]
+        case Cut.PEERS:
+            ports = (("--dport", str(PEER_PORT)), ("--sport", str(PEER_PORT)))
+            return [("-p", "tcp", *port, "-j", "DROP") for port in ports]
+        case Cut.CONTROL:
+            ports = (("--dports", API_PORTS), ("--sports", API_PORTS))
+            return [("-p", "tcp", "-m", "multiport", *port, "-j", "DROP") for port in ports]
+
+
+def _cut_off(pid: int, cut: Cut) -> None:
+    _join(pid)
+    _iptables(pid, "-N", _CHAIN)
+    for rule in cut_rules(cut):
+        _iptables(pid, "-A", _CHAIN, *rule)
+    for hook, interface in _HOOKS:
+        _iptables(pid, "-I", hook, "!", interface, "lo", "-j", _CHAIN)
+
+
+def _join(pid: int) -> None:
+    for hook, interface in _HOOKS:
+        while _tried(pid, "-D", hook, "!", interface, "lo", "-j", _CHAIN).returncode == 0:
+            continue
+    for word in ("-F", "-X"):
+        _tried(pid, word, _CHAIN)
+
+
+def _iptables(pid: int, *words: str) -> str:
+    done = _tried(pid, *words)
+    if done.returncode != 0:
+        raise FaultFailed(f"iptables {' '.join(words)}: {done.stderr.strip()[-300:]}")
+    return done.stdout
+
+
+def _tried(pid: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["nsenter", "--target", str(pid), "--net", "--", "iptables", "-w", "5", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
 
 from .conditions import few
 from .groups import Group
@@ -101,12 +101,14 @@ def announce(before: Zone, after: Zone, since: Mapping[str, str]) -> tuple[Annou
 def failed_changes(
     partitions: Mapping[int, Partition], groups: Mapping[int, Group]
 ) -> tuple[FailedChange, ...]:
-    """Changes that a present leader gave up, and that are still wanted."""
+    """Changes that a present leader gave up, and that are still wanted; not those that we cancelled."""
     failed = []
     for number, partition in partitions.items():
         group = groups.get(number)
         leading = group.leading if group is not None else None
         if leading is None or leading.reconfiguration_error is None:
+            continue
+        if leading.reconfiguration_status is ReconfigurationStatus.CANCELLED:
             continue
         if leading.stage is Stage.NONE and partition.keys.pending is not None:
             failed.append(

@@ -5,21 +5,41 @@ Shared by the keys (`rebalance`) and the orders (`orders`), which must never jud
 
 from __future__ import annotations
 
-from zonequake_store.admin_protocol import PeerName, ReplicaStatus, Stage
+from zonequake_store.admin_protocol import (
+    PeerName,
+    ReconfigurationStatus,
+    ReplicaStatus,
+    Stage,
+)
 
 from .groups import RUNNING, Group, is_majority, members
 from .model import AssignmentSet, PartitionKeys
 
 
-def someone_has_data(group: Group) -> bool:
-    """Or may have: a replica that waits or is broken doesn't show its configuration."""
-    return any(
-        replica.configuration is not None or replica.role not in RUNNING
-        for replica in group.replicas.values()
+def someone_has_data(keys: PartitionKeys, group: Group) -> bool:
+    """Is there a replica that speaks against a first configuration?
+
+    Once it was written that the data of all members is lost, only a member's own remains do: they
+    are erased before.
+    """
+    nodes = holders(group)
+    if keys.bootstrap_lineage and keys.stable is not None:
+        nodes &= frozenset(keys.stable.nodes)
+    return bool(nodes)
+
+
+def holders(group: Group) -> frozenset[str]:
+    """Nodes that hold data, or may: one that waits or is broken doesn't show its configuration."""
+    return frozenset(
+        node
+        for node, replica in group.replicas.items()
+        if replica.configuration is not None or replica.role not in RUNNING
     )
 
 
-def is_applied(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> bool:
+def is_applied(
+    wanted: AssignmentSet, leading: ReplicaStatus, group: Group, lost: tuple[str, ...] = ()
+) -> bool:
     """Did the group commit a configuration of exactly these nodes, as they now are (hole 2)?
 
     While the leader catches peers up the answer is no: those peers are another configuration's,
@@ -30,15 +50,18 @@ def is_applied(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> b
         configuration is not None
         and configuration.index <= leading.commit
         and leading.stage is not Stage.CATCHING_UP
-        and is_carried(wanted, leading, group)
+        and is_carried(wanted, leading, group, lost)
     )
 
 
-def is_carried(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> bool:
+def is_carried(
+    wanted: AssignmentSet, leading: ReplicaStatus, group: Group, lost: tuple[str, ...] = ()
+) -> bool:
     """Is the leader's configuration of exactly these nodes, as they now are, perhaps uncommitted?
 
     Every new leader appends its configuration again, so for a moment after each election it shows
-    one that isn't committed. It is on its way, and must not be asked for once more.
+    one that isn't committed. It is on its way, and must not be asked for once more. `lost`:
+    switchReduce, whose nodes are in it as they were before; they leave it by the next step.
     """
     configuration = leading.configuration
     return (
@@ -48,7 +71,7 @@ def is_carried(wanted: AssignmentSet, leading: ReplicaStatus, group: Group) -> b
         and all(
             peer.incarnation == group.replicas[peer.node].incarnation
             for peer in configuration.peers
-            if group.is_running(peer.node)
+            if group.is_running(peer.node) and peer.node not in lost
         )
     )
 
@@ -81,10 +104,11 @@ def named_peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | Non
     for node in keys.pending.nodes:
         if lacks_token(node, keys, group):
             return None
-        if group.is_running(node):
+        if group.is_running(node) and not (node in keys.switch_reduce and node in configured):
             peers.append(PeerName(node, group.replicas[node].incarnation))
         elif node in configured:
-            peers.append(configured[node])  # a member that is down keeps its place
+            # A member that is down keeps its place, and a lost one the one that it is to leave.
+            peers.append(configured[node])
         else:
             return None
     return tuple(sorted(peers))
@@ -100,6 +124,19 @@ def lacks_token(node: str, keys: PartitionKeys, group: Group) -> bool:
         group.is_running(node)
         and node not in group.configured_nodes
         and group.replicas[node].token < keys.configuration_token
+    )
+
+
+def is_cancelled(keys: PartitionKeys, leading: ReplicaStatus) -> bool:
+    """Did the leader answer `received` to cancelChangePeers of the present change?
+
+    That is the document's true: nothing was there to cancel, or it was cancelled. It shows in the
+    report until the next change begins, because an answer may be lost.
+    """
+    return (
+        leading.stage is Stage.NONE
+        and leading.reconfiguration_status is ReconfigurationStatus.CANCELLED
+        and leading.token >= keys.configuration_token
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
@@ -24,12 +24,14 @@ class Group:
     `leader` is the node that leads at the highest term among the members of its own configuration.
     `confirmed`: a majority of each half of that configuration follows it at that term, so that no
     later leader can exist that we don't see. What can't be taken back needs a confirmed leader.
+    `answered`: nodes that reported in this round, also those without a replica of this group.
     """
 
     name: str
     replicas: Mapping[str, ReplicaStatus]
     leader: str | None = None
     confirmed: bool = False
+    answered: frozenset[str] = frozenset()
 
     @property
     def leading(self) -> ReplicaStatus | None:
@@ -45,6 +47,12 @@ class Group:
     def configured_nodes(self) -> frozenset[str]:
         """Nodes of both halves of the leader's configuration; empty without a leader."""
         return _nodes(self.leading.configuration if self.leading else None)
+
+    @property
+    def configured_peers(self) -> frozenset[PeerName]:
+        """Peers of both halves of the leader's configuration; empty without a leader."""
+        configuration = self.leading.configuration if self.leading else None
+        return frozenset(members(configuration)) if configuration else frozenset()
 
     @property
     def remembered_nodes(self) -> frozenset[str]:
@@ -65,19 +73,23 @@ def by_group(reports: Iterable[ReplicasReport]) -> dict[str, dict[str, ReplicaSt
     return groups
 
 
-def observe(name: str, replicas: Mapping[str, ReplicaStatus]) -> Group:
-    """Find the group's leader."""
+def observe(
+    name: str, replicas: Mapping[str, ReplicaStatus], answered: frozenset[str] = frozenset()
+) -> Group:
+    """Find the group's leader. `answered`: nodes that reported, with or without a replica of it."""
+    answered |= replicas.keys()
+    leaderless = Group(name=name, replicas=replicas, answered=answered)
     leaders = [node for node, replica in replicas.items() if replica.role is Role.LEADER]
     if not leaders:
-        return Group(name=name, replicas=replicas)
+        return leaderless
     leader = max(leaders, key=lambda node: (replicas[node].term, node))
     leading = replicas[leader]
     configuration = leading.configuration
     if configuration is None:
-        return Group(name=name, replicas=replicas)
+        return leaderless
     seen = [replicas[p.node] for p in members(configuration) if _holds(replicas, p)]
     if any(replica.term > leading.term for replica in seen):
-        return Group(name=name, replicas=replicas)  # deposed, and doesn't know it yet
+        return leaderless  # deposed, and doesn't know it yet
 
     def follows(peer: PeerName) -> bool:
         replica = replicas.get(peer.node)
@@ -93,7 +105,7 @@ def observe(name: str, replicas: Mapping[str, ReplicaStatus]) -> Group:
         for half in (configuration.peers, configuration.old_peers)
         if half
     )
-    return Group(name=name, replicas=replicas, leader=leader, confirmed=confirmed)
+    return replace(leaderless, leader=leader, confirmed=confirmed)
 
 
 def members(configuration: ConfigurationReport) -> list[PeerName]:

@@ -291,7 +291,8 @@ class PartitionKeys:
     """The documents' metastore keys of one partition; an empty key is None, or ().
 
     Written together with one compare-and-swap, which is the documents' atomic multi-invoke.
-    `chain` is kept for HighAvailability zones, oldest link first.
+    `chain` is kept for HighAvailability zones, oldest link first. `bootstrap_lineage`: the token of
+    `bootstrap` if the group began anew, because all its replicas had lost their data; else 0.
     """
 
     stable: AssignmentSet | None = None
@@ -299,6 +300,7 @@ class PartitionKeys:
     planned: AssignmentSet | None = None
     configuration_token: int = 0
     bootstrap: TokenPeers | None = None
+    bootstrap_lineage: int = 0
     pending_lock: TokenPeers | None = None
     change_trigger_revision: int = 0
     switch_reduce: tuple[str, ...] = ()

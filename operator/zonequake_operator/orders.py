@@ -7,11 +7,12 @@ again, which is harmless. Document `rebalance`, "Start, changePeers" (2) and cle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zonequake_store.admin_protocol import (
     Bootstrap,
+    CancelChangePeers,
     ChangePeers,
     Grant,
     Order,
@@ -22,7 +23,9 @@ from zonequake_store.admin_protocol import (
     StopReplica,
 )
 
+from . import switch
 from .change import (
+    holders,
     in_order,
     is_applied,
     is_carried,
@@ -32,7 +35,8 @@ from .change import (
     someone_has_data,
 )
 from .groups import Group
-from .model import PartitionKeys, TokenPeers
+from .model import ChangePeersMode, PartitionKeys, Storage, TokenPeers
+from .rebalance import gives_way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class ReplicaSettings:
     fsync: bool
     catch_up_bytes_per_second: int
     addresses: Mapping[str, str]
+    storage: Storage = Storage.PERSISTENT
+    mode: ChangePeersMode = ChangePeersMode.QUEUE
 
 
 def orders(
@@ -62,13 +68,19 @@ def orders(
     if paused:
         return told
     told += _bootstraps(keys, group)
-    told += _changes(keys, group, settings.addresses, alive)
+    told += _changes(keys, group, settings, alive)
     told += _stops(keys, group)
     return told
 
 
 def hosts(keys: PartitionKeys) -> frozenset[str]:
-    """Nodes that start a replica (hole 4): pending, and stable unless pending is forced."""
+    """Nodes that start a replica (hole 4): "iff it is in pending, or in stable while pending isn't
+    forced, and not in switchReduce"."""
+    return needed(keys) - frozenset(keys.switch_reduce)
+
+
+def needed(keys: PartitionKeys) -> frozenset[str]:
+    """Nodes that keep theirs (hole 15): "stable ∪ pending", "a forced pending: pending"."""
     nodes = frozenset(keys.pending.nodes if keys.pending else ())
     if keys.stable is not None and not (keys.pending is not None and keys.pending.force):
         nodes |= frozenset(keys.stable.nodes)
@@ -86,7 +98,9 @@ def _starts(
         acting = group.remembered_nodes  # whoever is to lead may need them
     if keys.bootstrap is None:
         acting = waiting  # what they hold shows only once they run
-    nodes = {n for n in own & reachable if n not in group.replicas} | (waiting & (own | acting))
+    lost = switch.lost(keys, group) if keys.bootstrap is not None else frozenset[str]()
+    nodes = {n for n in (own - lost) & reachable if n not in group.replicas}
+    nodes |= waiting & (own | acting) - frozenset(keys.switch_reduce)
     if keys.pending is not None and group.leader is not None:
         nodes |= {n for n in keys.pending.nodes if lacks_token(n, keys, group)}
     return [
@@ -98,6 +112,7 @@ def _starts(
                 partition=settings.partition,
                 partitions=settings.partitions,
                 token=_start_token(keys, group, node),
+                volatile=settings.storage is Storage.VOLATILE,
                 fsync=settings.fsync,
                 catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
                 addresses=dict(settings.addresses),
@@ -127,7 +142,10 @@ def _bootstraps(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
     if keys.bootstrap is None or keys.stable is None:
         return []
     order = Bootstrap(
-        group=group.name, token=keys.bootstrap.token, peers=list(keys.bootstrap.peers)
+        group=group.name,
+        token=keys.bootstrap.token,
+        peers=list(keys.bootstrap.peers),
+        lineage=keys.bootstrap_lineage,
     )
     return [
         (peer.node, order)
@@ -140,14 +158,20 @@ def _bootstraps(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
 
 
 def _changes(
-    keys: PartitionKeys, group: Group, addresses: Mapping[str, str], alive: frozenset[str]
+    keys: PartitionKeys, group: Group, settings: ReplicaSettings, alive: frozenset[str]
 ) -> list[tuple[str, Order]]:
-    """RaftGroupService#changePeersAsync(leaderTerm, peers), and the answer to "caught up"."""
-    leading, token = group.leading, keys.configuration_token
+    """RaftGroupService#changePeersAsync(leaderTerm, peers), cancelChangePeers(), and the answer to
+    "caught up"."""
+    leading, token, addresses = group.leading, keys.configuration_token, settings.addresses
     if keys.pending is None or group.leader is None or leading is None:
         return []
-    if leading.configuration is None or is_applied(keys.pending, leading, group):
+    lost = keys.switch_reduce
+    if leading.configuration is None or is_applied(keys.pending, leading, group, lost):
         return []
+    if gives_way(keys, settings.mode) and leading.stage in (Stage.NONE, Stage.CATCHING_UP):
+        # A late copy of its order may begin the change once more; then the next pending, which has
+        # a higher token, replaces it.
+        return [(group.leader, CancelChangePeers(group=group.name, term=leading.term, token=token))]
     peers = named_peers(keys, group)
     if peers is None:
         return []
@@ -161,7 +185,7 @@ def _changes(
     starts = (
         leading.stage is Stage.NONE
         and leading.configuration.token < token
-        and not is_carried(keys.pending, leading, group)
+        and not is_carried(keys.pending, leading, group, lost)
     )
     updates = leading.stage is Stage.CATCHING_UP and leading.stage_token < token
     if keys.pending_lock is not None or not (starts or updates):
@@ -182,20 +206,35 @@ def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
     Broken ones too: their group lives without them, and they come back as other incarnations.
     """
     if keys.bootstrap is None:
-        if keys.stable is None or someone_has_data(group):
+        if keys.bootstrap_lineage:
+            return _erasures(keys, group, holders(group))
+        if keys.stable is None or someone_has_data(keys, group):
             return []
     elif not group.confirmed:
         return []
-    needed = hosts(keys)
+    kept = needed(keys)
     if keys.pending is None or not keys.pending.force:
-        needed |= group.configured_nodes
+        kept |= group.configured_nodes
+    return _erasures(
+        keys,
+        group,
+        (
+            node
+            for node, replica in group.replicas.items()
+            if node not in kept or (group.confirmed and replica.role is Role.BROKEN)
+        ),
+    )
+
+
+def _erasures(keys: PartitionKeys, group: Group, nodes: Iterable[str]) -> list[tuple[str, Order]]:
     return [
         (
             node,
             StopReplica(
-                group=group.name, token=keys.configuration_token, incarnation=replica.incarnation
+                group=group.name,
+                token=keys.configuration_token,
+                incarnation=group.replicas[node].incarnation,
             ),
         )
-        for node, replica in sorted(group.replicas.items())
-        if node not in needed or (group.confirmed and replica.role is Role.BROKEN)
+        for node in sorted(nodes)
     ]

@@ -194,6 +194,7 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
             planned=_parse_set(wire.planned),
             configuration_token=wire.configuration_token,
             bootstrap=_parse_token_peers(wire.bootstrap),
+            bootstrap_lineage=wire.bootstrap_lineage,
             pending_lock=_parse_token_peers(wire.pending_lock),
             change_trigger_revision=wire.change_trigger_revision,
             switch_reduce=tuple(sorted(wire.switch_reduce)),

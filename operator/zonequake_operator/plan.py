@@ -168,7 +168,8 @@ def _groups(snapshot: Snapshot, spec: ZoneSpec) -> dict[int, Group]:
     zone = snapshot.zone
     replicas: dict[str, dict[str, ReplicaStatus]] = by_group(snapshot.reports.values())
     names = {n: group_name(zone.name, zone.uid, n) for n in range(spec.partitions)}
-    return {n: observe(name, replicas.get(name, {})) for n, name in names.items()}
+    answered = frozenset(snapshot.reports)
+    return {n: observe(name, replicas.get(name, {}), answered) for n, name in names.items()}
 
 
 # ------------------------------------------------------------------------------ 1. accept inputs
@@ -250,6 +251,9 @@ def _write_partitions(
             revision=status.revision,
             due=trigger < status.revision,
             mode=spec.change_peers,
+            consistency_mode=spec.consistency_mode,
+            storage=spec.storage,
+            held=state.up.nodes if state and state.up else frozenset(),
         )
         keys = rebalance.decide(partition.keys, groups[number], wish, alive)
         if keys != partition.keys:
@@ -327,6 +331,8 @@ def _settings(
         fsync=spec.fsync,
         catch_up_bytes_per_second=spec.catch_up_bytes_per_second,
         addresses=addresses,
+        storage=spec.storage,
+        mode=spec.change_peers,
     )
 
 

@@ -1,10 +1,11 @@
-"""The rebalance of one partition (document `rebalance`; design §3, holes 1-4, 10, 13, 15).
+"""The rebalance of one partition (document `rebalance`; design §3, holes 1-5, 10, 13, 15).
 
     wish ──▶ pending ──start nodes, changePeers──▶ CATCHING_UP ──lock, grant──▶ JOINT ─▶ STABLE
       │         ▲                                                                          │
       └▶ planned└──────────────────── stable switch: stable = pending, pending = planned ◀─┘
 
 `decide` says what the keys must become; `orders`, from stored keys alone, what to tell the nodes.
+Steps of an in-memory switch, which go before planned, are in `switch`.
 
 The document's "current node is the leader" is the operator acting on the leader's own report; its
 `onLeaderElected` and `onReconfigurationError` are the same code seeing another leader, or a leader
@@ -17,9 +18,25 @@ from dataclasses import dataclass, replace
 
 from zonequake_store.admin_protocol import PeerName, ReplicaStatus, Stage
 
-from .change import in_order, is_applied, is_carried, majority_holds, named_peers, someone_has_data
+from . import switch, target
+from .change import (
+    in_order,
+    is_applied,
+    is_cancelled,
+    is_carried,
+    majority_holds,
+    named_peers,
+    someone_has_data,
+)
 from .groups import Group, is_majority
-from .model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
+from .model import (
+    AssignmentSet,
+    ChangePeersMode,
+    ConsistencyMode,
+    PartitionKeys,
+    Storage,
+    TokenPeers,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +44,28 @@ class Wish:
     """What the partition should become.
 
     `target` is calcPartAssignments(), None if there are no data nodes. `due`: the zone's revision
-    is above the partition's trigger revision.
+    is above the partition's trigger revision. `held`: nodes that the scale-up timer still holds.
     """
 
     target: AssignmentSet | None
     revision: int
     due: bool
     mode: ChangePeersMode = ChangePeersMode.QUEUE
+    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    storage: Storage = Storage.PERSISTENT
+    held: frozenset[str] = frozenset()
+
+    def wanted(self, keys: PartitionKeys, alive: frozenset[str]) -> AssignmentSet | None:
+        """The target of a partition with these keys; None if nothing is wished."""
+        if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
+            return target.highly_available(self.target, keys, alive=alive, held=self.held)
+        return self.target
 
 
 def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]) -> PartitionKeys:
     """What the keys must become; equal keys if nothing is due. `alive`: nodes in the topology."""
-    after, made_due = _on_report(keys, group, alive)
-    if wish.due or made_due:
+    after, made_due = _on_report(keys, group, wish, alive)
+    if wish.due or made_due or must_reduce(after):
         after = _on_wish(after, group, wish, alive)
     return after
 
@@ -48,60 +74,118 @@ def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str])
 
 
 def _on_wish(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]) -> PartitionKeys:
-    """The trigger step: `metastoreInvoke` of the document, with holes 1, 10 and 13."""
-    target = wish.target
-    if target is None:
+    """The trigger step: `metastoreInvoke` of the document, with holes 1, 5, 10 and 13."""
+    wanted = wish.wanted(keys, alive)
+    if wanted is None and not must_reduce(keys):
         return keys  # hole 10: "Empty data nodes never become assignments"
-    if keys.bootstrap is None:
-        # "takes its first non-empty calculated set directly as stable"; and again as long as no
-        # member was told that it is one.
-        after = keys
-        if keys.stable != target:
-            after = replace(keys, stable=target, configuration_token=_next_token(keys, group))
-    elif keys.pending is None:
-        if keys.stable != target:
-            # "if empty(pending) && stable != calcPartAssighments(): pending = calc…()"
-            after = _set_pending(keys, target, group)
-        else:
-            after = replace(keys, planned=None)  # hole 1: an orphan would stay
-    elif keys.pending.nodes == target.nodes:
-        after = replace(keys, planned=None)  # "else remove(partition.assignments.planned)"
-    elif is_blocked(keys, alive):
-        after = _set_pending(keys, target, group)  # hole 13
-    elif (
-        wish.mode is ChangePeersMode.UPDATE
-        and keys.pending_lock is None
-        and not counts_as_locked(keys.pending)
-    ):
-        # Approach 1: "if empty(partition.assignments.pending.lock): pending = …"
-        after = _set_pending(keys, target, group)
-    elif keys.planned is not None and keys.planned.nodes == target.nodes:
-        after = keys  # hole 13: "one equal to planned leaves planned and its flag"
-    else:
-        after = replace(keys, planned=target)  # "planned = calcPartAssignments()"
+    after = _with_wish(keys, wanted, group, wish.mode, alive)
     if after == keys:
         return keys  # the zone's handled revision stands for it (design §3, Revision)
     return replace(after, change_trigger_revision=max(wish.revision, keys.change_trigger_revision))
 
 
-def counts_as_locked(pending: AssignmentSet) -> bool:
-    """Is this pending one that no wish may replace (hole 13)? The switch keys come later."""
-    return pending.force or pending.from_reset
+def _with_wish(
+    keys: PartitionKeys,
+    wanted: AssignmentSet | None,
+    group: Group,
+    mode: ChangePeersMode,
+    alive: frozenset[str],
+) -> PartitionKeys:
+    pending = keys.pending
+    if wanted is None or (pending is None and keys.switch_reduce and keys.bootstrap is not None):
+        # "On assignments.switch.reduce change": pending = calc - switch.reduce
+        return _reduced(keys, wanted, group)
+    if keys.bootstrap is None:
+        # "takes its first non-empty calculated set directly as stable"; and again as long as no
+        # member was told that it is one.
+        if keys.stable == wanted:
+            return keys
+        return replace(keys, stable=wanted, configuration_token=_next_token(keys, group))
+    if pending is None:
+        if keys.stable != wanted:
+            # "if empty(pending) && stable != calcPartAssighments(): pending = calc…()"
+            return _set_pending(keys, wanted, group)
+        return replace(keys, planned=None)  # hole 1: an orphan would stay
+    if is_blocked(keys, alive):
+        # hole 13: "the wish (less switchReduce) replaces it in every mode"
+        kept = tuple(node for node in keys.switch_append if node in wanted.nodes)
+        return replace(_reduced(keys, wanted, group), switch_append=kept)
+    if pending.nodes == wanted.nodes:
+        return replace(keys, planned=None)  # "else remove(partition.assignments.planned)"
+    if mode is ChangePeersMode.UPDATE and not counts_as_locked(keys):
+        # Approach 1: "if empty(partition.assignments.pending.lock): pending = …"
+        return _set_pending(keys, wanted, group)
+    if keys.planned is not None and keys.planned.nodes == wanted.nodes:
+        return keys  # hole 13: "one equal to planned leaves planned and its flag"
+    return replace(keys, planned=_in_place_of(keys.planned, wanted))  # "planned = calc…()"
+
+
+def counts_as_locked(keys: PartitionKeys) -> bool:
+    """May no wish replace pending (hole 13)? Forced, fromReset, or a step of a switch."""
+    pending = keys.pending
+    return pending is not None and (
+        keys.pending_lock is not None
+        or pending.force
+        or pending.from_reset
+        or switch.is_switch_step(keys)
+    )
+
+
+def gives_way(keys: PartitionKeys, mode: ChangePeersMode) -> bool:
+    """Approach 2: is the running change to be cancelled, for planned to take its place?"""
+    return (
+        mode is ChangePeersMode.CANCEL
+        and keys.pending is not None
+        and keys.planned is not None
+        and not counts_as_locked(keys)
+    )
 
 
 def is_blocked(keys: PartitionKeys, alive: frozenset[str]) -> bool:
     """Can this pending not be reached now (hole 13)?
 
     Not forced, lock empty, and a node of it outside stable isn't alive, or its alive nodes are no
-    majority.
+    majority. A node that lost its replica doesn't count: no lock is granted with it.
     """
     pending, stable = keys.pending, keys.stable
     if pending is None or pending.force or keys.pending_lock is not None:
         return False
     joining = set(pending.nodes) - set(stable.nodes if stable else ())
-    return not (
-        joining <= alive and is_majority(len(alive & set(pending.nodes)), len(pending.nodes))
+    holding = (alive & set(pending.nodes)) - set(keys.switch_reduce)
+    return not (joining <= alive and is_majority(len(holding), len(pending.nodes)))
+
+
+def must_reduce(keys: PartitionKeys) -> bool:
+    """Hole 5: "A non-empty switchReduce with empty pending is always due".
+
+    So is one that leaves pending, as yet unlocked, no majority: no event would ever replace it.
+    """
+    if keys.bootstrap is None or not keys.switch_reduce:
+        return False
+    if keys.pending is None:
+        return True
+    left = set(keys.pending.nodes) - set(keys.switch_reduce)
+    return (
+        not keys.pending.force
+        and keys.pending_lock is None
+        and not is_majority(len(left), len(keys.pending.nodes))
     )
+
+
+def _reduced(keys: PartitionKeys, wanted: AssignmentSet | None, group: Group) -> PartitionKeys:
+    left = switch.less_reduced(wanted, keys)
+    if left is None:
+        return keys  # nobody holds anything: a full restart, or a reset by hand
+    if keys.pending is not None and keys.pending.nodes == left.nodes:
+        return replace(keys, planned=None)
+    return _set_pending(keys, _in_place_of(keys.pending, left), group)
+
+
+def _in_place_of(before: AssignmentSet | None, wanted: AssignmentSet) -> AssignmentSet:
+    """Hole 13: "What replaces a fromReset set and adds no node to it stays fromReset"."""
+    if before is not None and before.from_reset and set(wanted.nodes) <= set(before.nodes):
+        return replace(wanted, from_reset=True)
+    return wanted
 
 
 def _set_pending(keys: PartitionKeys, pending: AssignmentSet, group: Group) -> PartitionKeys:
@@ -125,7 +209,7 @@ def _next_token(keys: PartitionKeys, group: Group) -> int:
 
 
 def _on_report(
-    keys: PartitionKeys, group: Group, alive: frozenset[str]
+    keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]
 ) -> tuple[PartitionKeys, bool]:
     """Keys after the group's reports, and whether the partition is due again."""
     if any(replica.token > keys.configuration_token for replica in group.replicas.values()):
@@ -133,15 +217,23 @@ def _on_report(
         keys = replace(keys, configuration_token=_next_token(keys, group))
     if keys.bootstrap is None:
         return _on_first_reports(keys, group), False
+    if switch.is_full_restart(keys, group, wish.storage):
+        return switch.begun_anew(keys, _next_token(keys, group)), False
+    keys = switch.with_lost(keys, group)
     leading = group.leading
     if leading is None or leading.configuration is None or keys.stable is None:
         return keys, False
     if keys.pending is None:
-        return (_on_nothing_wanted(keys, group) if group.confirmed else keys), False
-    if is_applied(keys.pending, leading, group):
-        return _stable_switch(keys, group), True
+        wanted = group.confirmed and not keys.switch_reduce
+        return (_on_nothing_wanted(keys, group) if wanted else keys), False
+    if is_applied(keys.pending, leading, group, keys.switch_reduce):
+        # Hole 13: "After a stable switch that promoted planned, the partition is due again"; hole
+        # 8: so it is after a reset's last phase.
+        after = _stable_switch(keys, group, wish)
+        reset_ends = target.is_resetting(keys) and not target.is_resetting(after)
+        return after, reset_ends or (keys.planned is not None and after.planned is None)
     if leading.stage is Stage.NONE:
-        return _on_stage_none(keys, leading, group)
+        return _on_stage_none(keys, leading, group, wish.mode)
     if leading.stage is Stage.CATCHING_UP:
         return _on_catching_up(keys, leading, group, alive)
     return keys, False
@@ -157,17 +249,23 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
         return PartitionKeys(
             stable=AssignmentSet.of(*(peer.node for peer in configuration.peers)),
             configuration_token=_next_token(keys, group),
+            bootstrap_lineage=keys.bootstrap_lineage,
             bootstrap=TokenPeers(
                 token=configuration.token, peers=tuple(sorted(configuration.peers))
             ),
             change_trigger_revision=keys.change_trigger_revision,
         )
-    if keys.stable is None or someone_has_data(group):
+    if keys.stable is None or someone_has_data(keys, group):
         return keys
     if not all(group.is_running(node) for node in keys.stable.nodes):
         return keys
     peers = tuple(PeerName(n, group.replicas[n].incarnation) for n in keys.stable.nodes)
-    return replace(keys, bootstrap=TokenPeers(token=keys.configuration_token, peers=peers))
+    token = keys.configuration_token
+    return replace(
+        keys,
+        bootstrap=TokenPeers(token=token, peers=peers),
+        bootstrap_lineage=token if keys.bootstrap_lineage else 0,
+    )
 
 
 def _on_nothing_wanted(keys: PartitionKeys, group: Group) -> PartitionKeys:
@@ -192,25 +290,36 @@ def _on_nothing_wanted(keys: PartitionKeys, group: Group) -> PartitionKeys:
     return keys
 
 
-def _stable_switch(keys: PartitionKeys, group: Group) -> PartitionKeys:
-    """onNewPeersConfigurationApplied: "stable = appliedPeers", pending = planned or empty."""
+def _stable_switch(keys: PartitionKeys, group: Group, wish: Wish) -> PartitionKeys:
+    """onNewPeersConfigurationApplied: "stable = appliedPeers", pending = the next step of a switch,
+    else planned, else empty."""
     assert keys.pending is not None
     stable = AssignmentSet(nodes=keys.pending.nodes)
-    if keys.planned is None:
-        return replace(keys, stable=stable, pending=None, pending_lock=None)
-    return replace(_set_pending(keys, keys.planned, group), stable=stable)
+    done = switch.on_rebalance_done(keys, stable, wish.target)
+    after = replace(keys, switch_reduce=done.switch_reduce, switch_append=done.switch_append)
+    if done.pending is not None:
+        after = replace(_set_pending(after, done.pending, group), planned=keys.planned)
+    elif keys.planned is not None:
+        after = _set_pending(after, keys.planned, group)
+    else:
+        after = replace(after, pending=None, pending_lock=None)
+    return replace(after, stable=stable)
 
 
 def _on_stage_none(
-    keys: PartitionKeys, leading: ReplicaStatus, group: Group
+    keys: PartitionKeys, leading: ReplicaStatus, group: Group, mode: ChangePeersMode
 ) -> tuple[PartitionKeys, bool]:
     """onLeaderElected, onReconfigurationError: the change must be started (again)."""
     assert leading.configuration is not None
     assert keys.pending is not None
-    if is_carried(keys.pending, leading, group):
+    if is_carried(keys.pending, leading, group, keys.switch_reduce):
         return keys, False  # an earlier leader's last step, which this one is committing
     if keys.pending_lock is not None:
         return _release(keys, group)
+    if gives_way(keys, mode) and is_cancelled(keys, leading):
+        # "If it returns true - move planned peers to pending in metastore"
+        assert keys.planned is not None
+        return _set_pending(keys, keys.planned, group), False
     if leading.configuration.token >= keys.configuration_token:
         return replace(keys, configuration_token=_next_token(keys, group)), False
     return keys, False
@@ -225,7 +334,9 @@ def _release(keys: PartitionKeys, group: Group) -> tuple[PartitionKeys, bool]:
     """
     if not group.confirmed:
         return keys, False
-    return replace(keys, pending_lock=None, configuration_token=_next_token(keys, group)), True
+    token = _next_token(keys, group)
+    keys = replace(keys, pending_lock=None, configuration_token=token)
+    return switch.without_moot(keys, group), True
 
 
 def _on_catching_up(

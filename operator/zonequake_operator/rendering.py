@@ -164,6 +164,7 @@ def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
             planned=_render_set(keys.planned),
             configuration_token=keys.configuration_token,
             bootstrap=_render_token_peers(keys.bootstrap),
+            bootstrap_lineage=keys.bootstrap_lineage,
             pending_lock=_render_token_peers(keys.pending_lock),
             change_trigger_revision=keys.change_trigger_revision,
             switch_reduce=list(keys.switch_reduce),

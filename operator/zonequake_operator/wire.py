@@ -132,6 +132,7 @@ class WirePartitionStatus(Wire, frozen=True):
     planned: WireSet | None = None
     configuration_token: int = 0
     bootstrap: WireTokenPeers | None = None
+    bootstrap_lineage: int = 0
     pending_lock: WireTokenPeers | None = None
     change_trigger_revision: int = 0
     switch_reduce: list[str] = []

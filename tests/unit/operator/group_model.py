@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from zonequake_operator.groups import Group, is_majority, observe
 from zonequake_store.admin_protocol import (
     Bootstrap,
+    CancelChangePeers,
     ChangePeers,
     ConfigurationReport,
     Grant,
     Order,
     PeerName,
+    ReconfigurationStatus,
     ReplicaStatus,
     Role,
     Stage,
@@ -29,6 +31,7 @@ from zonequake_store.admin_protocol import (
 )
 
 GROUP = "z.00000000.0"
+NODES = frozenset("ABCDE")
 SILENCE_TICKS = 3
 """After so many a leader gives up a change whose newcomer doesn't answer."""
 
@@ -56,6 +59,7 @@ class StoreGroup:
     born: int = 0
     index: int = 0
     commit: int = 0
+    ended: ReconfigurationStatus | None = None
     committed: ConfigurationReport | None = None
     """What is left if the leader is lost with a newer, uncommitted configuration."""
 
@@ -89,6 +93,8 @@ class StoreGroup:
                 self._change(order)
             elif isinstance(order, Grant):
                 self._grant(order)
+            elif isinstance(order, CancelChangePeers):
+                self._cancel()
 
     def _is_needed(self, node: str) -> bool:
         return self.leader is not None and any(p.node == node for p in self._halves())
@@ -108,9 +114,14 @@ class StoreGroup:
             return  # received already
         elif self.stage is not Stage.CATCHING_UP or not self.caught_up:
             return  # busy
-        self.stage, self.stage_token = Stage.CATCHING_UP, order.token
+        self.stage, self.stage_token, self.ended = Stage.CATCHING_UP, order.token, None
         self.stage_peers, self.granted, self.silent_ticks = tuple(sorted(order.peers)), False, 0
         self.caught_up = not self._joining()
+
+    def _cancel(self) -> None:
+        if self.stage in (Stage.NONE, Stage.CATCHING_UP):
+            self._end_stage()
+            self.ended = ReconfigurationStatus.CANCELLED
 
     def _joining(self) -> list[PeerName]:
         members = set(self._halves())
@@ -145,7 +156,7 @@ class StoreGroup:
 
     def depose(self, *, losing_uncommitted: bool = False) -> None:
         """The leader is gone; what wasn't in the log is forgotten."""
-        self.leader = None
+        self.leader, self.ended = None, None
         self._end_stage()
         if losing_uncommitted:
             self.configuration = self.committed
@@ -193,6 +204,7 @@ class StoreGroup:
             self.silent_ticks = 0 if self.caught_up else self.silent_ticks + 1
             if self.silent_ticks >= SILENCE_TICKS:
                 self._end_stage()
+                self.ended = ReconfigurationStatus.CATCH_UP_TIMEOUT
 
     def _elect(self) -> None:
         """A member that has the newest entries; its first entry is its configuration."""
@@ -245,7 +257,9 @@ class StoreGroup:
 
     def report(self, silent: frozenset[str] = frozenset()) -> Group:
         return observe(
-            GROUP, {n: self._status(n) for n in sorted(self.replicas) if n not in silent}
+            GROUP,
+            {n: self._status(n) for n in sorted(self.replicas) if n not in silent},
+            NODES - silent,
         )
 
     def _status(self, node: str) -> ReplicaStatus:
@@ -268,6 +282,7 @@ class StoreGroup:
             stage=self.stage if leads else Stage.NONE,
             stage_token=self.stage_token if leads else 0,
             stage_peers=list(self.stage_peers) if leads else [],
+            reconfiguration_status=self.ended if leads else None,
             caught_up=leads and self.caught_up,
             commit=self.commit,
             applied=self.commit,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -65,7 +66,7 @@ def keys(
     )
 
 
-Q, U = ChangePeersMode.QUEUE, ChangePeersMode.UPDATE
+Q, U, C = ChangePeersMode.QUEUE, ChangePeersMode.UPDATE, ChangePeersMode.CANCEL
 
 
 @pytest.mark.parametrize(
@@ -170,6 +171,7 @@ class World:
         self.group = model.StoreGroup()
         self.keys = PartitionKeys()
         self.mode = mode
+        self.settings = replace(SETTINGS, mode=mode)
         self.revision = 0
         self.target: AssignmentSet | None = None
         self.tokens: list[int] = [0]
@@ -209,7 +211,7 @@ class World:
                 return True
             assert len(self.tokens) < 10_000, "the keys never come to rest"
         told = orders(
-            self.keys, seen, SETTINGS, alive=alive, reachable=alive - silent, paused=False
+            self.keys, seen, self.settings, alive=alive, reachable=alive - silent, paused=False
         )
         if delay:
             self.late += told
@@ -240,7 +242,7 @@ class World:
         ):
             self.twin = None
             return
-        told = orders(self.twin, seen, SETTINGS, alive=EVERYONE, reachable=EVERYONE)
+        told = orders(self.twin, seen, self.settings, alive=EVERYONE, reachable=EVERYONE)
         self.late += told
 
     def deliver(self) -> None:
@@ -332,6 +334,7 @@ def assert_it_settles(world: World) -> None:
     assert world.keys.pending is None
     assert world.keys.planned is None
     assert world.keys.pending_lock is None
+    assert (world.keys.switch_reduce, world.keys.switch_append) == ((), ())
     assert set(world.group.replicas) == set(world.keys.stable.nodes)
     assert world.group.leader is not None
     assert world.group.stage is Stage.NONE, "nobody waits for a grant that never comes"
@@ -340,7 +343,7 @@ def assert_it_settles(world: World) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(first=wishes, script=st.lists(events, max_size=40), mode=st.sampled_from([Q, U]))
+@given(first=wishes, script=st.lists(events, max_size=40), mode=st.sampled_from([Q, U, C]))
 def test_every_interleaving_ends_at_the_last_wish(
     first: str, script: list[tuple[str, object]], mode: ChangePeersMode
 ) -> None:
@@ -376,7 +379,7 @@ def ordinary_faults(random: Random) -> list[tuple[str, object]]:
 def test_a_change_that_meets_faults_at_any_stage_settles(seed: int) -> None:
     random = Random(seed)
     for _ in range(SCRIPTS_PER_SEED):
-        world = World(random.choice([Q, U]))
+        world = World(random.choice([Q, U, C]))
         world.wish("ABC")
         play(world, script := ordinary_faults(random))
         try:

@@ -129,7 +129,10 @@ class Reconfiguration:
         return ChangePeersAnswer.RECEIVED
 
     def cancel(self, token: int) -> CancelAnswer:
-        """End a change that is still catching up; the term is checked already."""
+        """End a change that is still catching up; the term is checked already.
+
+        The answer shows in `error` too, also where nothing was to be ended: replies may be lost.
+        """
         if token < max(self._highest_token, self.token, self._configuration.token):
             return CancelAnswer.STALE
         if self.stage in (Stage.JOINT, Stage.STABLE):
@@ -137,6 +140,12 @@ class Reconfiguration:
         self._highest_token = token
         if self.stage is Stage.CATCHING_UP:
             self._fail(ReconfigurationStatus.CANCELLED, "the change was cancelled")
+        else:
+            self.error = ReconfigurationError(
+                status=ReconfigurationStatus.CANCELLED,
+                reason="there was no change to cancel",
+                token=token,
+            )
         return CancelAnswer.RECEIVED
 
     def grant(self, token: int, peers: tuple[Peer, ...]) -> GrantAnswer:

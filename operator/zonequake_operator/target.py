@@ -1,0 +1,45 @@
+"""What a partition should become: calcPartAssignments(), with the aliveness check of
+`high-availability` ("Change rebalance scheduling when data nodes are changed"; design §3, hole 14).
+
+    StrongConsistency     the calculated set
+    HighAvailability      (calculated ∩ alive) ∪ (calculated ∩ stable)
+      while a reset runs  calculated ∩ alive
+
+Returned nodes are added, absent ones are not dropped before scale-down: with stable [A] and the
+calculated set [A, B, C], B's return gives [A, B]; C, which is still away, waits for nothing.
+"""
+
+from __future__ import annotations
+
+from .groups import is_majority
+from .model import AssignmentSet, PartitionKeys
+
+
+def highly_available(
+    calculated: AssignmentSet | None,
+    keys: PartitionKeys,
+    *,
+    alive: frozenset[str],
+    held: frozenset[str],
+) -> AssignmentSet | None:
+    """The wish of a HighAvailability zone's partition; None: nothing is wished.
+
+    `alive`: nodes in the topology; `held`: those of them that the scale-up timer still holds, which
+    aren't alive here.
+    """
+    if calculated is None:
+        return None
+    wanted, present = frozenset(calculated.nodes), alive - held
+    stable = frozenset(keys.stable.nodes if keys.stable else ())
+    target = wanted & present if is_resetting(keys) else (wanted & present) | (wanted & stable)
+    if target and is_majority(len(target & present), len(target)):
+        return AssignmentSet.of(*target)
+    # Alive nodes that are no majority of it could only take the partition where it can't work.
+    if keys.pending is not None and keys.pending.force:
+        return None
+    return keys.stable
+
+
+def is_resetting(keys: PartitionKeys) -> bool:
+    """Does one of a reset's two phases run?"""
+    return keys.pending is not None and (keys.pending.force or keys.pending.from_reset)

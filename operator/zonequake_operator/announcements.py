@@ -101,7 +101,7 @@ def announce(before: Zone, after: Zone, since: Mapping[str, str]) -> tuple[Annou
 def failed_changes(
     partitions: Mapping[int, Partition], groups: Mapping[int, Group]
 ) -> tuple[FailedChange, ...]:
-    """Changes that a present leader gave up, and that are still wanted; not those that we cancelled."""
+    """Changes that a present leader gave up, not we, and that are still wanted."""
     failed = []
     for number, partition in partitions.items():
         group = groups.get(number)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from zonequake_store.admin_protocol import PeerName, ReplicaStatus, Stage
 
-from . import switch, target
+from . import chain, switch, target
 from .change import (
     in_order,
     is_applied,
@@ -293,6 +293,8 @@ def _on_nothing_wanted(keys: PartitionKeys, group: Group) -> PartitionKeys:
 def _stable_switch(keys: PartitionKeys, group: Group, wish: Wish) -> PartitionKeys:
     """onNewPeersConfigurationApplied: "stable = appliedPeers", pending = the next step of a switch,
     else planned, else empty."""
+    leading = group.leading
+    assert leading is not None
     assert keys.pending is not None
     stable = AssignmentSet(nodes=keys.pending.nodes)
     done = switch.on_rebalance_done(keys, stable, wish.target)
@@ -303,6 +305,8 @@ def _stable_switch(keys: PartitionKeys, group: Group, wish: Wish) -> PartitionKe
         after = _set_pending(after, keys.planned, group)
     else:
         after = replace(after, pending=None, pending_lock=None)
+    if wish.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
+        after = replace(after, chain=chain.after_switch(keys, keys.pending, stable, leading))
     return replace(after, stable=stable)
 
 

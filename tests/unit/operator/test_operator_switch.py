@@ -10,6 +10,8 @@ from zonequake_operator.groups import Group, observe
 from zonequake_operator.model import (
     AssignmentSet,
     ChangePeersMode,
+    ConsistencyMode,
+    Link,
     PartitionKeys,
     Storage,
     TokenPeers,
@@ -401,6 +403,16 @@ def test_a_node_that_nobody_counts_any_more_leaves_switch_reduce_with_the_lock()
     told = orders(after, group("AB", absent="C"), SETTINGS, alive=EVERYONE, reachable=EVERYONE)
     starts = [node for node, order in told if isinstance(order, StartReplica) and order.volatile]
     assert starts == ["C"]
+
+
+def test_the_stable_switch_of_a_highly_available_partition_keeps_the_chain() -> None:
+    before = replace(
+        keys("ABC", of("A", force=True)), chain=(Link(nodes=tuple("ABC"), term=1, index=1),)
+    )
+    asked = replace(wish("ABC"), consistency_mode=ConsistencyMode.HIGH_AVAILABILITY)
+    after = decide(before, group("A", token=5), asked, frozenset("A"))
+    assert [link.nodes for link in after.chain] == [("A", "B", "C"), ("A",)]
+    assert decide(before, group("A", token=5), wish("ABC"), frozenset("A")).chain == before.chain
 
 
 # ------------------------------------------------------------------------- Full partition restart

@@ -215,6 +215,12 @@ _lazy(
     "chaos,store,analysis",
     "Hunt for faults of the data node in virtual time; replay and shrink a seed.",
 )
+_lazy(
+    "what-if",
+    "zonequake_chaos.what_if.cli",
+    "chaos,operator",
+    "What would the operator do? Its rules over a file, in virtual time.",
+)
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Judge a run folder again.")
 
 

@@ -3,6 +3,7 @@
     ChaosError
     ├── UsageError          wrong words from the user: exit code 254
     │   ├── ManifestError   a scenario file that can't be read
+    │   ├── WhatIfError     a what-if file that can't be read
     │   └── GuardError      the namespace did not agree to chaos
     └── HarnessError        the harness could not do its work: exit code 255
         ├── ClusterError    the Kubernetes API answered otherwise than expected
@@ -27,6 +28,10 @@ class UsageError(ChaosError):
 
 class ManifestError(UsageError):
     """A scenario can't be read: the text names path, value and what is allowed."""
+
+
+class WhatIfError(UsageError):
+    """A what-if file can't be read: the text names place, what was found and what is expected."""
 
 
 class GuardError(UsageError):

@@ -11,7 +11,7 @@ there were any it plans again from what was stored, so that no order rests on an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -100,8 +100,22 @@ class Plan:
     failed: tuple[FailedChange, ...] = ()
 
 
-def plan(snapshot: Snapshot) -> Plan:
-    """Decide about one zone."""
+Calculate = Callable[[tuple[str, ...], int, int], Sequence[AssignmentSet | None]]
+"""calcPartAssignments() for every partition, from data nodes, partitions and replicas; None where
+there are no data nodes."""
+
+
+@lru_cache(maxsize=64)
+def calculated_sets(
+    nodes: tuple[str, ...], partitions: int, replicas: int
+) -> list[AssignmentSet | None]:
+    """The affinity function of all zones, rendezvous, as `Calculate`."""
+    sets = affinity.rendezvous(nodes, partitions, replicas)
+    return [AssignmentSet.of(*names) if names else None for names in sets]
+
+
+def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
+    """Decide about one zone; `calculate` stands for its affinity function."""
     zone = snapshot.zone
     if zone.deleting:
         return Plan(actions=[], settled=True, health={})
@@ -115,7 +129,7 @@ def plan(snapshot: Snapshot) -> Plan:
     actions: list[Action] = []
     if not spec.paused and accepted.revision == before.revision:
         actions += _create_missing(snapshot, spec)
-        actions += _write_partitions(snapshot, spec, accepted, groups, health)
+        actions += _write_partitions(snapshot, spec, accepted, groups, health, calculate)
         if not actions and accepted.handled_revision < accepted.revision:
             accepted = replace(accepted, handled_revision=accepted.revision)
         # A view never holds back the handled revision: it may wait for its turn.
@@ -237,9 +251,10 @@ def _write_partitions(
     status: ZoneStatus,
     groups: Mapping[int, Group],
     health: Mapping[int, Health],
+    calculate: Calculate,
 ) -> list[Action]:
     state = status.data_nodes
-    targets = _targets(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
+    targets = calculate(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
     alive = frozenset(snapshot.topology.nodes)
     writes: list[Action] = []
     for number, partition in snapshot.partitions.items():
@@ -261,13 +276,6 @@ def _write_partitions(
                 WritePartition(number=number, keys=keys, view=health[number].view, urgent=True)
             )
     return writes
-
-
-@lru_cache(maxsize=64)
-def _targets(nodes: tuple[str, ...], partitions: int, replicas: int) -> list[AssignmentSet | None]:
-    """calcPartAssignments() for every partition; None where there are no data nodes."""
-    sets = affinity.rendezvous(nodes, partitions, replicas)
-    return [AssignmentSet.of(*names) if names else None for names in sets]
 
 
 def _zone_write(

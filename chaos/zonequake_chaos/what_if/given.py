@@ -1,0 +1,131 @@
+"""The keys that a file gives, as a partition whose group has come there, and back again.
+
+The file has terms as plain numbers; the resources have whole terms, lineage x 10**9 + number. A
+given chain stands for as many resets as it has links behind the first: the i-th link's lineage is
+i. What a replica reports belongs to the lineage of the newest link of its node that isn't behind
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zonequake_chaos.what_if.group import LINEAGE, LogEnd, Replica, SupposedGroup
+from zonequake_chaos.what_if.question import GivenKeys, GivenReplica, GivenSet
+from zonequake_operator.model import AssignmentSet, Link, PartitionKeys, TokenPeers
+from zonequake_operator.orders import hosts
+from zonequake_store.admin_protocol import ConfigurationReport, PeerName, Stage
+
+
+def build(
+    given: GivenKeys, group: SupposedGroup, alive: frozenset[str], revision: int
+) -> PartitionKeys:
+    """The partition's keys; `group` gets the replicas that it must have had.
+
+    `revision` is the change trigger revision as the resources count it.
+    """
+    chain = tuple(
+        Link(nodes=link.nodes, term=i * LINEAGE + link.term, index=link.index)
+        for i, link in enumerate(given.chain)
+    )
+    lineage = max(len(chain) - 1, 0)
+    token = lineage + 1
+    _build_group(given, group, alive, chain, token)
+    peers = _peers(group, given.stable.nodes) if given.stable else ()
+    bootstrap = TokenPeers(token=token, peers=peers) if peers else None
+    lock = None
+    if given.pending is not None:
+        token += 1
+        if given.pending_lock:
+            lock = TokenPeers(token=token, peers=_peers(group, given.pending.nodes))
+            group.stage, group.stage_token, group.stage_peers = Stage.JOINT, token, lock.peers
+    return PartitionKeys(
+        stable=_set(given.stable),
+        pending=_set(given.pending),
+        planned=_set(given.planned),
+        configuration_token=token,
+        bootstrap=bootstrap,
+        pending_lock=lock,
+        change_trigger_revision=revision,
+        switch_reduce=given.switch_reduce,
+        switch_append=given.switch_append,
+        chain=chain,
+    )
+
+
+def _build_group(
+    given: GivenKeys,
+    group: SupposedGroup,
+    alive: frozenset[str],
+    chain: tuple[Link, ...],
+    token: int,
+) -> None:
+    """Every member of every link has a replica with the configuration that it saw last."""
+    position = (chain[-1].term, chain[-1].index) if chain else (group.term, 0)
+    for i, link in enumerate(chain[:-1]):
+        _install(group, link.nodes, i + 1, (link.term, link.index), i)
+    if given.stable is not None:
+        _install(group, given.stable.nodes, token, position, max(len(chain) - 1, 0))
+        group.settled = group.configuration
+    keys = PartitionKeys(
+        stable=_set(given.stable),
+        pending=_set(given.pending),
+        switch_reduce=given.switch_reduce,
+    )
+    wanted = hosts(keys) - frozenset(given.switch_reduce)
+    if given.pending_lock and given.pending is not None:
+        for node in given.pending.nodes:
+            if node not in group.replicas:
+                group.new_replica(node, running=False)
+    for node, replica in group.replicas.items():
+        replica.running = node in alive and node in wanted
+        replica.had_leader = replica.running
+    group.elect()
+
+
+def _install(
+    group: SupposedGroup,
+    nodes: tuple[str, ...],
+    token: int,
+    at: tuple[int, int],
+    lineage: int,
+) -> None:
+    for node in nodes:
+        if node not in group.replicas:
+            group.new_replica(node, running=False)
+    configuration = ConfigurationReport(
+        peers=list(_peers(group, nodes)), token=token, index=at[1], lineage=lineage
+    )
+    for node in nodes:
+        replica: Replica = group.replicas[node]
+        replica.token, replica.configuration, replica.configuration_at = token, configuration, at
+    group.configuration, group.at, group.term = configuration, at, max(at[0], group.term)
+
+
+def _peers(group: SupposedGroup, nodes: tuple[str, ...]) -> tuple[PeerName, ...]:
+    return tuple(PeerName(node, group.replicas[node].incarnation) for node in sorted(nodes))
+
+
+def _set(given: GivenSet | None) -> AssignmentSet | None:
+    if given is None:
+        return None
+    return AssignmentSet(nodes=given.nodes, force=given.force, from_reset=given.from_reset)
+
+
+def log_ends(given: Mapping[str, GivenReplica], chain: tuple[Link, ...]) -> dict[str, LogEnd]:
+    """Where the logs end, in whole terms."""
+    return {
+        node: LogEnd(
+            last=_whole(node, replica.term, replica.index, chain),
+            user=_whole(node, replica.last_user_cmd_term, replica.last_user_cmd_idx, chain),
+        )
+        for node, replica in given.items()
+    }
+
+
+def _whole(node: str, term: int, index: int, chain: tuple[Link, ...]) -> tuple[int, int]:
+    lineage = 0
+    for link in chain:
+        if node in link.nodes and (link.term % LINEAGE, link.index) <= (term, index):
+            lineage = link.term // LINEAGE
+    return lineage * LINEAGE + term, index

@@ -1,0 +1,361 @@
+"""One partition's Raft group as what-if supposes it: no log, no messages, only what is reported.
+
+    a majority that is alive and runs has a leader    the one last reported, else the first by name
+    a started replica runs at once
+    a change of peers or a reset waits for its event  unless autoApply: then it succeeds at once
+
+A reported leader is believed until one of its peers goes, even if no majority is to be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from zonequake_operator.groups import is_majority, members
+from zonequake_operator.model import PartitionKeys
+from zonequake_store.admin_protocol import (
+    Bootstrap,
+    ChangePeers,
+    ConfigurationReport,
+    Grant,
+    PeerName,
+    ReconfigurationStatus,
+    ReplicaStatus,
+    ResetPeers,
+    Role,
+    Stage,
+    StartReplica,
+)
+
+LINEAGE = 10**9
+"""A whole term is lineage x 10**9 + number; the file has only numbers."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """A replica on one node's disk or in its memory."""
+
+    incarnation: str
+    running: bool = False
+    token: int = 0
+    enforced_lineage: int = 0
+    had_leader: bool = False
+    configuration: ConfigurationReport | None = None
+    configuration_at: tuple[int, int] = (0, 0)
+    """(whole term, index) at which its peers or its token changed last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """Where a replica's log ends: of all entries, and of user commands; (whole term, index)."""
+
+    last: tuple[int, int] = (0, 0)
+    user: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class SupposedGroup:
+    """`configuration` is the newest that was applied, or joint: whoever leads has it."""
+
+    name: str
+    zone: str
+    partition: int
+    ends: Mapping[str, LogEnd] = field(default_factory=dict)
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    configuration: ConfigurationReport | None = None
+    settled: ConfigurationReport | None = None
+    """The newest that isn't joint."""
+    at: tuple[int, int] = (0, 0)
+    term: int = 1
+    leader: str | None = None
+    preferred: str | None = None
+    believed: bool = False
+    stage: Stage = Stage.NONE
+    stage_token: int = 0
+    stage_peers: tuple[PeerName, ...] = ()
+    caught_up: bool = False
+    failed: str | None = None
+    born: int = 0
+
+    # ---------------------------------------------------------------------------------- replicas
+
+    def new_replica(self, node: str, *, running: bool) -> Replica:
+        """An empty replica, under an incarnation that no other ever had."""
+        self.born += 1
+        made = Replica(incarnation=f"{node}/{self.born}", running=running)
+        self.replicas[node] = made
+        return made
+
+    def stop(self, node: str, *, keeps_state: bool) -> None:
+        """The node's process has ended."""
+        replica = self.replicas.get(node)
+        if replica is None:
+            return
+        if keeps_state:
+            replica.running = replica.had_leader = False
+        else:
+            del self.replicas[node]
+        if self.configuration is not None and any(
+            peer.node == node for peer in members(self.configuration)
+        ):
+            self.believed = False
+        self.elect()
+
+    def elect(self) -> None:
+        """Who leads now: nobody without a majority, unless it was reported."""
+        before = self.leader
+        self.leader = self._chosen()
+        if self.leader != before:
+            self._end_stage()
+        if self.leader is not None:
+            for node, replica in self.replicas.items():
+                if replica.running and (node == self.leader or self._knows(node)):
+                    replica.had_leader = True
+
+    def _chosen(self) -> str | None:
+        configuration = self.configuration
+        if configuration is None:
+            return None
+        able = sorted({peer.node for peer in members(configuration) if self._holds(peer)})
+        if not able:
+            return None
+        if self.believed and self.preferred in self.replicas:
+            return self.preferred
+        for half in (configuration.peers, configuration.old_peers):
+            if half and not is_majority(sum(map(self._holds, half)), len(half)):
+                return None
+        if self.leader in able:
+            return self.leader
+        return self.preferred if self.preferred in able else able[0]
+
+    def _holds(self, peer: PeerName) -> bool:
+        """Does this member run, with its state, and not shut out by a later reset?"""
+        replica = self.replicas.get(peer.node)
+        assert self.configuration is not None
+        return (
+            replica is not None
+            and replica.running
+            and replica.incarnation == peer.incarnation
+            and replica.enforced_lineage <= self.configuration.lineage
+        )
+
+    def _knows(self, node: str) -> bool:
+        return self.configuration is not None and any(
+            peer.node == node and self._holds(peer) for peer in members(self.configuration)
+        )
+
+    # ------------------------------------------------------------------------------------ events
+
+    def report_leader(
+        self, node: str, term: int | None, peers: tuple[str, ...], keys: PartitionKeys
+    ) -> bool:
+        """onLeaderElected: this node leads, with these peers. False: of an older term."""
+        number = self.number if term is None else term
+        if number < self.number and node != self.leader:
+            return False
+        self._adopt(peers, number, None, keys)
+        self._lead(node)
+        self._end_stage()
+        return True
+
+    def report_applied(
+        self, peers: tuple[str, ...], term: int | None, index: int | None, keys: PartitionKeys
+    ) -> None:
+        """onNewPeersConfigurationApplied: the group has committed this configuration."""
+        self._adopt(peers, self.number if term is None else term, index, keys)
+        self._end_stage()
+        leader = self.leader if self.leader in peers else None
+        able = [node for node in peers if node in self.replicas and self.replicas[node].running]
+        if leader is None and able:
+            leader = self.preferred if self.preferred in able else able[0]
+        if leader is not None:
+            self._lead(leader)
+        else:
+            self.elect()
+
+    def report_caught_up(self, peers: tuple[str, ...]) -> None:
+        """tryCatchUpFinish; of peers that are not those of the change (any more): nothing."""
+        if self.stage is Stage.CATCHING_UP and peers == _names(self.stage_peers):
+            self.caught_up = True
+
+    def report_stage(self, stage: Stage, failure: str | None = None) -> None:
+        """The leader says how far its change is, or that it has none any more."""
+        if stage is Stage.NONE:
+            self._end_stage()
+            self.configuration = self.settled or self.configuration
+        self.stage, self.failed = stage, failure
+
+    def _lead(self, node: str) -> None:
+        self.preferred, self.believed = node, True
+        if self.replicas.get(node) is None or not self.replicas[node].running:
+            self.believed = False
+        self.elect()
+
+    def _adopt(
+        self, nodes: tuple[str, ...], number: int, index: int | None, keys: PartitionKeys
+    ) -> None:
+        """The group's configuration is of these nodes; if it is new, under the token of pending."""
+        current = self.settled
+        peers = [self._peer(node) for node in nodes]
+        number = max(number, self.number)
+        if current is not None and nodes == _names(current.peers) and index is None:
+            self.term = current.lineage * LINEAGE + number
+            self.configuration = current
+            return
+        token = current.token if current is not None else 0
+        lineage = current.lineage if current is not None else 0
+        if keys.pending is not None and nodes == keys.pending.nodes:
+            token = keys.configuration_token
+            lineage = token if keys.pending.force else lineage
+        self.install(peers, token=token, lineage=lineage, number=number, index=index)
+
+    def _peer(self, node: str) -> PeerName:
+        replica = self.replicas.get(node)
+        if replica is None:
+            replica = self.new_replica(node, running=False)
+        return PeerName(node, replica.incarnation)
+
+    def install(
+        self,
+        peers: Iterable[PeerName],
+        *,
+        token: int,
+        lineage: int = 0,
+        number: int = 1,
+        index: int | None = None,
+    ) -> None:
+        """A committed configuration, which every running member has."""
+        if index is None:
+            index = self.at[1] + 1 if self.configuration is not None else 0
+        self.term = lineage * LINEAGE + number
+        self.at = (self.term, index)
+        self.configuration = self.settled = ConfigurationReport(
+            peers=sorted(peers), token=token, index=index, lineage=lineage
+        )
+        for peer in self.configuration.peers:
+            replica = self.replicas.get(peer.node)
+            if replica is not None and replica.incarnation == peer.incarnation:
+                replica.configuration, replica.configuration_at = self.configuration, self.at
+                replica.token = max(replica.token, token)
+        self.elect()
+
+    @property
+    def number(self) -> int:
+        """The term as the file has it."""
+        return self.term % LINEAGE
+
+    def _end_stage(self) -> None:
+        self.stage, self.stage_token, self.stage_peers = Stage.NONE, 0, ()
+        self.caught_up, self.failed = False, None
+
+    # ------------------------------------------------------------------------------------ orders
+
+    def start(self, node: str, order: StartReplica) -> bool:
+        """Let the replica take part; says whether it hadn't before."""
+        replica = self.replicas.get(node) or self.new_replica(node, running=False)
+        started, replica.running = not replica.running, True
+        replica.token = max(replica.token, order.token)
+        replica.enforced_lineage = max(replica.enforced_lineage, order.enforced_token)
+        self.elect()
+        return started
+
+    def bootstrap(self, node: str, order: Bootstrap) -> None:
+        """The group's first configuration, or that of a group that begins anew."""
+        replica = self.replicas[node]
+        replica.token = max(replica.token, order.token)
+        if replica.configuration is not None:
+            return
+        if self.configuration is None or self.configuration.token < order.token:
+            number = self.number + (1 if order.lineage else 0)
+            self.install(order.peers, token=order.token, lineage=order.lineage, number=number)
+        replica.configuration, replica.configuration_at = self.configuration, self.at
+        self.elect()
+
+    def change_peers(self, order: ChangePeers) -> None:
+        """changePeersAsync: the leader catches the peers up."""
+        self.stage, self.stage_token = Stage.CATCHING_UP, order.token
+        self.stage_peers = tuple(sorted(order.peers))
+        self.caught_up, self.failed = False, None
+
+    def grant(self, order: Grant) -> None:
+        """The leader goes on to the joint configuration."""
+        current = self.settled
+        assert current is not None
+        self.stage, self.caught_up = Stage.JOINT, False
+        self.configuration = replace(
+            current, peers=sorted(order.peers), old_peers=current.peers, token=order.token
+        )
+
+    def apply_change(self) -> None:
+        """The change is done (autoApply)."""
+        current, peers, token = self.settled, self.stage_peers, self.stage_token
+        assert current is not None
+        self._end_stage()
+        self.install(peers, token=token, lineage=current.lineage, number=self.number)
+
+    def apply_reset(self, node: str, order: ResetPeers) -> None:
+        """The survivor leads alone, in a new lineage (autoApply)."""
+        self._end_stage()
+        self.install(order.peers, token=order.token, lineage=order.token, number=self.number + 1)
+        self._lead(node)
+
+    def erase(self, node: str) -> None:
+        """The replica and its state are gone."""
+        del self.replicas[node]
+        self.elect()
+
+    # ----------------------------------------------------------------------------------- reports
+
+    def status(self, node: str) -> ReplicaStatus:
+        """What this node reports of its replica."""
+        replica = self.replicas[node]
+        leads, follows = node == self.leader, self.leader is not None and self._knows(node)
+        end = self.ends.get(node, LogEnd())
+        current = self.configuration if leads or follows else replica.configuration
+        commit = max(end.last[1], self.at[1], current.index if current else 0)
+        role = Role.LEADER if leads else Role.FOLLOWER if replica.running else Role.WAITING
+        status = ReplicaStatus(
+            group=self.name,
+            zone=self.zone,
+            partition=self.partition,
+            incarnation=replica.incarnation,
+            role=role,
+            term=self.term if leads or follows else max(end.last[0], replica.configuration_at[0]),
+            leader=self.leader if leads or follows else None,
+            configuration=current if replica.running else None,
+            token=replica.token,
+            lineage=replica.configuration.lineage if replica.configuration else 0,
+            enforced_lineage=replica.enforced_lineage,
+            abstains=replica.configuration is not None
+            and replica.configuration.lineage < replica.enforced_lineage,
+            had_leader=replica.had_leader,
+            commit=commit,
+            applied=commit,
+            last_term=end.last[0],
+            last_index=end.last[1],
+            last_user_term=end.user[0],
+            last_user_index=end.user[1],
+            last_configuration_term=replica.configuration_at[0],
+            last_configuration_index=replica.configuration_at[1],
+        )
+        return self._with_stage(status) if leads else status
+
+    def _with_stage(self, status: ReplicaStatus) -> ReplicaStatus:
+        known = {s.value.replace("_", ""): s for s in ReconfigurationStatus}
+        failure = (self.failed or "").upper().replace("_", "")
+        return replace(
+            status,
+            stage=self.stage,
+            stage_token=self.stage_token,
+            stage_peers=list(self.stage_peers),
+            caught_up=self.caught_up,
+            reconfiguration_error=self.failed,
+            reconfiguration_status=known.get(failure),
+        )
+
+
+def _names(peers: Iterable[PeerName]) -> tuple[str, ...]:
+    return tuple(sorted(peer.node for peer in peers))

@@ -1,0 +1,224 @@
+"""Runs a question in virtual time: events in their order, timers between them.
+
+A timer that ends at the time of an event fires before it. What happens at one time in several
+steps (two events, a timer and an event) makes as many lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zonequake_chaos.errors import HarnessError
+from zonequake_chaos.what_if import given
+from zonequake_chaos.what_if.actions import Action
+from zonequake_chaos.what_if.lines import State, look
+from zonequake_chaos.what_if.question import (
+    Alter,
+    Applied,
+    Cancelled,
+    CaughtUp,
+    Drop,
+    Event,
+    GroupRestart,
+    LeaderElected,
+    Membership,
+    OperatorRestart,
+    PartitionEvent,
+    Question,
+    ReconfigurationError,
+    ReplicaLost,
+    StageReported,
+    Target,
+)
+from zonequake_chaos.what_if.world import World, Write
+from zonequake_operator.model import AssignmentSet
+from zonequake_store.admin_protocol import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An instant at which something changed: the state after it and what led there."""
+
+    cause: str
+    before: State | None
+    state: State
+    actions: tuple[Action, ...]
+    writes: tuple[Write, ...]
+
+
+def run(question: Question) -> Iterator[Step]:
+    """The steps, beginning with the zone's creation."""
+    return _Run(question).steps()
+
+
+class _Run:
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._world = World(question.zone, auto_apply=question.auto_apply)
+        self._highest = 0
+        self._shown: State | None = None
+
+    def steps(self) -> Iterator[Step]:
+        world, question = self._world, self._question
+        self._create()
+        yield self._step("create")
+        if question.auto_apply and world.as_given:
+            world.as_given.clear()
+            world.apply_all()
+            world.settle()
+            yield from self._changed("applied")
+        for event in question.events:
+            if question.until_ms is not None and event.at_ms > question.until_ms:
+                break
+            yield from self._timers(event.at_ms)
+            world.now_ms = event.at_ms
+            yield from self._event(event)
+            if isinstance(event, Drop):
+                return
+        yield from self._timers(question.until_ms)
+
+    # ---------------------------------------------------------------------------------- creation
+
+    def _create(self) -> None:
+        world, question = self._world, self._question
+        world.add_nodes(question.topology)
+        world.as_given = set(question.partitions)
+        world.accept()
+        if len(question.partitions) < len(world.partitions):
+            world.settle()
+            world.actions = [a for a in world.actions if a.partition not in question.partitions]
+        alive = frozenset(world.topology.nodes)
+        for number, keys in question.partitions.items():
+            self._highest = max(self._highest, keys.change_trigger_revision)
+            group = world.new_group(number)
+            built = given.build(keys, group, alive, keys.change_trigger_revision + 1)
+            world.give(number, built, group)
+        world.set_logs(question.replicas)
+        world.start_at(self._highest)
+        world.settle()
+
+    # ------------------------------------------------------------------------------------- timers
+
+    def _timers(self, until_ms: int | None) -> Iterator[Step]:
+        """Fire what ends up to that time; None: all that ends."""
+        world = self._world
+        while (at_ms := world.wake_at_ms) is not None:
+            if until_ms is not None and at_ms > until_ms:
+                return
+            world.now_ms = max(at_ms, world.now_ms)
+            world.as_given.clear()
+            cause = ", ".join(look(world).ending(world.now_ms)) or "timer"
+            self._raise_revision(None)
+            if world.wake_at_ms is not None and world.wake_at_ms <= at_ms:
+                raise HarnessError(f"a timer of {at_ms / 1000:g} s fires without an end ({cause})")
+            yield from self._changed(cause)
+
+    # ------------------------------------------------------------------------------------- events
+
+    def _event(self, event: Event) -> Iterator[Step]:
+        if event.revision is not None and event.revision <= self._highest:
+            return  # stale: "changes nothing, the topology included"
+        world = self._world
+        if isinstance(event, PartitionEvent) and not isinstance(event, Target):
+            world.as_given.discard(event.partition)
+        else:
+            world.as_given.clear()
+        cause = _cause(event)
+        match event:
+            case Membership():
+                world.change_topology(event.join, event.leave)
+                self._raise_revision(event.revision)
+            case Alter():
+                world.alter(event.changes)
+                self._raise_revision(event.revision)
+            case Target():
+                world.instead[event.partition] = AssignmentSet.of(*event.nodes)
+                self._raise_revision(event.revision, accepted=not world.spec.paused)
+            case _:
+                self._highest = self._number(event.revision)
+                if self._report(event):
+                    world.settle()
+        yield from self._changed(cause)
+
+    def _report(self, event: Event) -> bool:
+        """What nodes report, or the operator's own restart; False if it says nothing new."""
+        world = self._world
+        match event:
+            case Drop():
+                world.drop()
+                return False
+            case OperatorRestart():
+                world.restart_operator()
+            case Applied():
+                keys = world.keys(event.partition)
+                if keys.pending is None or event.peers != keys.pending.nodes:
+                    return False  # hole 2: a late callback of an older change
+                group = world.group(event.partition)
+                group.report_applied(event.peers, event.term, event.index, keys)
+            case LeaderElected():
+                keys = world.keys(event.partition)
+                stable = keys.stable.nodes if keys.stable else ()
+                peers = stable if event.peers is None else event.peers
+                group = world.group(event.partition)
+                return group.report_leader(event.node, event.term, peers, keys)
+            case ReconfigurationError():
+                world.group(event.partition).report_stage(Stage.NONE, event.status)
+            case StageReported():
+                world.group(event.partition).report_stage(event.stage)
+            case CaughtUp():
+                world.group(event.partition).report_caught_up(event.peers)
+            case Cancelled():
+                world.answer_cancel(event.partition, accepted=event.result)
+            case ReplicaLost():
+                world.lose_replica(event.partition, event.node)
+            case GroupRestart():
+                world.restart_group(event.partition, event.alive)
+        return True
+
+    def _raise_revision(self, number: int | None, *, accepted: bool = False) -> None:
+        """Let the operator accept what is new under this number, the next one if None.
+
+        `accepted`: nothing that it watches has changed, but the number counts.
+        """
+        world, before = self._world, self._world.revision
+        self._highest = self._number(number)
+        world.revision = self._highest if accepted else self._highest - 1
+        world.settle()
+        if world.revision < self._highest:
+            world.revision = before  # a paused zone accepts nothing
+
+    def _number(self, number: int | None) -> int:
+        return self._highest + 1 if number is None else number
+
+    # -------------------------------------------------------------------------------------- steps
+
+    def _changed(self, cause: str) -> Iterator[Step]:
+        """The step, if anything changed."""
+        shown = self._shown
+        if self._world.actions or shown is None or not look(self._world).looks_like(shown):
+            yield self._step(cause)
+        self._world.forget()
+
+    def _step(self, cause: str) -> Step:
+        world, before = self._world, self._shown
+        self._shown = look(world)
+        step = Step(
+            cause=cause,
+            before=before,
+            state=self._shown,
+            actions=tuple(world.actions),
+            writes=tuple(world.writes),
+        )
+        world.forget()
+        return step
+
+
+def _cause(event: Event) -> str:
+    """The event's key in the file."""
+    if isinstance(event, Membership):
+        return ", ".join(
+            key for key, given_ in (("join", event.join), ("leave", event.leave)) if given_
+        )
+    name = "stage" if isinstance(event, StageReported) else type(event).__name__
+    return name[0].lower() + name[1:]

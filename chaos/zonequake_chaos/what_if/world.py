@@ -1,0 +1,436 @@
+"""The world of a what-if: resources and supposed data nodes, on which the operator's `plan` acts.
+
+    event ─▶ topology, spec or reports ─▶ plan() ─▶ keys, zone status ─┐
+                     ▲                      └─────▶ orders ────────────┤ until nothing is left
+                     └─────────────────────────────────────────────────┘
+
+The operator counts a zone's creation as its revision 1, the file as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zonequake_chaos.errors import HarnessError
+from zonequake_chaos.what_if import zone_fields
+from zonequake_chaos.what_if.actions import Action, Do, action_of
+from zonequake_chaos.what_if.given import log_ends
+from zonequake_chaos.what_if.group import SupposedGroup
+from zonequake_chaos.what_if.memory import partition_as_stored, zone_as_stored
+from zonequake_chaos.what_if.question import Attributes, GivenReplica
+from zonequake_operator.model import (
+    AssignmentSet,
+    Departure,
+    Partition,
+    PartitionKeys,
+    Snapshot,
+    Storage,
+    Topology,
+    TopologyNode,
+    Zone,
+    ZoneSpec,
+    ZoneStatus,
+    group_name,
+)
+from zonequake_operator.plan import (
+    Plan,
+    SendOrder,
+    WritePartition,
+    WriteZone,
+    calculated_sets,
+    plan,
+)
+from zonequake_store.admin_protocol import (
+    Bootstrap,
+    CancelChangePeers,
+    ChangePeers,
+    Grant,
+    NodeIdentity,
+    Order,
+    ReconfigurationStatus,
+    ReplicasReport,
+    ReplicaStatus,
+    ResetPeers,
+    Stage,
+    StartReplica,
+    StopReplica,
+)
+
+MAX_ROUNDS = 200
+"""A step that takes more of them never ends; those of all tests take less than 20."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One write of a partition's keys; both through the operator's own rules."""
+
+    partition: int
+    before: PartitionKeys
+    after: PartitionKeys
+
+
+class World:
+    """Everything that a decision rests on, and what was done since `forget` was called."""
+
+    def __init__(self, spec: Mapping[str, object], *, auto_apply: bool = False) -> None:
+        self.now_ms = 0
+        self.wake_at_ms: int | None = None
+        self.topology = Topology(version=1)
+        self.raw_spec = dict(spec)
+        self.zone = Zone(
+            name="zone",
+            namespace="what-if",
+            uid="what-if-zone",
+            generation=1,
+            resource_version="1",
+            spec=zone_fields.parsed(spec),
+            status=ZoneStatus(),
+        )
+        self._statuses: dict[int, dict[str, ReplicaStatus]] = {}
+        """What the replicas of a group report, until it changes."""
+        numbers = range(self.spec.partitions)
+        self.partitions = {n: Partition(number=n, resource_version="1") for n in numbers}
+        self.groups = {n: self.new_group(n) for n in numbers}
+        self.auto_apply = auto_apply
+        self.as_given: set[int] = set()
+        """Partitions whose keys the file gave and that no event concerned yet: nobody writes."""
+        self.instead: dict[int, AssignmentSet] = {}
+        """Sets that stand in for the calculated ones."""
+        self.actions: list[Action] = []
+        self.writes: list[Write] = []
+        self._logs: Mapping[int, Mapping[str, GivenReplica]] = {}
+        self._numbers = {group.name: n for n, group in self.groups.items()}
+        self._silent: frozenset[str] = frozenset()
+        self._started_at = 0
+        self._asked: dict[tuple[int, str], Order] = {}
+        """Orders that wait for their event: what they asked for hasn't happened yet."""
+        self._processes: dict[str, int] = {}
+        self._storages: dict[str, int] = {}
+
+    @property
+    def spec(self) -> ZoneSpec:
+        """The zone's spec; what-if files with an unreadable one are refused."""
+        assert isinstance(self.zone.spec, ZoneSpec)
+        return self.zone.spec
+
+    @property
+    def revision(self) -> int:
+        """The zone's revision as the file counts it."""
+        return self.zone.status.revision - 1
+
+    @revision.setter
+    def revision(self, value: int) -> None:
+        self.zone = replace(self.zone, status=replace(self.zone.status, revision=value + 1))
+
+    @property
+    def handled(self) -> int:
+        """The revision that every partition has been evaluated at, 0 until the first event."""
+        handled = self.zone.status.handled_revision - 1
+        return handled if handled > self._started_at else 0
+
+    def start_at(self, revision: int) -> None:
+        """The file's keys are those of this revision: none of them is due."""
+        self._started_at = revision
+        status = replace(self.zone.status, revision=revision + 1, handled_revision=revision + 1)
+        self.zone = replace(self.zone, status=status)
+
+    def forget(self) -> None:
+        """What was done has been told."""
+        self.actions, self.writes = [], []
+
+    def group(self, number: int) -> SupposedGroup:
+        """A partition's group, to be changed: it will be heard anew."""
+        self._statuses.pop(number, None)
+        return self.groups[number]
+
+    def new_group(self, number: int) -> SupposedGroup:
+        """A group without replicas."""
+        self._statuses.pop(number, None)
+        name = group_name(self.zone.name, self.zone.uid, number)
+        return SupposedGroup(name=name, zone=self.zone.name, partition=number)
+
+    def keys(self, number: int) -> PartitionKeys:
+        """A partition's keys."""
+        return self.partitions[number].keys
+
+    def give(self, number: int, keys: PartitionKeys, group: SupposedGroup) -> None:
+        """Keys that the file gives, and the group that has come there."""
+        self.groups[number] = group
+        self.partitions[number] = replace(self.partitions[number], keys=keys)
+        self._see_logs(number)
+
+    def set_logs(self, logs: Mapping[int, Mapping[str, GivenReplica]]) -> None:
+        """Where the logs end, as the file says it."""
+        self._logs = logs
+        for number in logs:
+            self._see_logs(number)
+
+    def _see_logs(self, number: int) -> None:
+        if number in self._logs:
+            self.group(number).ends = log_ends(self._logs[number], self.keys(number).chain)
+
+    # ------------------------------------------------------------------------------------- nodes
+
+    def change_topology(self, join: Mapping[str, Attributes], leave: tuple[str, ...]) -> None:
+        """One topology version. A node that joins while it is there has restarted."""
+        version = self.topology.version + 1
+        nodes, departed = dict(self.topology.nodes), dict(self.topology.departed)
+        for name in (*leave, *join):
+            known = nodes.pop(name, None)
+            if known is not None:
+                departed[name] = Departure(since=known.since, left=version)
+                self._end_process(name)
+        self.topology = Topology(version=version, nodes=nodes, departed=departed)
+        self._silent -= join.keys()
+        self.add_nodes(join)
+
+    def add_nodes(self, join: Mapping[str, Attributes]) -> None:
+        """Nodes of the present topology version."""
+        nodes = dict(self.topology.nodes)
+        for name, attributes in join.items():
+            self._processes[name] = self._processes.get(name, 0) + 1
+            nodes[name] = TopologyNode(
+                name=name,
+                process_incarnation=f"{name}/process-{self._processes[name]}",
+                storage_incarnation=f"{name}/storage-{self._storages.setdefault(name, 1)}",
+                pod_uid=name,
+                restarts=0,
+                attributes=dict(attributes),
+                peer_address=name,
+                since=self.topology.version,
+            )
+        self.topology = replace(self.topology, nodes=dict(sorted(nodes.items())))
+
+    def _end_process(self, name: str) -> None:
+        keeps_state = self.spec.storage is Storage.PERSISTENT
+        for number, group in self.groups.items():
+            if name in group.replicas:
+                self.group(number).stop(name, keeps_state=keeps_state)
+                self._asked.pop((number, name), None)
+
+    def lose_replica(self, number: int, name: str) -> None:
+        """The replica restarts without its state, under another incarnation."""
+        self.group(number).stop(name, keeps_state=False)
+        self._asked.pop((number, name), None)
+        known = self.topology.nodes.get(name)
+        if known is None:
+            return
+        self._processes[name] += 1
+        if self.spec.storage is Storage.PERSISTENT:
+            self._storages[name] += 1
+        renewed = replace(
+            known,
+            process_incarnation=f"{name}/process-{self._processes[name]}",
+            storage_incarnation=f"{name}/storage-{self._storages[name]}",
+        )
+        self.topology = replace(self.topology, nodes={**self.topology.nodes, name: renewed})
+
+    def restart_group(self, number: int, started: tuple[str, ...]) -> None:
+        """Every replica was stopped; nodes that aren't among `started` say nothing yet."""
+        keeps_state = self.spec.storage is Storage.PERSISTENT
+        group = self.group(number)
+        for name in list(group.replicas):
+            group.stop(name, keeps_state=keeps_state)
+            self._asked.pop((number, name), None)
+        self._silent = frozenset(group.replicas) | (self._silent & self.topology.nodes.keys())
+        self._silent -= frozenset(started)
+
+    def restart_operator(self) -> None:
+        """It remembers nothing but the resources, and sends its orders again."""
+        self._asked.clear()
+        self.zone = zone_as_stored(self.zone, self.raw_spec, self.now_ms)
+        self.partitions = {
+            n: partition_as_stored(self.zone, partition) for n, partition in self.partitions.items()
+        }
+
+    def alter(self, changes: Mapping[str, object]) -> None:
+        """ALTER ZONE."""
+        self.raw_spec = zone_fields.altered(self.raw_spec, changes)
+        self.zone = replace(
+            self.zone,
+            generation=self.zone.generation + 1,
+            spec=zone_fields.parsed(self.raw_spec),
+        )
+        self.instead.clear()
+
+    def drop(self) -> None:
+        """DROP ZONE: all that can be reached is erased, and nothing remains."""
+        for number, group in self.groups.items():
+            for node in sorted(group.replicas):
+                if node in self.topology.nodes and node not in self._silent:
+                    action = Action(partition=number, node=node, do=Do.ERASE_REPLICA)
+                    self.actions.append(action)
+        self.partitions, self.groups = {}, {}
+        self.zone = replace(
+            self.zone, status=replace(self.zone.status, data_nodes=None, reset=None, reset_due=None)
+        )
+        self.wake_at_ms = None
+
+    def answer_cancel(self, number: int, *, accepted: bool) -> None:
+        """The leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
+        group = self.group(number)
+        if accepted:
+            group.report_stage(Stage.NONE, ReconfigurationStatus.CANCELLED.value)
+            self._asked = {
+                (n, node): order
+                for (n, node), order in self._asked.items()
+                if n != number or not isinstance(order, CancelChangePeers)
+            }
+
+    def apply_all(self) -> None:
+        """Let every change and reset that was asked for succeed (autoApply)."""
+        for (number, node), order in list(self._asked.items()):
+            if isinstance(order, ResetPeers):
+                self.group(number).apply_reset(node, order)
+        for number, group in self.groups.items():
+            if group.stage is Stage.CATCHING_UP:
+                self.group(number).apply_change()
+
+    # ---------------------------------------------------------------------------------- decisions
+
+    def accept(self) -> None:
+        """One decision of the operator, whose orders aren't heard: it accepts what is new."""
+        self._write(self._decide())
+
+    def settle(self) -> None:
+        """Decide, write and tell until nothing is left to be done."""
+        for _ in range(MAX_ROUNDS):
+            decided = self._decide()
+            if not self._write(decided) and not self._tell(decided):
+                return
+        raise HarnessError(
+            f"the operator's rules never come to an end at {self.now_ms / 1000:g} s: the last "
+            f"decision was still {[a for a in decided.actions if not isinstance(a, WriteZone)]}"
+        )
+
+    def _decide(self) -> Plan:
+        decided = plan(
+            Snapshot(
+                now_ms=self.now_ms,
+                zone=self.zone,
+                partitions=self.partitions,
+                topology=self.topology,
+                reports=self._reports(),
+            ),
+            calculate=self._calculate,
+        )
+        self.wake_at_ms = decided.wake_at_ms
+        return decided
+
+    def _calculate(
+        self, nodes: tuple[str, ...], partitions: int, replicas: int
+    ) -> list[AssignmentSet | None]:
+        sets = calculated_sets(nodes, partitions, replicas)
+        if not self.instead:
+            return sets
+        return [self.instead.get(n, found) for n, found in enumerate(sets)]
+
+    def _reports(self) -> dict[str, ReplicasReport]:
+        audible = [node for node in self.topology.nodes.values() if node.name not in self._silent]
+        found: dict[str, list[ReplicaStatus]] = {node.name: [] for node in audible}
+        for number, group in self.groups.items():
+            statuses = self._statuses.get(number)
+            if statuses is None:
+                statuses = {node: group.status(node) for node in group.replicas}
+                self._statuses[number] = statuses
+            for name, status in statuses.items():
+                if name in found:
+                    found[name].append(status)
+        return {
+            node.name: ReplicasReport(node=_identity(node), replicas=found[node.name])
+            for node in audible
+        }
+
+    def _write(self, decided: Plan) -> bool:
+        """Store what was decided; says whether anything that decisions rest on was."""
+        changed = False
+        for action in decided.actions:
+            if isinstance(action, WriteZone):
+                before, after = self.zone.status, action.status
+                changed = changed or after != before
+                self.zone = replace(
+                    self.zone, status=after, conditions=action.conditions, summary=action.summary
+                )
+                if _nodes_of(before) != _nodes_of(after):
+                    self.instead.clear()
+            elif isinstance(action, WritePartition):
+                changed = self._write_partition(action) or changed
+        return changed
+
+    def _write_partition(self, action: WritePartition) -> bool:
+        stored = self.partitions[action.number]
+        if action.number in self.as_given:
+            return False
+        self.partitions[action.number] = replace(stored, keys=action.keys, view=action.view)
+        if action.keys == stored.keys:
+            return False
+        self.writes.append(Write(partition=action.number, before=stored.keys, after=action.keys))
+        if action.keys.chain != stored.keys.chain:
+            self._see_logs(action.number)
+        return True
+
+    def _tell(self, decided: Plan) -> bool:
+        """Send the orders; says whether any had an effect."""
+        changed, wanted = False, set[tuple[int, str]]()
+        for send in decided.actions:
+            if isinstance(send, SendOrder):
+                number = self._numbers[send.order.group]
+                wanted.add((number, send.node))
+                changed = self._obey(number, send.node, send.order) or changed
+        self._asked = {key: order for key, order in self._asked.items() if key in wanted}
+        return changed
+
+    def _obey(self, number: int, node: str, order: Order) -> bool:
+        if self._asked.get((number, node)) == order:
+            return False
+        group = self.group(number)
+        action = action_of(number, node, order)
+        match order:
+            case StartReplica():
+                before = group.replicas[node].token if node in group.replicas else -1
+                if not group.start(node, order):
+                    return before < order.token
+            case Bootstrap():
+                if group.replicas[node].configuration is not None:
+                    return False
+                group.bootstrap(node, order)
+            case StopReplica(erase=True):
+                group.erase(node)
+            case StopReplica():
+                group.stop(node, keeps_state=True)
+            case Grant():
+                group.grant(order)
+            case ChangePeers() if self._succeeds_at_once(number):
+                group.change_peers(order)
+                group.apply_change()
+            case ChangePeers():
+                group.change_peers(order)
+            case ResetPeers() if self._succeeds_at_once(number):
+                group.apply_reset(node, order)
+            case ResetPeers() | CancelChangePeers():
+                self._asked[number, node] = order
+            case _:
+                return False
+        if action is not None:
+            self.actions.append(action)
+        return (number, node) not in self._asked
+
+    def _succeeds_at_once(self, number: int) -> bool:
+        return self.auto_apply and number not in self.as_given
+
+
+def _nodes_of(status: ZoneStatus) -> frozenset[str]:
+    return status.data_nodes.nodes if status.data_nodes else frozenset()
+
+
+def _identity(node: TopologyNode) -> NodeIdentity:
+    return NodeIdentity(
+        name=node.name,
+        process_incarnation=node.process_incarnation,
+        storage_incarnation=node.storage_incarnation,
+        pod_uid=node.pod_uid,
+        attributes=dict(node.attributes),
+        peer_address=node.peer_address,
+        client_address=node.peer_address,
+    )

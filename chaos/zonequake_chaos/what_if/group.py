@@ -274,8 +274,15 @@ class SupposedGroup:
         replica.configuration, replica.configuration_at = self.configuration, self.at
         self.elect()
 
+    def hear(self, token: int) -> None:
+        """The leader has seen this token in an order."""
+        if self.leader is not None:
+            replica = self.replicas[self.leader]
+            replica.token = max(replica.token, token)
+
     def change_peers(self, order: ChangePeers) -> None:
         """changePeersAsync: the leader catches the peers up."""
+        self.hear(order.token)
         self.stage, self.stage_token = Stage.CATCHING_UP, order.token
         self.stage_peers = tuple(sorted(order.peers))
         self.caught_up, self.failed = False, None

@@ -271,6 +271,7 @@ class World:
         """The leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
         group = self.group(number)
         if accepted:
+            group.hear(self.keys(number).configuration_token)
             group.report_stage(Stage.NONE, ReconfigurationStatus.CANCELLED.value)
             self._asked = {
                 (n, node): order

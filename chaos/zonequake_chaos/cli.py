@@ -208,6 +208,12 @@ def _lazy(name: str, module: str, extra: str, about: str) -> None:
 
 _lazy("cluster", "zonequake_chaos.cluster.cli", "chaos", "Start, stop and show a cluster.")
 _lazy("images", "zonequake_chaos.images.cli", "chaos", "Build and list the container images.")
+_lazy(
+    "sql",
+    "zonequake_chaos.sql.command",
+    "chaos,operator",
+    "CREATE, ALTER, DROP, DESCRIBE and SELECT zones and tables.",
+)
 _lazy("kv", "zonequake_chaos.kv", "chaos", "Get, put, cas and append single keys.")
 _lazy(
     "simulate",
@@ -247,7 +253,7 @@ def _exit(verdict: Verdict) -> None:
 
 def main() -> None:
     """Entry point; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, soft_wrap=True)  # a caret points into the line above it
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except TyperException as error:

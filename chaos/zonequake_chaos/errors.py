@@ -4,6 +4,7 @@
     ├── UsageError          wrong words from the user: exit code 254
     │   ├── ManifestError   a scenario file that can't be read
     │   ├── WhatIfError     a what-if file that can't be read
+    │   ├── SqlError        a statement that can't be understood or carried out, with its place
     │   └── GuardError      the namespace did not agree to chaos
     └── HarnessError        the harness could not do its work: exit code 255
         ├── ClusterError    the Kubernetes API answered otherwise than expected
@@ -16,6 +17,9 @@ A fault whose trigger never came is no error: it is a `fault.missed` event, and 
 """
 
 from __future__ import annotations
+
+_SHOWN_BEFORE, _SHOWN_AFTER = 40, 30
+"""Characters of a statement that are shown around the place that an error is about."""
 
 
 class ChaosError(Exception):
@@ -32,6 +36,23 @@ class ManifestError(UsageError):
 
 class WhatIfError(UsageError):
     """A what-if file can't be read: the text names place, what was found and what is expected."""
+
+
+class SqlError(UsageError):
+    """A statement can't be understood or carried out. `line` and `column` count from 1."""
+
+    def __init__(self, text: str, offset: int, problem: str) -> None:
+        begin = text.rfind("\n", 0, offset) + 1
+        end = text.find("\n", offset)
+        self.line = text.count("\n", 0, offset) + 1
+        self.column = offset - begin + 1
+        self.problem = problem
+        begin = max(begin, offset - _SHOWN_BEFORE)
+        shown = text[begin : min(end if end >= 0 else len(text), offset + _SHOWN_AFTER)]
+        super().__init__(
+            f"line {self.line}, column {self.column}: {problem}\n"
+            f"    {shown}\n    {' ' * (offset - begin)}^"
+        )
 
 
 class GuardError(UsageError):

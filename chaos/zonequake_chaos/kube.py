@@ -39,6 +39,7 @@ _KINDS = {
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "DistributionZone": ("/apis/zonequake.io/v1alpha1", "distributionzones"),
     "Partition": ("/apis/zonequake.io/v1alpha1", "partitions"),
+    "Table": ("/apis/zonequake.io/v1alpha1", "tables"),
     "LogicalTopology": ("/apis/zonequake.io/v1alpha1", "logicaltopologies"),
 }
 _CONFLICTS = {409, 422}
@@ -130,6 +131,10 @@ class Kube:
         """The same, and the resource version from which a watch goes on."""
         found = await self._json("GET", self.path(kind), params={"labelSelector": labels})
         return list(found["items"]), str(found["metadata"]["resourceVersion"])
+
+    async def create(self, manifest: Json) -> Json:
+        """Creates an object. Raises Conflict if there is one of that name."""
+        return await self._json("POST", self.path(manifest["kind"]), body=manifest)
 
     async def apply(self, manifest: Json) -> Json:
         """Server-side apply, ours wins."""

@@ -21,6 +21,7 @@ from .event_poster import EventPoster
 from .gather import Fleet
 from .kube import Kube
 from .store_client import StoreClient
+from .table_keeper import TableKeeper
 from .watch import watch
 from .wire import FINALIZER, GROUP, VERSION
 
@@ -52,6 +53,7 @@ class _Running:
     store: StoreClient
     fleet: Fleet
     events: EventPoster
+    tables: TableKeeper
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     web: web.AppRunner | None = None
     reconcilers: dict[str, ZoneReconciler] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class App:
         kopf.daemon(*zones, **on, cancellation_timeout=5.0)(self.watch_zone)
         kopf.on.delete(*zones, **on)(self.delete_zone)
         kopf.on.event(*zones, **on)(self.zone_changed)
+        kopf.on.event(GROUP, VERSION, "tables", **on)(self.table_changed)
         kopf.on.event(
             "v1",
             "pods",
@@ -94,9 +97,11 @@ class App:
         store = StoreClient()
         fleet = Fleet(kube, store, monotonic_s=time.monotonic, wall_ms=wall_ms)
         events = EventPoster(kube, wall_ms=wall_ms)
-        running = _Running(kube=kube, store=store, fleet=fleet, events=events)
+        tables = TableKeeper(kube, fleet, resync_s=self.options.resync_s, wall_ms=wall_ms)
+        running = _Running(kube=kube, store=store, fleet=fleet, events=events, tables=tables)
         running.tasks.append(asyncio.create_task(fleet.run(), name="fleet"))
         running.tasks.append(asyncio.create_task(events.run(), name="events"))
+        running.tasks.append(asyncio.create_task(tables.run(), name="tables"))
         running.web = await self._serve()
         self._running = running
 
@@ -154,10 +159,21 @@ class App:
     async def zone_changed(self, name: str, event: kopf.RawEvent, **_: object) -> None:
         """Somebody wrote the zone: its spec may be new."""
         running = self._running
-        if running is None or name not in running.reconcilers:
+        if running is None:
+            return
+        if event["type"] != "MODIFIED":
+            running.tables.wake()
+        if name not in running.reconcilers:
             return
         generation = event["object"]["metadata"].get("generation")
         running.reconcilers[name].generation_seen(int(str(generation or 0)))
+
+    async def table_changed(self, event: kopf.RawEvent, **_: object) -> None:
+        """A table was made or altered."""
+        obj: dict[str, Any] = dict(event["object"])
+        seen = (obj.get("status") or {}).get("observedGeneration")
+        if self._running is not None and seen != obj["metadata"].get("generation"):
+            self._running.tables.wake()
 
     async def pod_changed(self, **_: object) -> None:
         """A data node's pod changed in some way."""

@@ -28,6 +28,7 @@ class FilterError(SpecError):
     def __init__(self, text: str, position: int, problem: str) -> None:
         super().__init__(f"dataNodesFilter {text!r}, position {position}: {problem}")
         self.position = position
+        self.problem = problem
 
 
 class ResourceError(OperatorError):

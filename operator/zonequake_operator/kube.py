@@ -56,6 +56,14 @@ class Kube:
         """One DistributionZone."""
         return await self._call("GET", f"{self._custom('distributionzones')}/{name}")
 
+    async def list_zones(self) -> list[Object]:
+        """All DistributionZones."""
+        return await self._list(self._custom("distributionzones"))
+
+    async def list_tables(self) -> list[Object]:
+        """All Tables. Raises NotFound if the cluster doesn't know the kind."""
+        return await self._list(self._custom("tables"))
+
     async def list_partitions(self, zone: str) -> list[Object]:
         """All Partitions of a zone's name, whoever owns them."""
         return await self._list(self._custom("partitions"), label_selector=f"{ZONE_LABEL}={zone}")

@@ -183,6 +183,9 @@ class Reason(StrEnum):
     LOSS_TOLERATED = "LossTolerated"
     PAUSED_BY_SPEC = "PausedBySpec"
     ACTING = "Acting"
+    ZONE_FOUND = "ZoneFound"
+    ZONE_MISSING = "ZoneMissing"
+    ZONE_DELETED = "ZoneDeleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

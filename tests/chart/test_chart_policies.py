@@ -18,6 +18,7 @@ OPERATOR_MAY_WRITE = {
     "logicaltopologies/status",
     "pods/status",
     "events",
+    "tables/status",
 }
 READING = {"get", "list", "watch"}
 

@@ -184,7 +184,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         )
         applied = server.kubectl("apply", "--filename", "-", stdin=definitions.stdout)
         assert applied.returncode == 0, applied.stderr
-        wait_until(lambda: all(server.get(kind) for kind in ("dz", "zp", "topo")))
+        wait_until(lambda: all(server.get(kind) for kind in ("dz", "zp", "topo", "zt")))
         yield server
 
 

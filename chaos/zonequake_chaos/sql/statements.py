@@ -1,0 +1,145 @@
+"""What a statement says, checked as far as it can be without looking at a cluster.
+
+Source: document `distribution-zones`, "Distribution zones configuration syntax", "Override rules"
+and "Retrieve distribution zones configuration"; `high-availability`, SQL syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlName:
+    """A name, perhaps with its database and schema in front.
+
+    `parts` are what it is compared by: without quotes in lower case, with quotes as written.
+    `written` is the name as the user wrote it, without spaces; `at` its offset in the text.
+    """
+
+    parts: tuple[str, ...]
+    written: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneSettings:
+    """Fields of a zone's spec as resources hold them, and where in the text each was set."""
+
+    fields: Mapping[str, int | str | None]
+    at: Mapping[str, int]
+
+
+class TableView(StrEnum):
+    """What can be selected."""
+
+    ZONES = "ZONES"
+    TABLES = "TABLES"
+    DATA_NODES = "DATA_NODES"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateZone:
+    """CREATE ZONE."""
+
+    name: SqlName
+    settings: ZoneSettings
+    if_not_exists: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterZone:
+    """ALTER ZONE; a field that is None goes back to its default."""
+
+    name: SqlName
+    settings: ZoneSettings
+    if_exists: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropZone:
+    """DROP ZONE."""
+
+    name: SqlName
+    if_exists: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE. `has_columns`: columns were given, which nothing here keeps."""
+
+    name: SqlName
+    primary_zone: SqlName
+    if_not_exists: bool
+    has_columns: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTable:
+    """ALTER TABLE … PRIMARY_ZONE."""
+
+    name: SqlName
+    primary_zone: SqlName
+    if_exists: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """DROP TABLE."""
+
+    name: SqlName
+    if_exists: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeZone:
+    """DESCRIBE ZONE."""
+
+    name: SqlName
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTable:
+    """DESCRIBE TABLE."""
+
+    name: SqlName
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTableGroup:
+    """DESCRIBE TABLE GROUP: the tables of one zone, which the name names."""
+
+    name: SqlName
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectAll:
+    """SELECT * FROM a view."""
+
+    view: TableView
+    at: int
+
+
+Statement = (
+    CreateZone
+    | AlterZone
+    | DropZone
+    | CreateTable
+    | AlterTable
+    | DropTable
+    | DescribeZone
+    | DescribeTable
+    | DescribeTableGroup
+    | SelectAll
+)

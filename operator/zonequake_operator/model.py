@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from zonequake_store.admin_protocol import PeerName, ReplicasReport, Stage
+from zonequake_store.admin_protocol import PeerName, ReplicasReport, ReplicaStatus, Stage
 
 INFINITE = None
 """A time-out that never ends (`Infinite` in a spec)."""
@@ -282,11 +282,26 @@ class TokenPeers:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """An AssignmentsLink (`high-availability`, "Chain of assignments"): a stable set, and where its
-    configuration stands in the log (whole term, index)."""
+    configuration stands in the log (whole term, index).
+
+    `token`: of the forced set that its lineage began with; 0 if there was none. `since_term` and
+    `since_index`: where the link stood before the second phase of its reset replaced it; user
+    entries from there on were written under it, too.
+    """
 
     nodes: tuple[str, ...]
     term: int
     index: int
+    token: int = 0
+    since_term: int | None = None
+    since_index: int | None = None
+
+    @property
+    def since(self) -> tuple[int, int]:
+        """Behind this (whole term, index) stand the user entries that were written under it."""
+        if self.since_term is None or self.since_index is None:
+            return self.term, self.index
+        return self.since_term, self.since_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +354,8 @@ class Partition:
 class Snapshot:
     """Everything that a decision about one zone rests on.
 
-    `reports` holds only nodes that answered in this round; `partitions` is by number.
+    `reports` holds only nodes that answered in this round; `partitions` is by number. `inspected`:
+    what replicas that wait for their start order showed of themselves, by node and group.
     """
 
     now_ms: int
@@ -347,6 +363,7 @@ class Snapshot:
     partitions: Mapping[int, Partition]
     topology: Topology
     reports: Mapping[str, ReplicasReport]
+    inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
 
 
 def group_name(zone: str, uid: str, partition: int) -> str:

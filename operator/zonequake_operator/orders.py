@@ -23,7 +23,7 @@ from zonequake_store.admin_protocol import (
     StopReplica,
 )
 
-from . import switch
+from . import reset, reset_orders, switch
 from .change import (
     holders,
     in_order,
@@ -61,12 +61,19 @@ def orders(
     alive: frozenset[str],
     reachable: frozenset[str],
     paused: bool = False,
+    withheld: bool = False,
 ) -> list[tuple[str, Order]]:
-    """What to tell which node, from stored keys. A paused zone only restarts its own replicas."""
+    """What to tell which node, from stored keys. A paused zone only restarts its own replicas.
+
+    `withheld`: nobody starts before the chain is unwound.
+    """
+    if withheld:
+        return []
     told: list[tuple[str, Order]] = []
     told += _starts(keys, group, settings, reachable)
     if paused:
         return told
+    told += reset_orders.resets(keys, group, alive=alive, answered=reachable)
     told += _bootstraps(keys, group)
     told += _changes(keys, group, settings, alive)
     told += _stops(keys, group)
@@ -94,7 +101,9 @@ def _starts(
     # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
     waiting = frozenset(n for n, r in group.replicas.items() if r.role is Role.WAITING)
     acting = group.configured_nodes
-    if group.leader is None and not (keys.pending is not None and keys.pending.force):
+    if keys.pending is not None and keys.pending.force:
+        acting = frozenset()  # "Under a forced pending, old members stay down"
+    elif group.leader is None:
         acting = group.remembered_nodes  # whoever is to lead may need them
     if keys.bootstrap is None:
         acting = waiting  # what they hold shows only once they run
@@ -103,6 +112,7 @@ def _starts(
     nodes |= waiting & (own | acting) - frozenset(keys.switch_reduce)
     if keys.pending is not None and group.leader is not None:
         nodes |= {n for n in keys.pending.nodes if lacks_token(n, keys, group)}
+    nodes |= reset_orders.to_tell(keys, group)
     return [
         (
             node,
@@ -114,6 +124,7 @@ def _starts(
                 token=_start_token(keys, group, node),
                 volatile=settings.storage is Storage.VOLATILE,
                 fsync=settings.fsync,
+                enforced_token=reset.forced_token(keys),
                 catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
                 addresses=dict(settings.addresses),
             ),
@@ -165,6 +176,8 @@ def _changes(
     leading, token, addresses = group.leading, keys.configuration_token, settings.addresses
     if keys.pending is None or group.leader is None or leading is None:
         return []
+    if keys.pending.force:
+        return []  # a reset asks nobody's majority
     lost = keys.switch_reduce
     if leading.configuration is None or is_applied(keys.pending, leading, group, lost):
         return []
@@ -215,6 +228,10 @@ def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
     kept = needed(keys)
     if keys.pending is None or not keys.pending.force:
         kept |= group.configured_nodes
+    elif not reset.is_carried_out(keys, group.leading):
+        return []  # "Nobody is erased before that group leads"
+    else:
+        kept |= frozenset(keys.planned.nodes if keys.planned else ())
     return _erasures(
         keys,
         group,

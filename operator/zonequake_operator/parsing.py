@@ -201,7 +201,14 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
             switch_append=tuple(sorted(wire.switch_append)),
             reset_revision=wire.reset_revision,
             chain=tuple(
-                Link(nodes=tuple(sorted(link.nodes)), term=link.term, index=link.index)
+                Link(
+                    nodes=tuple(sorted(link.nodes)),
+                    term=link.term,
+                    index=link.index,
+                    token=link.token,
+                    since_term=link.since_term,
+                    since_index=link.since_index,
+                )
                 for link in wire.chain
             ),
         ),

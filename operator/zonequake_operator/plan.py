@@ -17,16 +17,17 @@ from functools import lru_cache
 
 from zonequake_store.admin_protocol import Order, ReplicaStatus
 
-from . import affinity, data_nodes, orders, rebalance
+from . import affinity, chain, data_nodes, high_availability, orders, rebalance, reset, reset_orders
 from . import filter as filters
 from .announcements import FailedChange, failed_changes
 from .conditions import Health, diagnose, invalid_spec, judge, summarise
 from .errors import FilterError
 from .groups import Group, by_group, observe
+from .high_availability import Verdict
 from .model import (
     AssignmentSet,
     Condition,
-    DataNodes,
+    ConsistencyMode,
     Partition,
     PartitionKeys,
     PartitionSummary,
@@ -125,11 +126,15 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     groups = _groups(snapshot, spec)
     health = {n: diagnose(p.keys, groups[n], p.view) for n, p in snapshot.partitions.items()}
     problem, accepted = _accept_inputs(snapshot, spec)
+    verdicts = high_availability.verdicts(snapshot, spec, accepted, groups)
+    accepted = high_availability.without_done_reset(snapshot, accepted, groups)
 
     actions: list[Action] = []
     if not spec.paused and accepted.revision == before.revision:
         actions += _create_missing(snapshot, spec)
-        actions += _write_partitions(snapshot, spec, accepted, groups, health, calculate)
+        actions += _write_partitions(
+            snapshot, spec, accepted, groups, health, calculate, verdicts
+        )
         if not actions and accepted.handled_revision < accepted.revision:
             accepted = replace(accepted, handled_revision=accepted.revision)
         # A view never holds back the handled revision: it may wait for its turn.
@@ -147,7 +152,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     zone_write = _zone_write(snapshot, spec, accepted, health, problem)
     if zone_write is not None:
         actions.insert(0, zone_write)
-    sends = _orders(snapshot, spec, groups)
+    sends = _orders(snapshot, spec, groups, verdicts)
     settled = not sends and not any(_is_urgent(action) for action in actions)
     settled = settled and all(
         not h.is_moving and h.view.leader is not None and not h.missing for h in health.values()
@@ -155,7 +160,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     return Plan(
         actions=[*actions, *sends],
         settled=settled,
-        wake_at_ms=_next_deadline_ms(accepted.data_nodes, spec),
+        wake_at_ms=_next_deadline_ms(accepted, spec),
         behind=_behind(health, groups),
         health=health,
         failed=failed_changes(snapshot.partitions, groups),
@@ -210,14 +215,23 @@ def _accept_inputs(snapshot: Snapshot, spec: ZoneSpec) -> tuple[str | None, Zone
         topology=snapshot.topology,
         now_ms=snapshot.now_ms,
     )
-    if nodes == before.data_nodes and before.observed_generation == zone.generation:
-        return problem, before
-    return problem, replace(
-        before,
-        observed_generation=zone.generation,
-        revision=before.revision + 1,
-        data_nodes=nodes,
+    timer, due = before.reset, before.reset_due
+    if spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY and before.data_nodes is not None:
+        timer, due = reset.advance(
+            timer,
+            due,
+            timeout_s=spec.reset_timeout_s,
+            seen_version=before.data_nodes.topology_version,
+            topology=snapshot.topology,
+            revision=before.revision + 1,
+            now_ms=snapshot.now_ms,
+        )
+    after = replace(
+        before, observed_generation=zone.generation, data_nodes=nodes, reset=timer, reset_due=due
     )
+    if after == before:
+        return problem, before
+    return problem, replace(after, revision=before.revision + 1)
 
 
 def _matcher(text: str | None) -> data_nodes.Matcher:
@@ -226,7 +240,8 @@ def _matcher(text: str | None) -> data_nodes.Matcher:
     return filters.parse(text).matches
 
 
-def _next_deadline_ms(state: DataNodes | None, spec: ZoneSpec) -> int | None:
+def _next_deadline_ms(status: ZoneStatus, spec: ZoneSpec) -> int | None:
+    state = status.data_nodes
     if state is None or spec.paused:
         return None
     functions: tuple[Callable[..., int | None], ...] = (
@@ -234,7 +249,8 @@ def _next_deadline_ms(state: DataNodes | None, spec: ZoneSpec) -> int | None:
         data_nodes.deadline_down_ms,
     )
     deadlines = [at for f in functions if (at := f(state, spec.timers)) is not None]
-    return min(deadlines, default=None)
+    reset_ms = reset.deadline_ms(status.reset, spec.reset_timeout_s)
+    return min([*deadlines, *([] if reset_ms is None else [reset_ms])], default=None)
 
 
 # ---------------------------------------------------------------- 2. trigger step, 3. group reports
@@ -252,6 +268,7 @@ def _write_partitions(
     groups: Mapping[int, Group],
     health: Mapping[int, Health],
     calculate: Calculate,
+    verdicts: Mapping[int, Verdict],
 ) -> list[Action]:
     state = status.data_nodes
     targets = calculate(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
@@ -270,7 +287,10 @@ def _write_partitions(
             storage=spec.storage,
             held=state.up.nodes if state and state.up else frozenset(),
         )
-        keys = rebalance.decide(partition.keys, groups[number], wish, alive)
+        keys = verdicts[number].keys if number in verdicts else partition.keys
+        if keys == partition.keys:
+            keys = rebalance.decide(partition.keys, groups[number], wish, alive)
+            keys = chain.kept(partition.keys, keys, spec.consistency_mode)
         if keys != partition.keys:
             writes.append(
                 WritePartition(number=number, keys=keys, view=health[number].view, urgent=True)
@@ -311,21 +331,32 @@ def _zone_write(
 # -------------------------------------------------------------------------------------- 4. orders
 
 
-def _orders(snapshot: Snapshot, spec: ZoneSpec, groups: Mapping[int, Group]) -> list[SendOrder]:
+def _orders(
+    snapshot: Snapshot,
+    spec: ZoneSpec,
+    groups: Mapping[int, Group],
+    verdicts: Mapping[int, Verdict],
+) -> list[SendOrder]:
     alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
     addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
     return [
         SendOrder(node=node, order=order)
         for number, partition in snapshot.partitions.items()
         if number in groups
-        for node, order in orders.orders(
-            partition.keys,
-            groups[number],
-            _settings(snapshot, spec, partition, addresses),
-            alive=alive,
-            reachable=reachable,
-            paused=spec.paused,
-        )
+        for node, order in [
+            *orders.orders(
+                partition.keys,
+                groups[number],
+                _settings(snapshot, spec, partition, addresses),
+                alive=alive,
+                reachable=reachable,
+                paused=spec.paused,
+                withheld=number in verdicts and verdicts[number].withheld,
+            ),
+            *reset_orders.inspections(
+                verdicts[number].inspect if number in verdicts else frozenset(), groups[number]
+            ),
+        ]
     ]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from zonequake_store.admin_protocol import PeerName, ReplicaStatus, Stage
 
-from . import chain, switch, target
+from . import chain, reset, switch, target
 from .change import (
     in_order,
     is_applied,
@@ -226,7 +226,10 @@ def _on_report(
     if keys.pending is None:
         wanted = group.confirmed and not keys.switch_reduce
         return (_on_nothing_wanted(keys, group) if wanted else keys), False
-    if is_applied(keys.pending, leading, group, keys.switch_reduce):
+    forced = keys.pending.force
+    if forced and not reset.is_carried_out(keys, leading):
+        return keys, False  # only the survivor, leading alone by this reset, ends it
+    if forced or is_applied(keys.pending, leading, group, keys.switch_reduce):
         # Hole 13: "After a stable switch that promoted planned, the partition is due again"; hole
         # 8: so it is after a reset's last phase.
         after = _stable_switch(keys, group, wish)
@@ -305,9 +308,8 @@ def _stable_switch(keys: PartitionKeys, group: Group, wish: Wish) -> PartitionKe
         after = _set_pending(after, keys.planned, group)
     else:
         after = replace(after, pending=None, pending_lock=None)
-    if wish.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
-        after = replace(after, chain=chain.after_switch(keys, keys.pending, stable, leading))
-    return replace(after, stable=stable)
+    links = chain.after_switch(keys, keys.pending, stable, leading)
+    return replace(after, stable=stable, chain=links)
 
 
 def _on_stage_none(

@@ -171,7 +171,14 @@ def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
             switch_append=list(keys.switch_append),
             reset_revision=keys.reset_revision,
             chain=[
-                WireLink(nodes=list(link.nodes), term=link.term, index=link.index)
+                WireLink(
+                    nodes=list(link.nodes),
+                    term=link.term,
+                    index=link.index,
+                    token=link.token,
+                    since_term=link.since_term,
+                    since_index=link.since_index,
+                )
                 for link in keys.chain
             ],
             leader=view.leader,

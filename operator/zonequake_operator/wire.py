@@ -124,6 +124,9 @@ class WireLink(Wire, frozen=True):
     nodes: list[str]
     term: int = 0
     index: int = 0
+    token: int = 0
+    since_term: int | None = None
+    since_index: int | None = None
 
 
 class WirePartitionStatus(Wire, frozen=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zonequake_operator import chain
 from zonequake_operator.model import AssignmentSet, Link, PartitionKeys
 from zonequake_store.admin_protocol import ConfigurationReport, PeerName, ReplicaStatus, Role
 
 ABC = Link(nodes=("A", "B", "C"), term=1, index=7)
-A = Link(nodes=("A",), term=5_000_000_002, index=41)
+A = Link(nodes=("A",), term=5_000_000_002, index=41, token=5)
 
 
 def leading(
@@ -39,22 +41,34 @@ def switched(
 
 def test_a_graceful_change_leaves_one_link() -> None:
     after = switched(AssignmentSet.of("B", "C", "D"), ABC, A)
-    assert after == (Link(nodes=("B", "C", "D"), term=9, index=60),)
+    assert after == (Link(nodes=("B", "C", "D"), term=9, index=60, token=5),)
 
 
 def test_a_forced_set_is_added_as_the_last_link() -> None:
     after = switched(AssignmentSet(nodes=("C",), force=True), ABC)
-    assert after == (ABC, Link(nodes=("C",), term=9, index=60))
+    assert after == (ABC, Link(nodes=("C",), term=9, index=60, token=3))
 
 
 def test_the_second_phase_of_a_reset_replaces_the_last_link() -> None:
     after = switched(AssignmentSet(nodes=("A", "B"), from_reset=True), ABC, A)
-    assert after == (ABC, Link(nodes=("A", "B"), term=9, index=60))
+    assert [(link.nodes, link.term, link.index) for link in after] == [
+        (("A", "B", "C"), 1, 7),
+        (("A", "B"), 9, 60),
+    ]
+    assert after[-1].token == 5, "of the reset that the link goes back to"
+    assert after[-1].since == (5_000_000_002, 41), "where that reset stood"
+
+
+def test_a_second_phase_that_shrinks_keeps_what_was_written_since_the_reset() -> None:
+    grown = switched(AssignmentSet(nodes=("A", "B"), from_reset=True), ABC, A)
+    shrunk = switched(AssignmentSet(nodes=("A",), from_reset=True), *grown)
+    assert [link.nodes for link in shrunk] == [("A", "B", "C"), ("A",)]
+    assert shrunk[-1].since == (5_000_000_002, 41)
 
 
 def test_a_partition_without_a_chain_begins_one_with_whatever_it_switches_to() -> None:
     link = Link(nodes=("A",), term=9, index=60)
-    assert switched(AssignmentSet(nodes=("A",), force=True)) == (link,)
+    assert switched(AssignmentSet(nodes=("A",), force=True)) == (replace(link, token=3),)
     assert switched(AssignmentSet(nodes=("A",), from_reset=True)) == (link,)
     assert switched(AssignmentSet(nodes=("A",))) == (link,)
 

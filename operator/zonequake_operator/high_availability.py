@@ -1,0 +1,130 @@
+"""What high availability asks of a partition's keys, before its rebalance does.
+
+a leader whose read index works       nothing: the partition serves
+its whole group was stopped           `restart`: the chain is unwound
+a reset is due, no majority           `reset`: two phases
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from . import chain, reset, restart
+from .groups import Group
+from .model import (
+    ConsistencyMode,
+    Partition,
+    PartitionKeys,
+    ResetDue,
+    Snapshot,
+    ZoneSpec,
+    ZoneStatus,
+)
+from .reset import Holders, Undecided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the keys must become, and whom that waits for.
+
+    `withheld`: nobody gets permission to start before the chain is unwound. `awaits`: why a reset
+    or an unwinding can't be decided yet. `inspect`: waiting replicas whose state has to be seen.
+    """
+
+    keys: PartitionKeys
+    withheld: bool = False
+    awaits: Undecided | chain.Unjudged | None = None
+    inspect: frozenset[str] = frozenset()
+
+
+def judge(
+    keys: PartitionKeys,
+    holders: Holders,
+    *,
+    due: ResetDue | None,
+    revision: int,
+) -> Verdict:
+    """The verdict on a partition of a HighAvailability zone.
+
+    Args:
+        keys: as stored.
+        holders: what is known of its replicas.
+        due: the newest reset timer that fired.
+        revision: the zone's; a reset raises the partition's revisions to it.
+    """
+    token = holders.next_token(keys)
+    if keys.bootstrap is None or keys.stable is None or holders.group.confirmed:
+        return Verdict(keys=keys)
+    stopped = restart.was_stopped(keys, holders)
+    if stopped and len(keys.chain) > 1 and not restart.is_under_way(keys, holders):
+        hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
+        unwound = restart.unwind(keys, holders, revision=revision, token=token)
+        if isinstance(unwound, chain.Unjudged):
+            return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
+        return Verdict(keys=unwound, withheld=unwound != keys)
+    if not stopped and due is not None and is_due(keys, holders, due):
+        after = reset.reset_partition(keys, holders, revision=revision, token=token)
+        if isinstance(after, Undecided):
+            hidden = {n for n in after.unheard if holders.is_hidden(n)}
+            return Verdict(keys=keys, awaits=after, inspect=frozenset(hidden))
+        return Verdict(keys=after)
+    return Verdict(keys=keys)
+
+
+def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
+    """Is the majority missing for which the timer fired, and no reset written for that loss?"""
+    return keys.reset_revision < due.revision and reset.has_lost_majority(
+        keys, holders, due.topology_version
+    )
+
+
+# ------------------------------------------------------------------------------- The whole zone
+
+
+def verdicts(
+    snapshot: Snapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
+) -> dict[int, Verdict]:
+    """The verdict on each partition; none in a StrongConsistency zone, which loses nothing."""
+    if spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
+        return {}
+    return {
+        partition.number: judge(
+            partition.keys, holders, due=status.reset_due, revision=status.revision
+        )
+        for partition, holders in _each(snapshot, groups)
+    }
+
+
+def without_done_reset(
+    snapshot: Snapshot, status: ZoneStatus, groups: Mapping[int, Group]
+) -> ZoneStatus:
+    """The zone's status without a due reset that no partition needs (any more).
+
+    A due reset is judged "until the majority is back or the reset is written" (hole 6).
+    """
+    due = status.reset_due
+    if due is None or any(is_due(p.keys, h, due) for p, h in _each(snapshot, groups)):
+        return status
+    return replace(status, reset_due=None)
+
+
+def _each(snapshot: Snapshot, groups: Mapping[int, Group]) -> Iterator[tuple[Partition, Holders]]:
+    answered = frozenset(snapshot.reports)
+    for number, partition in snapshot.partitions.items():
+        if number in groups:
+            group = groups[number]
+            inspected = {
+                node: found[group.name]
+                for node, found in snapshot.inspected.items()
+                if group.name in found
+            }
+            yield (
+                partition,
+                Holders(
+                    group=group,
+                    topology=snapshot.topology,
+                    answered=answered,
+                    inspected=inspected,
+                ),
+            )

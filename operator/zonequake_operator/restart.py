@@ -1,0 +1,84 @@
+"""The restart of a whole group (document `high-availability`, "Start of the node"; design §3,
+hole 9).
+
+    a member has had a leader since its process started    ordinary recovery
+    one link in the chain                                  ordinary recovery: wait for a majority
+    else nobody starts, all are inspected, and the         two-phase reset to the target link
+    chain is unwound
+
+A group whose processes have all ended is not reset by the timer either: the newest data may come
+back with the next node. "User wait until the majority of nodes [B, C, D] are back, or the user
+could perform manual partition disaster recovery."
+"""
+
+from __future__ import annotations
+
+from zonequake_store.admin_protocol import Role
+
+from . import chain
+from .model import PartitionKeys
+from .reset import Holders, two_phases
+
+
+def was_stopped(keys: PartitionKeys, holders: Holders) -> bool:
+    """Is no member "alive": running, with a leader of its group since its process started?
+
+    A member that is silent may be.
+    """
+    nodes = members(keys)
+    if nodes & holders.silent:
+        return False
+    replicas = holders.group.replicas
+    return not any(
+        node in holders.topology.nodes and node in replicas and replicas[node].is_alive
+        for node in nodes
+    )
+
+
+def members(keys: PartitionKeys) -> frozenset[str]:
+    """Nodes of stable and pending."""
+    return frozenset(keys.stable.nodes if keys.stable else ()) | frozenset(
+        keys.pending.nodes if keys.pending else ()
+    )
+
+
+def is_under_way(keys: PartitionKeys, holders: Holders) -> bool:
+    """Has the node of a forced pending got its permission to start in its present process?
+
+    Nobody is started before the chain is unwound, so that was decided after the restart.
+    """
+    if keys.pending is None or not keys.pending.force:
+        return False
+    (node,) = keys.pending.nodes
+    replica = holders.group.replicas.get(node)
+    return (
+        replica is not None
+        and node in holders.topology.nodes
+        and replica.role not in (Role.WAITING, Role.BROKEN)
+        and replica.enforced_lineage >= keys.configuration_token
+    )
+
+
+def unwind(
+    keys: PartitionKeys, holders: Holders, *, revision: int, token: int
+) -> PartitionKeys | chain.Unjudged:
+    """The keys that form the group anew, on the link that the chain's user entries name.
+
+    Equal keys if that is decided already.
+    """
+    reported = {
+        node: holders.seen(node)
+        for link in keys.chain
+        for node in link.nodes
+        if node in holders.topology.nodes
+        and node in holders.answered
+        and not holders.is_hidden(node)
+        and not holders.is_broken(node)
+    }
+    found = chain.unwind(keys.chain, reported)
+    if isinstance(found, chain.Unjudged):
+        return found
+    if keys.pending is not None and keys.pending.force and keys.pending.nodes == (found.source,):
+        return keys
+    together = [n for n in keys.chain[found.link].nodes if reported.get(n) is not None]
+    return two_phases(keys, found.source, together, revision=revision, token=token)

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from zonequake_store.admin_protocol import Order, ReplicaStatus
 
-from . import affinity, chain, data_nodes, high_availability, orders, rebalance, reset, reset_orders
+from . import affinity, data_nodes, high_availability, orders, rebalance, reset, reset_orders
 from . import filter as filters
 from .announcements import FailedChange, failed_changes
 from .conditions import Health, diagnose, invalid_spec, judge, summarise
@@ -290,7 +290,6 @@ def _write_partitions(
         keys = verdicts[number].keys if number in verdicts else partition.keys
         if keys == partition.keys:
             keys = rebalance.decide(partition.keys, groups[number], wish, alive)
-            keys = chain.kept(partition.keys, keys, spec.consistency_mode)
         if keys != partition.keys:
             writes.append(
                 WritePartition(number=number, keys=keys, view=health[number].view, urgent=True)

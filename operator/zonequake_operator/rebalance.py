@@ -67,7 +67,7 @@ def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str])
     after, made_due = _on_report(keys, group, wish, alive)
     if wish.due or made_due or must_reduce(after):
         after = _on_wish(after, group, wish, alive)
-    return after
+    return chain.kept(keys, after, wish.consistency_mode)
 
 
 # ---------------------------------------------------------------- Write new pending assignments (1)

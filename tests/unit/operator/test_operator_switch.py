@@ -412,7 +412,15 @@ def test_the_stable_switch_of_a_highly_available_partition_keeps_the_chain() -> 
     asked = replace(wish("ABC"), consistency_mode=ConsistencyMode.HIGH_AVAILABILITY)
     after = decide(before, group("A", token=5), asked, frozenset("A"))
     assert [link.nodes for link in after.chain] == [("A", "B", "C"), ("A",)]
-    assert decide(before, group("A", token=5), wish("ABC"), frozenset("A")).chain == before.chain
+
+
+def test_a_strongly_consistent_partition_begins_a_chain_with_its_first_reset_by_hand() -> None:
+    graceful = decide(keys("AB", "ABC"), group("ABC", token=5), wish("ABC"), EVERYONE)
+    assert shown(graceful)[0] == "ABC"
+    assert graceful.chain == ()
+    forced = keys("ABC", of("A", force=True))
+    after = decide(forced, group("A", token=5), wish("ABC"), frozenset("A"))
+    assert [(link.nodes, link.token) for link in after.chain] == [(("A",), 5)]
 
 
 # ------------------------------------------------------------------------- Full partition restart

@@ -1,0 +1,464 @@
+"""Resets (document `high-availability`, phase 1; design §3, holes 6, 7, 8 and 11), by their rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from zonequake_operator import reset
+from zonequake_operator.groups import observe
+from zonequake_operator.high_availability import Verdict, judge
+from zonequake_operator.model import (
+    AssignmentSet,
+    Departure,
+    Link,
+    PartitionKeys,
+    ResetDue,
+    ResetTimer,
+    TokenPeers,
+    Topology,
+    TopologyNode,
+)
+from zonequake_operator.orders import ReplicaSettings, orders
+from zonequake_operator.reset import Holders, Undecided
+from zonequake_store.admin_protocol import (
+    ConfigurationReport,
+    Order,
+    PeerName,
+    ReplicaStatus,
+    ResetPeers,
+    Role,
+    StartReplica,
+    StopReplica,
+)
+
+GROUP = "z.12345678.0"
+DUE = ResetDue(revision=11, topology_version=7)
+SETTINGS = ReplicaSettings(
+    zone="z", partition=0, partitions=1, fsync=True, catch_up_bytes_per_second=0, addresses={}
+)
+
+
+def of(nodes: str, **flags: bool) -> AssignmentSet:
+    return AssignmentSet(nodes=tuple(nodes), **flags)
+
+
+def peers(nodes: str) -> list[PeerName]:
+    return [PeerName(node, "1") for node in nodes]
+
+
+def keys(stable: str, pending: AssignmentSet | None = None, **more: object) -> PartitionKeys:
+    made = PartitionKeys(
+        stable=of(stable),
+        pending=pending,
+        configuration_token=5,
+        bootstrap=TokenPeers(token=1, peers=tuple(peers(stable))),
+        chain=(Link(nodes=tuple(stable), term=1, index=1),),
+        change_trigger_revision=3,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def replica(members: str, log: tuple[int, int] = (1, 10), **more: object) -> ReplicaStatus:
+    made = ReplicaStatus(
+        group=GROUP,
+        zone="z",
+        partition=0,
+        incarnation="1",
+        role=Role.FOLLOWER,
+        term=2,
+        token=1,
+        had_leader=True,
+        configuration=ConfigurationReport(peers=peers(members), token=1, index=1),
+        last_term=log[0],
+        last_index=log[1],
+    )
+    return msgspec.structs.replace(made, **more)
+
+
+def topology(
+    alive: str, version: int = 8, since: int = 1, departed: dict[str, Departure] | None = None
+) -> Topology:
+    nodes = {
+        name: TopologyNode(
+            name=name,
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid="u",
+            restarts=0,
+            attributes={},
+            peer_address="",
+            since=since,
+        )
+        for name in alive
+    }
+    return Topology(version=version, nodes=nodes, departed=departed or {})
+
+
+def left(nodes: str, version: int = 7) -> dict[str, Departure]:
+    return {node: Departure(since=1, left=version) for node in nodes}
+
+
+def holders(
+    present: Topology, replicas: dict[str, ReplicaStatus], answered: str | None = None
+) -> Holders:
+    heard = frozenset(present.nodes if answered is None else answered)
+    return Holders(
+        group=observe(GROUP, replicas, heard), topology=present, answered=heard, inspected={}
+    )
+
+
+def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = DUE) -> Verdict:
+    return judge(before, now, due=due, revision=12)
+
+
+ALONE = holders(topology("A", departed=left("BC")), {"A": replica("ABC")})
+"""B and C left at version 7, A holds the partition alone."""
+
+
+def told(after: PartitionKeys, now: Holders) -> list[tuple[str, Order]]:
+    return orders(
+        after,
+        now.group,
+        SETTINGS,
+        alive=frozenset(now.topology.nodes),
+        reachable=now.answered,
+    )
+
+
+# ------------------------------------------------------------------------------------ the timer
+
+
+def advance(
+    timer: ResetTimer | None, now: Topology, at_ms: int, *, seen: int, timeout_s: int = 5
+) -> tuple[ResetTimer | None, ResetDue | None]:
+    return reset.advance(
+        timer,
+        None,
+        timeout_s=timeout_s,
+        seen_version=seen,
+        topology=now,
+        revision=10,
+        now_ms=at_ms,
+    )
+
+
+def test_a_node_that_leaves_arms_the_timer_with_the_event_s_revision_and_version() -> None:
+    timer, due = advance(None, topology("AB", 7, departed=left("C")), 1000, seen=6)
+    assert timer == ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=10, topology_version=7)
+    assert due is None
+    assert reset.deadline_ms(timer, 5) == 6000
+
+
+def test_a_node_that_joins_does_not_touch_the_timer() -> None:
+    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
+    now = topology("ABD", 8, departed=left("C"))
+    assert advance(armed, now, 2000, seen=7) == (armed, None)
+
+
+def test_a_topology_leap_arms_it_too() -> None:
+    now = topology("ABE", 7, departed=left("C"))
+    timer, _ = advance(None, now, 1000, seen=6)
+    assert timer is not None
+    assert timer.nodes == frozenset("C")
+
+
+def test_a_later_loss_reschedules_the_timer_with_the_new_revision() -> None:
+    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
+    now = topology("A", 8, departed=left("C") | left("B", 8))
+    timer, due = advance(armed, now, 4000, seen=7)
+    assert timer == ResetTimer(
+        nodes=frozenset("BC"), armed_ms=4000, revision=10, topology_version=8
+    )
+    assert due is None
+
+
+def test_the_timer_fires_once_for_the_version_of_its_newest_event() -> None:
+    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
+    now = topology("AB", 7, departed=left("C"))
+    assert advance(armed, now, 5999, seen=7) == (armed, None)
+    assert advance(armed, now, 6000, seen=7) == (
+        None,
+        ResetDue(revision=10, topology_version=7),
+    )
+
+
+def test_a_timer_that_ran_out_unseen_fires_before_a_later_event_could_postpone_it() -> None:
+    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
+    now = topology("A", 8, departed=left("C") | left("B", 8))
+    timer, due = advance(armed, now, 60_000, seen=7)
+    assert due == ResetDue(revision=10, topology_version=7)
+    assert timer is not None
+    assert (timer.nodes, timer.armed_ms) == (frozenset("B"), 60_000)
+
+
+def test_a_time_out_of_zero_is_due_at_once() -> None:
+    timer, due = advance(None, topology("A", 7, departed=left("BC")), 1000, seen=6, timeout_s=0)
+    assert (timer, due) == (None, ResetDue(revision=10, topology_version=7))
+
+
+# -------------------------------------------------------------------------------- checkMajority
+
+
+def test_a_partition_that_lost_its_majority_is_reset_in_two_phases() -> None:
+    before = keys("ABCDE")
+    present = topology("AB", departed=left("CDE"))
+    now = holders(present, {"A": replica("ABCDE", (1, 9)), "B": replica("ABCDE", (1, 12))})
+    after = verdict(before, now).keys
+    assert after.pending == of("B", force=True)
+    assert after.planned == of("AB", from_reset=True)
+    assert after.stable == before.stable
+    assert after.configuration_token == 6
+    assert (after.reset_revision, after.change_trigger_revision) == (12, 12)
+
+
+def test_the_chosen_alone_leaves_no_planned() -> None:
+    after = verdict(keys("ABC", planned=of("ABD")), ALONE).keys
+    assert (after.pending, after.planned) == (of("A", force=True), None)
+
+
+def test_a_majority_is_half_of_the_members_rounded_down_and_one() -> None:
+    two_of_three = holders(
+        topology("AB", departed=left("C")), {"A": replica("ABC"), "B": replica("ABC")}
+    )
+    assert verdict(keys("ABC"), two_of_three).keys == keys("ABC")
+    two_of_four = holders(
+        topology("AB", departed=left("CD")), {"A": replica("ABCD"), "B": replica("ABCD")}
+    )
+    assert verdict(keys("ABCD"), two_of_four).keys.pending == of("A", force=True)
+
+
+def test_nothing_is_reset_before_the_timer_has_fired() -> None:
+    assert verdict(keys("ABC"), ALONE, due=None).keys == keys("ABC")
+
+
+def test_one_loss_is_reset_once() -> None:
+    done = keys("ABC", reset_revision=11)
+    assert verdict(done, ALONE).keys == done
+    assert verdict(keys("ABC", reset_revision=10), ALONE).keys.pending == of("A", force=True)
+
+
+def test_the_trigger_revision_does_not_decide_about_a_reset() -> None:
+    assert verdict(keys("ABC", change_trigger_revision=99), ALONE).keys.pending is not None
+
+
+def test_a_majority_that_is_back_needs_no_reset() -> None:
+    now = holders(topology("AB", departed=left("BC")), {"A": replica("ABC"), "B": replica("ABC")})
+    assert verdict(keys("ABC"), now).keys == keys("ABC")
+
+
+def test_a_majority_that_was_back_in_between_waits_for_the_next_loss_s_own_timer() -> None:
+    # B left at 7, came back at 8 and left at 9: the timer that fired was armed at 7.
+    departed = left("C") | {"B": Departure(since=8, left=9)}
+    now = holders(topology("A", 9, departed=departed), {"A": replica("ABC")})
+    assert verdict(keys("ABC"), now).keys == keys("ABC")
+    later = ResetDue(revision=14, topology_version=9)
+    assert verdict(keys("ABC"), now, later).keys.pending == of("A", force=True)
+
+
+def test_a_majority_that_was_there_at_the_event_s_version_needs_no_reset_of_that_event() -> None:
+    # C left at 7 and armed the timer; B left only at 8.
+    departed = left("C") | left("B", 8)
+    now = holders(topology("A", 8, departed=departed), {"A": replica("ABC")})
+    assert verdict(keys("ABC"), now).keys == keys("ABC")
+
+
+def test_pending_needs_its_majority_too_once_it_is_locked() -> None:
+    locked = keys(
+        "ABC",
+        of("ADE"),
+        pending_lock=TokenPeers(token=5, peers=tuple(peers("ADE"))),
+    )
+    present = topology("ABC", departed=left("DE"))
+    now = holders(present, {node: replica("ABC") for node in "ABC"})
+    assert verdict(locked, now).keys.pending == of("A", force=True)
+    open_ = replace(locked, pending_lock=None)
+    assert verdict(open_, now).keys == open_
+
+
+def test_a_member_that_lost_its_replica_s_state_does_not_count() -> None:
+    present = topology("AB", departed=left("C"))
+    wiped = holders(present, {"A": replica("ABC")})  # B answers, and has nothing
+    assert verdict(keys("ABC"), wiped).keys.pending == of("A", force=True)
+    anew = {"A": replica("ABC"), "B": replica("ABC", incarnation="2", configuration=None)}
+    assert verdict(keys("ABC"), holders(present, anew)).keys.pending == of("A", force=True)
+    broken = {"A": replica("ABC"), "B": replica("ABC", role=Role.BROKEN)}
+    assert verdict(keys("ABC"), holders(present, broken)).keys.pending == of("A", force=True)
+
+
+def test_a_member_that_is_silent_counts_until_it_has_left() -> None:
+    silent = holders(topology("AB", departed=left("C")), {"A": replica("ABC")}, answered="A")
+    assert verdict(keys("ABC"), silent).keys == keys("ABC")
+
+
+def test_a_leader_whose_read_index_works_forbids_a_reset() -> None:
+    # Its configuration is locked pending, which the keys don't show as stable yet.
+    before = keys("ABC", of("A"), pending_lock=TokenPeers(token=5, peers=tuple(peers("A"))))
+    leads = replica("A", role=Role.LEADER, commit=10)
+    now = holders(topology("A", departed=left("BC")), {"A": leads})
+    assert verdict(before, now).keys == before
+    deposed = replica("ABC", role=Role.LEADER)  # leads nobody any more, and doesn't know it yet
+    now = holders(topology("A", departed=left("BC")), {"A": deposed})
+    assert verdict(keys("ABC"), now).keys.pending == of("A", force=True)
+
+
+# ------------------------------------------------------------------------------- resetPartition
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "chosen"),
+    [
+        ((1, 10), (1, 11), "B"),
+        ((2, 1), (1, 11), "A"),
+        ((1, 10), (1, 10), "A"),
+        ((5_000_000_001, 3), (4, 100), "A"),
+    ],
+)
+def test_the_newest_term_and_index_win_and_names_decide_ties(
+    a: tuple[int, int], b: tuple[int, int], chosen: str
+) -> None:
+    present = topology("AB", departed=left("CDE"))
+    now = holders(present, {"A": replica("ABCDE", a), "B": replica("ABCDE", b)})
+    assert verdict(keys("ABCDE"), now).keys.pending == of(chosen, force=True)
+
+
+def test_a_holder_that_is_only_in_pending_is_a_candidate() -> None:
+    present = topology("AD", departed=left("BC"))
+    now = holders(present, {"A": replica("ABC", (1, 9)), "D": replica("ABC", (1, 10))})
+    after = verdict(keys("ABC", of("ABD")), now).keys
+    assert after.pending == of("D", force=True)
+    assert after.planned == of("AD", from_reset=True)
+
+
+def test_a_node_without_the_partition_is_no_candidate() -> None:
+    present = topology("AX", departed=left("BC"))
+    now = holders(present, {"A": replica("ABC", (1, 9))})
+    assert verdict(keys("ABC"), now).keys.planned is None
+
+
+def test_a_holder_from_before_the_last_reset_is_shut_out() -> None:
+    # [A,B,C] was reset to [A]; B and C are to come back; A leaves before they have its data.
+    chain = (
+        Link(nodes=tuple("ABC"), term=1, index=1),
+        Link(nodes=("A",), term=5_000_000_001, index=11, token=5),
+    )
+    back = keys("A", of("ABC", from_reset=True), chain=chain)
+    present = topology("BC", departed=left("A"))
+    now = holders(present, {"B": replica("ABC"), "C": replica("ABC")})
+    found = verdict(back, now)
+    assert found.keys == back
+    assert found.awaits == Undecided(unheard=())
+    fresh = ConfigurationReport(peers=peers("A"), token=5, lineage=5, index=11)
+    told_c = {"B": replica("ABC"), "C": replica("ABC", configuration=fresh)}
+    after = verdict(back, holders(present, told_c)).keys
+    assert (after.pending, after.planned) == (of("C", force=True), None)
+
+
+def test_nobody_alive_leaves_the_reset_due_for_the_next_join() -> None:
+    nobody = holders(topology("X", departed=left("ABC")), {})
+    assert verdict(keys("ABC"), nobody).keys == keys("ABC")
+    # A node that only was away, its process lives, is back at version 9.
+    back = holders(topology("C", 9, since=9, departed=left("ABC")), {"C": replica("ABC")})
+    assert verdict(keys("ABC"), back).keys.pending == of("C", force=True)
+
+
+def test_a_member_that_answers_no_more_is_waited_for_until_it_has_left() -> None:
+    present = topology("AB", departed=left("CDE"))
+    silent = holders(present, {"A": replica("ABCDE")}, answered="A")
+    found = verdict(keys("ABCDE"), silent)
+    assert found.keys == keys("ABCDE")
+    assert found.awaits == Undecided(unheard=("B",))
+
+
+def test_a_running_reset_is_left_alone_while_its_node_is_alive() -> None:
+    running = keys("ABC", of("A", force=True))
+    assert verdict(running, ALONE).keys == running
+
+
+def test_a_reset_whose_node_has_left_starts_from_the_old_holders_again() -> None:
+    running = keys("ABC", of("A", force=True), configuration_token=6, reset_revision=10)
+    now = holders(topology("C", 8, departed=left("AB")), {"C": replica("ABC", token=6)})
+    after = verdict(running, now).keys
+    assert after.pending == of("C", force=True)
+    assert after.configuration_token == 7, "a new token shuts the first survivor out"
+
+
+def test_a_reset_overwrites_a_running_change_and_its_switch_keys() -> None:
+    moving = keys("ABC", of("ABD"), planned=of("BCD"), switch_reduce=("B",), switch_append=("D",))
+    after = verdict(moving, ALONE).keys
+    assert (after.planned, after.switch_reduce, after.switch_append) == (None, (), ())
+
+
+def test_a_partition_that_was_never_bootstrapped_has_nothing_to_reset() -> None:
+    fresh = keys("ABC", bootstrap=None)
+    assert verdict(fresh, ALONE).keys == fresh
+
+
+# --------------------------------------------------------------------------- what nodes are told
+
+RESETTING = keys("ABCDE", of("A", force=True), planned=of("AB", from_reset=True))
+TWO_LEFT = topology("AB", departed=left("CDE"))
+
+
+def test_the_survivor_is_reset_only_after_the_others_know_it() -> None:
+    now = holders(TWO_LEFT, {"A": replica("ABCDE"), "B": replica("ABCDE")})
+    first = told(RESETTING, now)
+    assert [(node, type(order)) for node, order in first] == [("B", StartReplica)]
+    start = first[0][1]
+    assert isinstance(start, StartReplica)
+    assert start.enforced_token == 5
+    now = holders(TWO_LEFT, {"A": replica("ABCDE"), "B": replica("ABCDE", enforced_lineage=5)})
+    assert told(RESETTING, now) == [
+        ("A", ResetPeers(group=GROUP, term=2, token=5, peers=peers("A")))
+    ]
+
+
+def test_a_member_that_may_still_run_unheard_holds_the_reset_back() -> None:
+    now = holders(TWO_LEFT, {"A": replica("ABCDE")}, answered="A")
+    assert told(RESETTING, now) == []
+
+
+def test_old_members_stay_down_under_a_forced_pending() -> None:
+    waits = replica("ABCDE", role=Role.WAITING, configuration=None, term=0)
+    now = holders(TWO_LEFT, {"A": waits, "B": waits})
+    assert [node for node, order in told(RESETTING, now)] == ["A"]
+
+
+def test_the_reset_is_repeated_until_the_survivor_reports_that_it_leads_by_it() -> None:
+    heard = replica("ABCDE", enforced_lineage=5)
+    begun = replica("ABCDE", role=Role.CANDIDATE, term=5_000_000_003, enforced_lineage=5)
+    now = holders(TWO_LEFT, {"A": begun, "B": heard})
+    assert [type(order) for _, order in told(RESETTING, now)] == [ResetPeers]
+    alone = ConfigurationReport(peers=peers("A"), token=5, lineage=5, index=11)
+    leads = replica(
+        "A",
+        role=Role.LEADER,
+        term=5_000_000_003,
+        configuration=alone,
+        commit=11,
+        enforced_lineage=5,
+    )
+    now = holders(TWO_LEFT, {"A": leads, "B": heard})
+    assert not [order for _, order in told(RESETTING, now) if isinstance(order, ResetPeers)]
+
+
+def test_nobody_is_erased_before_the_reset_group_leads() -> None:
+    # A leader of the old majority that is still confirmed erases nobody.
+    members = {n: replica("AB", leader="B", enforced_lineage=5) for n in "AX"}
+    members["B"] = replica("AB", role=Role.LEADER, leader="B", commit=9, enforced_lineage=5)
+    now = holders(topology("ABX"), members)
+    assert not [o for _, o in told(RESETTING, now) if isinstance(o, StopReplica)]
+
+
+def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
+    chain = (Link(nodes=("A",), term=5_000_000_001, index=11, token=5),)
+    leads = replica("A", role=Role.LEADER, commit=10, enforced_lineage=5)
+    now = holders(topology("AB"), {"A": leads, "B": replica("ABC")})
+    starts = [
+        (node, order.enforced_token)
+        for node, order in told(keys("A", chain=chain), now)
+        if isinstance(order, StartReplica)
+    ]
+    assert starts == [("B", 5)]

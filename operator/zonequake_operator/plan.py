@@ -132,9 +132,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     actions: list[Action] = []
     if not spec.paused and accepted.revision == before.revision:
         actions += _create_missing(snapshot, spec)
-        actions += _write_partitions(
-            snapshot, spec, accepted, groups, health, calculate, verdicts
-        )
+        actions += _write_partitions(snapshot, spec, accepted, groups, health, calculate, verdicts)
         if not actions and accepted.handled_revision < accepted.revision:
             accepted = replace(accepted, handled_revision=accepted.revision)
         # A view never holds back the handled revision: it may wait for its turn.

@@ -1,4 +1,4 @@
-"""Resets (document `high-availability`, phase 1; design §3, holes 6, 7, 8 and 11), by their rules."""
+"""Resets (`high-availability`, phase 1; design §3, holes 6, 7, 8 and 11), by their rules."""
 
 from __future__ import annotations
 

@@ -36,6 +36,9 @@ _KINDS = {
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
     "Event": ("/api/v1", "events"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "Deployment": ("/apis/apps/v1", "deployments"),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "DistributionZone": ("/apis/zonequake.io/v1alpha1", "distributionzones"),
     "Partition": ("/apis/zonequake.io/v1alpha1", "partitions"),
@@ -144,6 +147,17 @@ class Kube:
             params={"fieldManager": FIELD_MANAGER, "force": "true"},
             body=manifest,
             content_type="application/apply-patch+yaml",
+        )
+
+    async def try_write(self, manifest: Json, *, replaces: bool) -> Json:
+        """What the server would store, with its defaults; nothing is written. Raises ClusterError
+        with the server's reason if it would refuse."""
+        name = manifest["metadata"]["name"] if replaces else None
+        return await self._json(
+            "PUT" if replaces else "POST",
+            self.path(manifest["kind"], name),
+            params={"dryRun": "All", "fieldManager": FIELD_MANAGER},
+            body=manifest,
         )
 
     async def patch(self, kind: str, name: str, change: Json, *parts: str) -> Json:

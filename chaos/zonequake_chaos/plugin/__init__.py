@@ -1,0 +1,1 @@
+"""`kubectl zq`: zones for people who have kubectl, in one screen each."""

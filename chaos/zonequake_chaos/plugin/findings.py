@@ -1,0 +1,190 @@
+"""What is wrong with a zone, what is at risk, and why: sentences for whoever is called at night.
+
+    majority lost › no leader › one more loss takes the majority › a member is missing › the rest
+
+Partitions that are in the same trouble for the same reason share one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from zonequake_chaos.plugin.sight import NO_ANSWER, Sight, ZoneSight
+from zonequake_operator.groups import is_majority
+from zonequake_operator.model import ConditionType, ConsistencyMode, Reason
+from zonequake_store.admin_protocol import ReplicaStatus, Role
+
+SHOWN_CONDITIONS = {ConditionType.READY: False, ConditionType.SYNCED: False}
+"""Conditions that say something when they are False; all others say it when they are True."""
+
+QUIET_REASONS = {
+    Reason.PARTITIONS_WITHOUT_LEADER,
+    Reason.STARTING,
+    Reason.REBALANCING,
+    Reason.MEMBERS_MISSING,
+    Reason.MAJORITY_LOST,
+    Reason.NO_FURTHER_LOSS_ALLOWED,
+}
+"""What they say is a few seconds old, and is said newer and in more detail by the data nodes."""
+
+
+class Severity(IntEnum):
+    """How bad it is; the worst comes first."""
+
+    LOST = 0
+    RISK = 1
+    WARNING = 2
+    NOTE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Finding:
+    """One sentence; `why` has a line for each cause."""
+
+    severity: Severity
+    text: str
+    why: tuple[str, ...] = ()
+
+
+def findings(sight: Sight, zone: ZoneSight) -> list[Finding]:
+    """All of a zone, the worst first."""
+    found = [
+        *_partitions(sight, zone),
+        *_conditions(sight, zone),
+        *_nodes(sight, zone),
+        *_operator(sight),
+    ]
+    return sorted(found, key=lambda finding: finding.severity)
+
+
+def _partitions(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
+    alike: dict[tuple[Severity, str, tuple[str, ...]], list[int]] = {}
+    for number, health in zone.health.items():
+        stable = health.keys.stable
+        if stable is None or health.keys.bootstrap is None or sight.reports.keys() == set():
+            continue
+        size, missing = len(stable.nodes), health.missing
+        serving = size - len(missing)
+        why = tuple(f"{node} {why_missing(sight, zone, number, node)}" for node in missing)
+        if health.lost:
+            text = f"majority lost, {serving} of {size} members run"
+            key = (Severity.LOST, text, (*why, _way_back(zone, size, serving)))
+        elif health.view.leader is None:
+            key = (Severity.LOST, "no leader", why)
+        elif health.at_risk:
+            text = f"{serving} of {size} members run: one more loss takes the majority"
+            key = (Severity.RISK, text, why)
+        elif missing:
+            key = (Severity.WARNING, f"{serving} of {size} members run", why)
+        elif size > 1 and not is_majority(size - 1, size):
+            text = f"{size} replicas: the loss of any one takes the majority"
+            key = (Severity.NOTE, text, ())
+        else:
+            continue
+        alike.setdefault(key, []).append(number)
+    for (severity, text, why), numbers in alike.items():
+        yield Finding(severity=severity, text=f"{partitions_text(numbers)}: {text}", why=why)
+
+
+def _way_back(zone: ZoneSight, size: int, serving: int) -> str:
+    needed = size // 2 + 1 - serving
+    back = f"it is served again once {needed} of them {'is' if needed == 1 else 'are'} back"
+    spec = zone.spec
+    if spec is None or spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
+        return f"{back}; it is never reset by itself (StrongConsistency)"
+    return f"{back}, or {spec.reset_timeout_s} s after they have left it is reset without them"
+
+
+def why_missing(sight: Sight, zone: ZoneSight, number: int, node: str) -> str:
+    """Why a node's replica doesn't serve, as far as can be told from outside."""
+    if node not in sight.topology.nodes:
+        return "has left" if node in sight.topology.departed else "has not joined yet"
+    if node not in sight.reports:
+        why = sight.unheard.get(node, "it has no pod")
+        return "doesn't answer" if why == NO_ANSWER else f"can't be asked: {why}"
+    replica = zone.groups[number].replicas.get(node)
+    if replica is None:
+        return "holds no replica of it"
+    return _why_replica(replica)
+
+
+def _why_replica(replica: ReplicaStatus) -> str:
+    if replica.role is Role.BROKEN:
+        return f"is broken: {replica.broken_reason or 'its node does not say why'}"
+    if replica.role is Role.WAITING:
+        return "waits for its start order"
+    if replica.abstains:
+        return "abstains: the partition was reset while it was away, and its log is another one"
+    return "is back without its data, as another incarnation that is no member yet"
+
+
+def _conditions(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
+    for condition in zone.zone.conditions:
+        if condition.status is not SHOWN_CONDITIONS.get(condition.type, True):
+            continue
+        if condition.reason in QUIET_REASONS and zone.reports:
+            continue
+        since_ms = zone.since_ms.get(condition.type.value)
+        age = f" (for {duration_text((sight.now_ms - since_ms) / 1000)})" if since_ms else ""
+        yield Finding(
+            severity=Severity.NOTE if condition.type is ConditionType.SYNCED else Severity.WARNING,
+            text=f"{condition.reason.value}: {condition.message}{age}",
+        )
+
+
+def _nodes(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
+    for node, report in sorted(sight.reports.items()):
+        problem = report.node.storage_problem
+        if problem is not None:
+            yield Finding(severity=Severity.RISK, text=f"{node} takes no writes: {problem}")
+    held = {node for p in zone.partitions.values() if p.keys.stable for node in p.keys.stable.nodes}
+    silent = sorted((sight.topology.nodes.keys() - sight.reports.keys()) - held)
+    if silent and sight.reports:
+        yield Finding(severity=Severity.NOTE, text=f"{', '.join(silent)} doesn't answer")
+    if not sight.reports and sight.topology.nodes:
+        reasons = sorted(set(sight.unheard.values())) or ["there are no pods"]
+        yield Finding(
+            severity=Severity.WARNING,
+            text="No data node could be asked, so that all below is what the operator stored last",
+            why=tuple(reasons[:3]),
+        )
+
+
+def _operator(sight: Sight) -> Iterable[Finding]:
+    operator = sight.operator
+    if operator is not None and operator.ready == 0:
+        text = "No operator runs" if operator.pods == 0 else "The operator isn't ready"
+        yield Finding(
+            severity=Severity.WARNING,
+            text=f"{text}: nothing is started, moved or written until one does",
+        )
+
+
+def partitions_text(numbers: Iterable[int]) -> str:
+    """`partition 3`, or `partitions 0-3, 7`."""
+    ranges = _ranges(sorted(numbers))
+    shown = [f"{a}" if a == b else f"{a}-{b}" if b > a + 1 else f"{a}, {b}" for a, b in ranges[:8]]
+    count = sum(b - a + 1 for a, b in ranges)
+    more = count - sum(b - a + 1 for a, b in ranges[:8])
+    text = ", ".join(shown) + (f" and {more} more" if more else "")
+    return f"partition {text}" if count == 1 else f"{count} partitions ({text})"
+
+
+def duration_text(duration_s: float) -> str:
+    """`4 s`, `3 min`, `2 h`, `5 d`."""
+    for limit_s, unit_s, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if duration_s < limit_s:
+            return f"{max(0, round(duration_s / unit_s))} {unit}"
+    return f"{round(duration_s / 86_400)} d"
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges

@@ -1,0 +1,142 @@
+"""What would become of a zone's partitions if its spec were another: `forecast(...)`.
+
+The operator's own planner decides, on the same snapshot that the operator would gather now; what it
+would write is written into the snapshot, until it has nothing more to write. Then the clock goes to
+the zone's next timer, and it decides again. Nothing is sent anywhere, so that a move never ends
+here; where a partition is to end is what its keys say: planned, else pending, else stable.
+
+    now ──plan, write──▶ settled ──next timer──▶ plan, write ──▶ … no timer is left
+        at once                    in 30 s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zonequake_operator.model import (
+    AssignmentSet,
+    Partition,
+    PartitionKeys,
+    Snapshot,
+    ZoneSpec,
+)
+from zonequake_operator.plan import CreatePartition, WritePartition, WriteZone, plan
+
+MAX_ROUNDS = 50
+"""A planner that isn't done by then never will be."""
+MAX_STEPS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A partition that would be elsewhere: `copies` are the nodes that get a new replica."""
+
+    partition: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    waits: bool = False
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Nodes that don't hold it now."""
+        return tuple(node for node in self.after if node not in self.before)
+
+    @property
+    def erased(self) -> tuple[str, ...]:
+        """Nodes that lose their replica."""
+        return tuple(node for node in self.before if node not in self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What would be decided `after_ms` from now: data nodes then, and the moves beyond those of the
+    step before. `created`: partitions that don't exist yet, with their nodes."""
+
+    after_ms: int
+    data_nodes: tuple[str, ...]
+    moves: tuple[Move, ...] = ()
+    created: Mapping[int, tuple[str, ...]]
+    problem: str | None = None
+
+
+def forecast(snapshot: Snapshot, spec: ZoneSpec) -> list[Step]:
+    """Steps in order, the first of them at once; later ones only where something changes."""
+    zone = replace(snapshot.zone, spec=spec, generation=snapshot.zone.generation + 1)
+    if spec == snapshot.zone.spec:
+        zone = snapshot.zone
+    now_ms = snapshot.now_ms
+    before, snapshot = snapshot.partitions, replace(snapshot, zone=zone)
+    steps: list[Step] = []
+    for _ in range(MAX_STEPS):
+        snapshot, wake_at_ms = _settled(snapshot)
+        step = _step(before, snapshot, after_ms=snapshot.now_ms - now_ms)
+        if not steps or step.moves or step.data_nodes != steps[-1].data_nodes:
+            steps.append(step)
+        if wake_at_ms is None:
+            break
+        before, snapshot = snapshot.partitions, replace(snapshot, now_ms=wake_at_ms)
+    return steps
+
+
+def _settled(snapshot: Snapshot) -> tuple[Snapshot, int | None]:
+    """The snapshot when nothing is left to write, and when the next timer fires."""
+    for _ in range(MAX_ROUNDS):
+        decided = plan(snapshot)
+        zone, partitions = snapshot.zone, dict(snapshot.partitions)
+        for action in decided.actions:
+            if isinstance(action, WriteZone):
+                zone = replace(
+                    zone,
+                    status=action.status,
+                    conditions=action.conditions,
+                    summary=action.summary,
+                )
+            elif isinstance(action, CreatePartition):
+                partitions[action.number] = Partition(number=action.number, resource_version="")
+            elif isinstance(action, WritePartition):
+                partitions[action.number] = replace(
+                    partitions[action.number], keys=action.keys, view=action.view
+                )
+        if zone == snapshot.zone and partitions == snapshot.partitions:
+            return snapshot, decided.wake_at_ms
+        snapshot = replace(snapshot, zone=zone, partitions=partitions)
+    raise AssertionError(f"the planner of {snapshot.zone.name} never stops writing")
+
+
+def _step(before: Mapping[int, Partition], after: Snapshot, *, after_ms: int) -> Step:
+    moves, created = [], {}
+    for number, partition in sorted(after.partitions.items()):
+        end = _end(partition.keys)
+        known = before.get(number)
+        if known is None or known.keys.stable is None:
+            if end is not None:
+                created[number] = end.nodes
+            continue
+        begin = _end(known.keys) if after_ms else known.keys.stable
+        if begin is not None and end is not None and end.nodes != begin.nodes:
+            moves.append(
+                Move(
+                    partition=number,
+                    before=begin.nodes,
+                    after=end.nodes,
+                    waits=partition.keys.planned is not None,
+                )
+            )
+    state = after.zone.status.data_nodes
+    unreadable = after.zone.spec if isinstance(after.zone.spec, str) else None
+    refused = next(
+        (c.message for c in after.zone.conditions if c.reason.value == "InvalidFilter"), None
+    )
+    return Step(
+        after_ms=after_ms,
+        data_nodes=tuple(sorted(state.nodes)) if state is not None else (),
+        moves=tuple(moves),
+        created=created,
+        problem=unreadable or refused,
+    )
+
+
+def _end(keys: PartitionKeys) -> AssignmentSet | None:
+    """Where the partition is to end."""
+    return keys.planned or keys.pending or keys.stable

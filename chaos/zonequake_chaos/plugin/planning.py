@@ -1,0 +1,127 @@
+"""`kubectl zq plan`: asks the server whether it takes the change, then the planner what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+from rich.console import RenderableType
+
+from zonequake_chaos.errors import ClusterError, UsageError
+from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.plugin.forecast import Step, forecast
+from zonequake_chaos.plugin.forecast_screen import forecast_screen, spec_changes
+from zonequake_chaos.plugin.look import copy_bytes, look, zone_object
+from zonequake_chaos.plugin.sight import Sight, ZoneSight
+from zonequake_operator.model import Partition, group_name
+from zonequake_operator.parsing import parse_zone
+
+KIND = "DistributionZone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A zone as somebody wants it: a whole spec (`fields` False), or some fields of one."""
+
+    zone: str
+    spec: Json
+    fields: bool
+
+
+def wishes_of_file(path: Path) -> list[Wish]:
+    """The DistributionZones of a manifest file. Raises UsageError."""
+    try:
+        documents = [each for each in yaml.safe_load_all(path.read_text()) if each]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"{path} can't be read: {error}") from error
+    wishes = [
+        Wish(zone=str(one["metadata"]["name"]), spec=one.get("spec") or {}, fields=False)
+        for one in documents
+        if isinstance(one, dict)
+        and one.get("kind") == KIND
+        and (one.get("metadata") or {}).get("name")
+    ]
+    if not wishes:
+        raise UsageError(f"{path} holds no {KIND} with a name")
+    return wishes
+
+
+def wish_of_settings(zone: str, settings: Sequence[str]) -> Wish:
+    """`replicas=5` words over the zone's present spec. Raises UsageError."""
+    spec: Json = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator or not key:
+            raise UsageError(f"--set {setting!r}: expected FIELD=VALUE, such as replicas=5")
+        spec[key] = yaml.safe_load(value)
+    return Wish(zone=zone, spec=spec, fields=True)
+
+
+async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
+    """What would become of the zone. Raises UsageError if it can't be had so."""
+    present = await zone_object(kube, wish.zone)
+    if present is None and wish.fields:
+        raise UsageError(f"namespace {kube.namespace} has no zone {wish.zone}: give it with -f")
+    wanted = await _accepted(kube, wish, present)
+    sight = await look(kube)
+    if present is not None and not sight.reports:
+        reasons = "; ".join(sorted(set(sight.unheard.values()))) or "there are no pods"
+        raise ClusterError(f"no data node could be asked, so nothing can be foretold: {reasons}")
+    zone = _zone(sight, wish.zone, wanted)
+    spec = parse_zone(wanted).spec
+    if isinstance(spec, str):
+        raise UsageError(f"zone {wish.zone}: {spec}")
+    steps = forecast(zone.snapshot(sight), replace(spec, paused=False))
+    sizes = await copy_bytes(kube, _asked(zone, steps))
+    changes = spec_changes((present or {}).get("spec") or {}, wanted["spec"])
+    return forecast_screen(
+        wish.zone,
+        changes=changes,
+        spec=spec,
+        steps=steps,
+        sizes=sizes,
+        show_all=show_all,
+    )
+
+
+async def _accepted(kube: Kube, wish: Wish, present: Json | None) -> Json:
+    """The zone as the server would store it. Raises UsageError with the server's own words."""
+    if present is None:
+        manifest: Json = {
+            "apiVersion": "zonequake.io/v1alpha1",
+            "kind": KIND,
+            "metadata": {"name": wish.zone},
+            "spec": wish.spec,
+        }
+    else:
+        spec = {**present["spec"], **wish.spec} if wish.fields else wish.spec
+        manifest = {**present, "spec": {k: v for k, v in spec.items() if v is not None}}
+    try:
+        wanted = await kube.try_write(manifest, replaces=present is not None)
+    except ClusterError as error:
+        if error.status in (400, 403, 409, 422):
+            raise UsageError(f"the server would refuse it: {error}") from error
+        raise
+    wanted["metadata"].setdefault("resourceVersion", "0")
+    return wanted
+
+
+def _zone(sight: Sight, name: str, wanted: Json) -> ZoneSight:
+    for zone in sight.zones:
+        if zone.zone.name == name:
+            return zone
+    none: dict[int, Partition] = {}
+    return ZoneSight(zone=parse_zone(wanted), partitions=none, reports=sight.reports)
+
+
+def _asked(zone: ZoneSight, steps: list[Step]) -> list[tuple[int, str, str]]:
+    """Whose sizes are worth asking: partitions of which some node gets a copy."""
+    numbers = {move.partition for step in steps for move in step.moves if move.copies}
+    asked = []
+    for number in sorted(numbers):
+        leader = zone.groups[number].leader
+        if leader is not None:
+            asked.append((number, group_name(zone.zone.name, zone.zone.uid, number), leader))
+    return asked

@@ -1,0 +1,155 @@
+"""What is known of a namespace's zones at one instant, as the operator's own values.
+
+Resources say what is wanted and what was decided; data nodes say what is. The plugin judges both by
+the rules of the operator (`zonequake_operator.conditions`), so that the two never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from zonequake_chaos.state import PodView
+from zonequake_operator.conditions import Health, diagnose
+from zonequake_operator.groups import Group, by_group, observe
+from zonequake_operator.model import (
+    Partition,
+    Snapshot,
+    Topology,
+    Zone,
+    ZoneSpec,
+    group_name,
+)
+from zonequake_operator.parsing import owner_uid, parse_partition, parse_topology, parse_zone
+from zonequake_operator.wire import Object, from_rfc3339
+from zonequake_store.admin_protocol import ReplicasReport, ReplicaStatus
+
+NO_ANSWER = "no answer"
+"""Why nothing is known of a node that was asked and is silent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorView:
+    """The operator's pods: how many there are, how many are ready, and who holds the Lease."""
+
+    pods: int = 0
+    ready: int = 0
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """A namespace. `reports`: of data nodes that answered. `unheard`: why others didn't."""
+
+    now_ms: int
+    namespace: str
+    topology: Topology
+    zones: tuple[ZoneSight, ...]
+    pods: Mapping[str, PodView] = field(default_factory=dict)
+    reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
+    unheard: Mapping[str, str] = field(default_factory=dict)
+    operator: OperatorView | None = None
+
+    def nodes(self) -> list[str]:
+        """All nodes that are known by name: in the topology, as a pod, or of some zone."""
+        names = set(self.topology.nodes) | set(self.pods)
+        for each in self.zones:
+            names |= each.data_nodes
+            for partition in each.partitions.values():
+                for assigned in (partition.keys.stable, partition.keys.pending):
+                    names |= set(assigned.nodes) if assigned else set()
+        return sorted(names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneSight:
+    """One zone with its partitions. `since_ms`: when each condition became what it is, by type."""
+
+    zone: Zone
+    partitions: Mapping[int, Partition]
+    since_ms: Mapping[str, int] = field(default_factory=dict)
+    reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> ZoneSpec | None:
+        """None if it can't be read."""
+        return self.zone.spec if isinstance(self.zone.spec, ZoneSpec) else None
+
+    @property
+    def data_nodes(self) -> frozenset[str]:
+        """Nodes that the zone's partitions may be on."""
+        state = self.zone.status.data_nodes
+        return state.nodes if state is not None else frozenset()
+
+    @cached_property
+    def groups(self) -> dict[int, Group]:
+        """Each partition's Raft group as its replicas report it."""
+        replicas = by_group(self.reports.values())
+        found: dict[int, Group] = {}
+        for number in self.partitions:
+            name = group_name(self.zone.name, self.zone.uid, number)
+            found[number] = observe(name, replicas.get(name, {}))
+        return found
+
+    @cached_property
+    def health(self) -> dict[int, Health]:
+        """Each partition, diagnosed as the operator does it, by what was heard just now."""
+        return {
+            number: diagnose(partition.keys, self.groups[number], partition.view)
+            for number, partition in self.partitions.items()
+        }
+
+    def snapshot(self, sight: Sight) -> Snapshot:
+        """What the operator's planner would decide on."""
+        return Snapshot(
+            now_ms=sight.now_ms,
+            zone=self.zone,
+            partitions=self.partitions,
+            topology=sight.topology,
+            reports=sight.reports,
+        )
+
+    def replicas_on(self, node: str) -> list[ReplicaStatus]:
+        """The zone's replicas that a node reports."""
+        report, prefix = self.reports.get(node), group_name(self.zone.name, self.zone.uid, 0)[:-1]
+        return [r for r in report.replicas if r.group.startswith(prefix)] if report else []
+
+
+def zone_sights(
+    zones: Iterable[Object], partitions: Iterable[Object], reports: Mapping[str, ReplicasReport]
+) -> tuple[ZoneSight, ...]:
+    """Zones by name, each with those Partitions that it owns. Raises ResourceError."""
+    owned: dict[str, list[Partition]] = {}
+    for obj in partitions:
+        owned.setdefault(owner_uid(obj) or "", []).append(parse_partition(obj))
+    found = []
+    for obj in sorted(zones, key=lambda obj: str(obj["metadata"]["name"])):
+        zone = parse_zone(obj)
+        mine = sorted(owned.get(zone.uid, []), key=lambda partition: partition.number)
+        conditions = (obj.get("status") or {}).get("conditions") or []
+        found.append(
+            ZoneSight(
+                zone=zone,
+                partitions={partition.number: partition for partition in mine},
+                since_ms={
+                    c["type"]: from_rfc3339(c["lastTransitionTime"])
+                    for c in conditions
+                    if c.get("lastTransitionTime")
+                },
+                reports=reports,
+            )
+        )
+    return tuple(found)
+
+
+def topology_of(objects: Iterable[Object]) -> Topology:
+    """The namespace's topology, empty if no operator has written any. Raises ResourceError."""
+    for obj in objects:
+        return parse_topology(obj)
+    return Topology()
+
+
+def narrowed(sight: Sight, zone: str) -> Sight:
+    """The same with one zone alone; none if there is no such zone."""
+    return replace(sight, zones=tuple(z for z in sight.zones if z.zone.name == zone))

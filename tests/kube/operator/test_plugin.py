@@ -1,0 +1,204 @@
+"""`kubectl zq` beside a real API server, a real operator and real data nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from rich.console import Console, RenderableType
+
+from zonequake_chaos.errors import ClusterError, UsageError
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.plugin.look import look
+from zonequake_chaos.plugin.pausing import set_paused
+from zonequake_chaos.plugin.planning import answer, wish_of_settings
+from zonequake_chaos.plugin.screen import screen
+from zonequake_chaos.plugin.support_report import write_report
+from zonequake_load.client import Client
+from zonequake_load.operation import Function, Limits, Once, Operation, Type
+from zonequake_load.targets.zonequake import key_for_partition
+
+from .conftest import wait_until
+from .machine import Machine, address
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+
+PARTITIONS = 8
+KEYS = 60
+FILLER_BYTES = 4000
+
+
+class StraightKube(Kube):
+    """Without a kubelet there is no way through the API server to a pod: go straight to it."""
+
+    async def pod_proxy(self, pod: str, port: int, path: str, **options: Any) -> bytes:
+        url = f"http://{address(int(pod.rpartition('-')[2]))}:{port}{path}"
+        limit = aiohttp.ClientTimeout(total=options.get("timeout_s", 15))
+        try:
+            async with self._session.get(url, timeout=limit) as response:
+                return await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ClusterError(f"{url}: {error}") from error
+
+
+@pytest.fixture
+def machine(api_server: ApiServer, tmp_path: Path) -> Iterator[Machine]:
+    found = Machine(api_server.in_namespace("plugin"), tmp_path)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@asynccontextmanager
+async def connected(machine: Machine) -> AsyncIterator[Kube]:
+    async with await StraightKube.open(
+        kubeconfig=machine.api.kubeconfig, context=None, namespace=machine.api.namespace
+    ) as kube:
+        yield kube
+
+
+def text_of(found: RenderableType) -> str:
+    """As a terminal of 140 columns shows it."""
+    console = Console(width=140, no_color=True, highlight=False)
+    with console.capture() as captured:
+        console.print(found)
+    text = captured.get()
+    print(text)
+    return text
+
+
+async def status(machine: Machine) -> str:
+    async with connected(machine) as kube:
+        return text_of(screen(await look(kube)))
+
+
+async def plan(machine: Machine, *settings: str) -> str:
+    async with connected(machine) as kube:
+        return text_of(await answer(kube, wish_of_settings("z", settings), show_all=True))
+
+
+async def fill() -> None:
+    """Writes about so much into each partition."""
+    client = Client("z", [f"{address(0)}:7002"], rng=random.Random(1))
+    await client.open(30.0)
+    limits = Limits(
+        deadline_ns=time.monotonic_ns() + 30_000_000_000, attempt_ns=2_000_000_000, retry=True
+    )
+
+    async def one(partition: int) -> None:
+        for n in range(KEYS):
+            key = key_for_partition(f"k{n}", partition, PARTITIONS)
+            write = Operation(f=Function.WRITE, key=key, value=n, filler=b"f" * FILLER_BYTES)
+            done = await client.execute(write, limits, Once(f"filler {partition}", n))
+            assert done.type is Type.OK, done.error
+
+    await asyncio.gather(*(one(partition) for partition in range(PARTITIONS)))
+    await client.close()
+
+
+def stable_sets(machine: Machine) -> dict[int, list[str]]:
+    found = machine.api.get("zp")["items"]
+    return {p["spec"]["partition"]: p["status"]["stable"]["nodes"] for p in found}
+
+
+async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_path: Path) -> None:
+    machine.want(4)
+    for ordinal in range(3):
+        machine.start(ordinal)
+    machine.start_operator()
+    zone = {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "DistributionZone",
+        "metadata": {"name": "z"},
+        "spec": {"partitions": PARTITIONS, "replicas": 2, "catchUpBytesPerSecond": 60_000},
+    }
+    assert machine.api.apply(zone).returncode == 0
+    await asyncio.to_thread(wait_until, lambda: machine.is_whole(3))
+    await fill()
+    seen = await status(machine)
+    assert "all 8 partitions are served" in seen
+    assert "8 partitions (0-7): 2 replicas: the loss of any one takes the majority" in seen
+
+    # What is foretold is what then happens, in sets and in bytes.
+    foretold = await plan(machine, "replicas=3")
+    assert "replicas: 2 -> 3" in foretold
+    total = re.search(r"8 of 8 partitions would move, 8 copies, ([\d.]+) MB", foretold)
+    assert total is not None
+    assert float(total[1]) == pytest.approx(8 * KEYS * FILLER_BYTES / 1e6, rel=0.1)
+    assert machine.status()["partitions"].get("moving", 0) == 0, "a plan changes nothing"
+    assert machine.api.get("dz", "z")["spec"]["replicas"] == 2
+    with pytest.raises(UsageError, match="partitions can't be changed"):
+        await plan(machine, "partitions=9")
+
+    machine.api.patch("dz", "z", {"spec": {"replicas": 3}}, "--type=merge")
+    progress = r"CATCHING_UP +zq-default-\d \d+%, [\d.]+ kB of 2\d\d\.\d kB of the log"
+    for _ in range(100):
+        if re.search(progress, seen := await status(machine)):
+            break
+        await asyncio.sleep(0.1)
+    assert re.search(r"of [\d.]+ MB are copied \(\d+%\)", seen)
+    await asyncio.to_thread(wait_until, lambda: machine.is_whole(3))
+    assert all(len(nodes) == 3 for nodes in stable_sets(machine).values())
+
+    # A paused zone is held, and says so; a node that joins is foretold for the time after.
+    async with connected(machine) as kube:
+        said = await set_paused(kube, "z", paused=True)
+        assert "Zone z is paused" in said
+        machine.start(3)
+        await asyncio.to_thread(
+            wait_until, lambda: "zq-default-3" in str(machine.api.get("topo", "topology"))
+        )
+        assert "PAUSED" in await status(machine)
+        foretold = await plan(machine)
+        assert "all below happens when it is resumed" in foretold
+        expected = {
+            int(number): sorted({*before.split(), added} - {removed})
+            for number, before, added, removed in re.findall(
+                r"^(\d+) +((?:zq-default-\d ?)+) +\+(zq-default-\d) -(zq-default-\d)",
+                foretold,
+                re.MULTILINE,
+            )
+        }
+        assert expected, foretold
+        await asyncio.sleep(1)
+        assert not any("zq-default-3" in nodes for nodes in stable_sets(machine).values())
+        assert "resumed" in await set_paused(kube, "z", paused=False)
+    await asyncio.to_thread(wait_until, lambda: machine.is_whole(4))
+    sets = stable_sets(machine)
+    assert {n: sets[n] for n in expected} == expected
+    moved = {number for number, nodes in sets.items() if "zq-default-3" in nodes}
+    assert moved == expected.keys()
+
+    # One that is lost, one that is silent: who is at risk, and why.
+    machine.kill(1)
+    machine.kill_unseen(2)
+    await asyncio.to_thread(wait_until, lambda: not machine.conditions()["Ready"])
+    seen = await status(machine)
+    assert "NOT served" in seen
+    assert re.search(r"LOST .*majority lost, 1 of 3 members run", seen)
+    assert "zq-default-1 has left" in seen
+    assert "zq-default-2 doesn't answer" in seen
+    assert "it is never reset by itself (StrongConsistency)" in seen
+
+    path = tmp_path / "report.zip"
+    async with connected(machine) as kube:
+        missing = await write_report(kube, path)
+    with zipfile.ZipFile(path) as packed:
+        names = {name.partition("/")[2] for name in packed.namelist()}
+        assert "has left" in packed.read("report/status.txt").decode()
+        assert b"stable" in packed.read("report/resources/partitions.yaml")
+    assert {"pods/zq-default-0/replicas.json", "pods/zq-default-0/metrics.txt"} <= names
+    assert any("zq-default-2" in line for line in missing)

@@ -11,6 +11,7 @@ import sys
 import kopf
 
 from .app import HTTP_PORT, App, Options
+from .model import DEFAULT_RETRY_THRESHOLD
 
 DEFAULT_RESYNC_S = "5"
 DEFAULT_VIEW_PERIOD_S = "5"
@@ -30,11 +31,15 @@ def main() -> None:
             resync_s=float(os.environ.get("ZQ_RESYNC_S", DEFAULT_RESYNC_S)),
             view_period_s=float(os.environ.get("ZQ_VIEW_PERIOD_S", DEFAULT_VIEW_PERIOD_S)),
             http_port=int(os.environ.get("ZQ_HTTP_PORT", str(HTTP_PORT))),
+            retry_threshold=int(os.environ.get("ZQ_RETRY_THRESHOLD", str(DEFAULT_RETRY_THRESHOLD))),
         )
     except KeyError as error:
         sys.exit(f"found no {error.args[0]} in the environment; set it to the release's own")
     except ValueError as error:
-        sys.exit(f"ZQ_RESYNC_S, ZQ_VIEW_PERIOD_S or ZQ_HTTP_PORT: {error}; expected a number")
+        sys.exit(
+            "ZQ_RESYNC_S, ZQ_VIEW_PERIOD_S, ZQ_HTTP_PORT or ZQ_RETRY_THRESHOLD: "
+            f"{error}; expected a number"
+        )
     # Else kopf asks who the user is, and in a container its uid has no name.
     os.environ.setdefault("POD_ID", socket.gethostname())
     app = App(options)

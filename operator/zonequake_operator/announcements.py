@@ -23,7 +23,7 @@ from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
 
 from .conditions import few
 from .groups import Group
-from .model import Condition, ConditionType, Partition, Reason, Zone
+from .model import Condition, ConditionType, Partition, PartitionKeys, Reason, Zone
 
 
 class EventReason(StrEnum):
@@ -38,6 +38,9 @@ class EventReason(StrEnum):
     INVALID_FILTER = "InvalidFilter"
     INVALID_SPEC = "InvalidSpec"
     CHANGE_FAILED = "ChangeFailed"
+    RETRY_THRESHOLD_PASSED = "RetryThresholdPassed"
+    REPLICAS_LOST = "ReplicasLost"
+    DATA_LOST = "DataLost"
 
 
 _NORMAL = frozenset(
@@ -93,9 +96,51 @@ def announce(before: Zone, after: Zone, since: Mapping[str, str]) -> tuple[Annou
         _problem(before, after, Reason.INVALID_FILTER, EventReason.INVALID_FILTER),
         _data_nodes(before, after),
         _rebalance(before, after, since),
+        _retries(before, after, since),
         _leaders(before, after),
     )
     return tuple(one for one in said if one is not None)
+
+
+def announce_keys(
+    before: Mapping[int, Partition], after: Mapping[int, PartitionKeys]
+) -> tuple[Announcement, ...]:
+    """What to say about partitions whose keys are about to be stored: one sentence for all of them.
+
+    `after`: the new keys, by partition; `before` holds at least these partitions.
+    """
+    emptied = {
+        n: keys.bootstrap_lineage
+        for n, keys in after.items()
+        if keys.bootstrap_lineage and keys.bootstrap is None and before[n].keys.bootstrap
+    }
+    lost: dict[str, list[int]] = {}
+    for n, keys in sorted(after.items()):
+        for node in sorted({*keys.switch_reduce} - {*before[n].keys.switch_reduce}):
+            lost.setdefault(node, []).append(n)
+    said = [
+        Announcement(
+            reason=EventReason.REPLICAS_LOST,
+            message=f"{node} came back without its replicas of {len(numbers)} partitions: "
+            f"{few(numbers)}. It leaves their groups before it comes back to them.",
+            once=" ".join([node, *(_at(n, before[n].keys) for n in numbers)]),
+        )
+        for node, numbers in sorted(lost.items())
+    ]
+    if emptied:
+        said.append(
+            Announcement(
+                reason=EventReason.DATA_LOST,
+                message=f"Every replica of {len(emptied)} partitions came back with nothing: "
+                f"{few(sorted(emptied))}. Their data is lost, and their groups begin anew.",
+                once=" ".join(_at(n, before[n].keys) for n in sorted(emptied)),
+            )
+        )
+    return tuple(said)
+
+
+def _at(number: int, keys: PartitionKeys) -> str:
+    return f"{number}:{keys.configuration_token}"
 
 
 def failed_changes(
@@ -114,7 +159,7 @@ def failed_changes(
             failed.append(
                 FailedChange(
                     partition=number,
-                    token=leading.stage_token,
+                    token=partition.keys.configuration_token,
                     leader=(group.leader if group else None) or "unknown",
                     error=leading.reconfiguration_error,
                 )
@@ -175,6 +220,18 @@ def _rebalance(before: Zone, after: Zone, since: Mapping[str, str]) -> Announcem
             once=once,
         )
     return None
+
+
+def _retries(before: Zone, after: Zone, since: Mapping[str, str]) -> Announcement | None:
+    now, then = (_condition(zone, ConditionType.PROGRESSING) for zone in (after, before))
+    passed = Reason.RETRY_THRESHOLD_PASSED
+    if now is None or now.reason is not passed or (then is not None and then.reason is passed):
+        return None
+    return Announcement(
+        reason=EventReason.RETRY_THRESHOLD_PASSED,
+        message=now.message,
+        once=since.get(ConditionType.PROGRESSING, ""),
+    )
 
 
 def _leaders(before: Zone, after: Zone) -> Announcement | None:

@@ -20,6 +20,7 @@ from .apply import ZoneReconciler
 from .event_poster import EventPoster
 from .gather import Fleet
 from .kube import Kube
+from .model import DEFAULT_RETRY_THRESHOLD
 from .store_client import StoreClient
 from .table_keeper import TableKeeper
 from .watch import watch
@@ -43,6 +44,7 @@ class Options:
     resync_s: float
     view_period_s: float
     http_port: int = HTTP_PORT
+    retry_threshold: int = DEFAULT_RETRY_THRESHOLD
 
 
 @dataclass(slots=True)
@@ -197,6 +199,7 @@ class App:
                 events=running.events,
                 resync_s=self.options.resync_s,
                 view_period_s=self.options.view_period_s,
+                retry_threshold=self.options.retry_threshold,
                 monotonic_s=time.monotonic,
                 wall_ms=wall_ms,
             )

@@ -16,13 +16,13 @@ from typing import Any
 from zonequake_store.admin_protocol import Order, OrderReply, OrderStatus, StopReplica
 
 from . import metrics
-from .announcements import announce
+from .announcements import announce, announce_keys
 from .errors import Conflict, KubeError, NodeUnreachable
 from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
 from .kube import Kube
-from .model import Partition, Snapshot, Zone, ZoneSpec
+from .model import DEFAULT_RETRY_THRESHOLD, Partition, Snapshot, Zone, ZoneSpec
 from .pacing import Pacer
 from .parsing import owner_uid, parse_partition, parse_zone
 from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
@@ -59,6 +59,7 @@ class ZoneReconciler:
         events: EventPoster,
         resync_s: float,
         view_period_s: float,
+        retry_threshold: int = DEFAULT_RETRY_THRESHOLD,
         monotonic_s: Callable[[], float],
         wall_ms: Callable[[], int],
     ) -> None:
@@ -72,6 +73,7 @@ class ZoneReconciler:
         self._resync_s = resync_s
         self._view_period_s = view_period_s
         """A view or a message is written at most this often; keys, flipped conditions at once."""
+        self._retry_threshold = retry_threshold
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
         self._stored: _Stored | None = None
@@ -135,6 +137,8 @@ class ZoneReconciler:
                     partitions=stored.partitions,
                     topology=view.topology,
                     reports=view.reports,
+                    attempts=self._pacer.attempts,
+                    retry_threshold=self._retry_threshold,
                 )
             )
 
@@ -175,6 +179,7 @@ class ZoneReconciler:
                 urgent = urgent or write.urgent
                 await self._write_zone(write)
         rest = [a for a in actions if isinstance(a, CreatePartition) or self._is_due(a)]
+        await self._announce_keys([a for a in rest if isinstance(a, WritePartition)])
         slots = asyncio.Semaphore(PARALLEL_WRITES)
 
         async def one(action: CreatePartition | WritePartition) -> None:
@@ -192,6 +197,14 @@ class ZoneReconciler:
             if isinstance(result, BaseException):
                 raise result
         return urgent or any(isinstance(a, CreatePartition) or _has_keys(a) for a in rest)
+
+    async def _announce_keys(self, writes: list[WritePartition]) -> None:
+        """Before they are stored, as with a zone."""
+        stored = self._stored
+        assert stored is not None
+        said = announce_keys(stored.partitions, {w.number: w.keys for w in writes})
+        if said:
+            await self._events.post(stored.zone, said)
 
     def _is_due(self, action: Action) -> bool:
         if not isinstance(action, WritePartition):

@@ -9,6 +9,7 @@ from zonequake_store.admin_protocol import Role, Stage
 
 from .groups import Group, is_majority
 from .model import (
+    Attempts,
     Condition,
     ConditionType,
     PartitionKeys,
@@ -19,6 +20,7 @@ from .model import (
     ZoneSpec,
     ZoneStatus,
 )
+from .switch import lost
 
 MAX_NAMED = 5
 """Partitions or nodes named in one message; the rest is counted."""
@@ -29,7 +31,9 @@ class Health:
     """One partition, diagnosed.
 
     `missing`: members of stable that don't serve; `broken`: why some of them cannot, by node.
-    `at_risk`: one more loss takes the majority. `lost`: the majority is gone.
+    `at_risk`: one more loss takes the majority. `lost`: the majority is gone. `emptied`: members
+    that came back with nothing. `retried`: how often the present change was asked for, and what its
+    leader said last.
     """
 
     keys: PartitionKeys
@@ -38,6 +42,9 @@ class Health:
     broken: Mapping[str, str]
     at_risk: bool
     lost: bool
+    emptied: tuple[str, ...] = ()
+    retried: int = 0
+    error: str | None = None
 
     @property
     def is_moving(self) -> bool:
@@ -45,8 +52,12 @@ class Health:
         return self.keys.pending is not None or self.view.stage is not Stage.NONE
 
 
-def diagnose(keys: PartitionKeys, group: Group, before: PartitionView) -> Health:
+def diagnose(
+    keys: PartitionKeys, group: Group, before: PartitionView, attempts: Attempts | None = None
+) -> Health:
     """State of one partition from its keys, its group's reports and the stored view `before`.
+
+    `attempts`: how often a change of its peers was asked for.
 
     A group that never led has no state. Which one did is told by the stored state, so that a
     restarted operator knows it too.
@@ -92,6 +103,9 @@ def diagnose(keys: PartitionKeys, group: Group, before: PartitionView) -> Health
         and len(serving) < len(nodes)
         and not is_majority(len(serving) - 1, len(nodes)),
         lost=keys.bootstrap is not None and not majority,
+        emptied=tuple(sorted(lost(keys, group) & frozenset(nodes))) if keys.bootstrap else (),
+        retried=attempts.count if attempts and attempts.token == keys.configuration_token else 0,
+        error=leading.reconfiguration_error if leading else None,
     )
 
 
@@ -113,12 +127,13 @@ def judge(
     health: Mapping[int, Health],
     filter_problem: str | None,
     data_nodes: Sequence[str],
+    retry_threshold: int,
 ) -> tuple[Condition, ...]:
     """All conditions of a zone whose spec could be read."""
     return (
         _ready(spec, health, filter_problem, data_nodes),
         _synced(generation, status, health, filter_problem),
-        _progressing(health),
+        _progressing(health, retry_threshold),
         _degraded(spec, health, data_nodes),
         _data_at_risk(health),
         _paused(spec),
@@ -193,10 +208,22 @@ def _synced(
     )
 
 
-def _progressing(health: Mapping[int, Health]) -> Condition:
+def _progressing(health: Mapping[int, Health], retry_threshold: int) -> Condition:
     moving = [n for n, h in health.items() if h.is_moving]
     if not moving:
         return _condition(ConditionType.PROGRESSING, False, Reason.IDLE, "No partition is moving.")
+    retried = {n: h for n, h in health.items() if h.retried > retry_threshold}
+    if retried:
+        number, worst = max(retried.items(), key=lambda item: item[1].retried)
+        said = f"; its leader said: {worst.error}" if worst.error else ""
+        return _condition(
+            ConditionType.PROGRESSING,
+            True,
+            Reason.RETRY_THRESHOLD_PASSED,
+            f"{len(retried)} partitions don't get on: {few(list(retried))}. The change of "
+            f"partition {number} was asked for {worst.retried} times{said}. "
+            "It is asked for without end.",
+        )
     planned = sum(h.keys.planned is not None for h in health.values())
     return _condition(
         ConditionType.PROGRESSING,
@@ -240,13 +267,13 @@ def _broken(health: Mapping[int, Health]) -> str:
 
 def _data_at_risk(health: Mapping[int, Health]) -> Condition:
     of = ConditionType.DATA_AT_RISK
-    lost = [n for n, h in health.items() if h.lost]
-    if lost:
+    gone = [n for n, h in health.items() if h.lost]
+    if gone:
         return _condition(
             of,
             True,
             Reason.MAJORITY_LOST,
-            f"{len(lost)} partitions have lost their majority: {few(lost)}.",
+            f"{len(gone)} partitions have lost their majority: {few(gone)}.{_emptied(health)}",
         )
     at_risk = [n for n, h in health.items() if h.at_risk]
     if at_risk:
@@ -264,6 +291,16 @@ def _data_at_risk(health: Mapping[int, Health]) -> Condition:
         if any(h.keys.stable and len(h.keys.stable.nodes) > 2 for h in health.values())
         else "No member of any partition is missing.",
     )
+
+
+def _emptied(health: Mapping[int, Health]) -> str:
+    """For whom a partition waits of which some members came back with nothing."""
+    for number, one in health.items():
+        if one.lost and one.emptied and one.keys.stable:
+            may_hold = [node for node in one.keys.stable.nodes if node not in one.emptied]
+            waits = f"waits for {few(may_hold)}" if may_hold else "can only be reset by hand"
+            return f" Partition {number} {waits}: {few(one.emptied)} came back with nothing."
+    return ""
 
 
 def _paused(spec: ZoneSpec) -> Condition:

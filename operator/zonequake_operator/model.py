@@ -174,6 +174,7 @@ class Reason(StrEnum):
     SPEC_APPLIED = "SpecApplied"
     APPLYING = "Applying"
     REBALANCING = "Rebalancing"
+    RETRY_THRESHOLD_PASSED = "RetryThresholdPassed"
     IDLE = "Idle"
     MEMBERS_MISSING = "MembersMissing"
     FEWER_NODES_THAN_REPLICAS = "FewerNodesThanReplicas"
@@ -351,11 +352,25 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """How often a change of peers was asked for: the one with this token."""
+
+    token: int
+    count: int
+
+
+DEFAULT_RETRY_THRESHOLD = 10
+"""Attempts of one change; Ignite 3 writes a warning after as many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything that a decision about one zone rests on.
 
     `reports` holds only nodes that answered in this round; `partitions` is by number. `inspected`:
     what replicas that wait for their start order showed of themselves, by node and group.
+    `attempts`: how often this operator asked each group for its change; more than
+    `retry_threshold` are shown.
     """
 
     now_ms: int
@@ -364,6 +379,8 @@ class Snapshot:
     topology: Topology
     reports: Mapping[str, ReplicasReport]
     inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
+    attempts: Mapping[str, Attempts] = field(default_factory=dict)
+    retry_threshold: int = DEFAULT_RETRY_THRESHOLD
 
 
 def group_name(zone: str, uid: str, partition: int) -> str:

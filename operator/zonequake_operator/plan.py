@@ -124,7 +124,10 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
         return _plan_unreadable(snapshot, zone.spec)
     spec, before = zone.spec, zone.status
     groups = _groups(snapshot, spec)
-    health = {n: diagnose(p.keys, groups[n], p.view) for n, p in snapshot.partitions.items()}
+    health = {
+        n: diagnose(p.keys, groups[n], p.view, snapshot.attempts.get(groups[n].name))
+        for n, p in snapshot.partitions.items()
+    }
     problem, accepted = _accept_inputs(snapshot, spec)
     verdicts = high_availability.verdicts(snapshot, spec, accepted, groups)
     accepted = high_availability.without_done_reset(snapshot, accepted, groups)
@@ -310,6 +313,7 @@ def _zone_write(
         health=health,
         filter_problem=problem,
         data_nodes=sorted(status.data_nodes.nodes) if status.data_nodes else [],
+        retry_threshold=snapshot.retry_threshold,
     )
     summary = summarise(health, spec.partitions)
     if (status, conditions, summary) == (zone.status, zone.conditions, zone.summary):

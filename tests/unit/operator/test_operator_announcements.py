@@ -15,6 +15,7 @@ from zonequake_operator.announcements import (
     EventReason,
     FailedChange,
     announce,
+    announce_keys,
     failed_changes,
 )
 from zonequake_operator.apply import ZoneReconciler
@@ -30,14 +31,17 @@ from zonequake_operator.model import (
     PartitionKeys,
     PartitionSummary,
     Reason,
+    TokenPeers,
     Zone,
     ZoneSpec,
     ZoneStatus,
 )
 from zonequake_operator.plan import Plan
+from zonequake_operator.switch import begun_anew
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
     PeerName,
+    ReconfigurationStatus,
     ReplicaStatus,
     Role,
     Stage,
@@ -199,6 +203,43 @@ def test_a_change_that_failed_is_told_with_its_leader_while_it_is_still_wanted()
     assert failed_changes({3: partition}, {3: again}) == ()
     unwanted = replace(partition, keys=PartitionKeys())
     assert failed_changes({3: unwanted}, {3: observe("g", failing())}) == ()
+
+
+def test_a_change_that_we_cancelled_did_not_fail() -> None:
+    wanted = PartitionKeys(pending=AssignmentSet.of("A", "B"), configuration_token=5)
+    partition = Partition(number=3, resource_version="1", keys=wanted)
+    cancelled = failing(reconfiguration_status=ReconfigurationStatus.CANCELLED)
+    assert failed_changes({3: partition}, {3: observe("g", cancelled)}) == ()
+
+
+def test_lost_replicas_are_told_once_for_all_partitions_of_a_node() -> None:
+    before = {
+        n: Partition(number=n, resource_version="1", keys=PartitionKeys(switch_reduce=("B",)))
+        for n in range(8)
+    }
+    after = {n: replace(p.keys, switch_reduce=("B", "C")) for n, p in before.items()}
+    (said,) = announce_keys(before, after)
+    assert said.reason is EventReason.REPLICAS_LOST
+    assert said.message == (
+        "C came back without its replicas of 8 partitions: 0, 1, 2, 3, 4 and 3 more. "
+        "It leaves their groups before it comes back to them."
+    )
+    assert announce_keys(before, {n: p.keys for n, p in before.items()}) == ()
+
+
+def test_data_that_is_lost_with_all_replicas_is_told() -> None:
+    first = TokenPeers(token=1, peers=(PeerName("A", "i"),))
+    keys = PartitionKeys(stable=AssignmentSet.of("A"), bootstrap=first, configuration_token=4)
+    before = {3: Partition(number=3, resource_version="1", keys=keys)}
+    (said,) = announce_keys(before, {3: begun_anew(keys, 5)})
+    assert said.is_warning
+    assert said.message == (
+        "Every replica of 1 partitions came back with nothing: 3. "
+        "Their data is lost, and their groups begin anew."
+    )
+    anew = replace(before[3], keys=begun_anew(keys, 5))
+    decided = replace(anew.keys, bootstrap=replace(first, token=5))
+    assert announce_keys({3: anew}, {3: decided}) == ()
 
 
 ONE = Announcement(reason=EventReason.REBALANCE_BEGUN, message="3 of 8 begin.", once="7")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from zonequake_operator.pacing import MAX_DELAY_S, Pacer
+from zonequake_operator.model import Attempts
+from zonequake_operator.pacing import KEEP_S, MAX_DELAY_S, MAX_RETRY_DELAY_S, Pacer
 from zonequake_operator.plan import SendOrder
-from zonequake_store.admin_protocol import StopReplica
+from zonequake_store.admin_protocol import ChangePeers, PeerName, StopReplica
 
 
 def send(token: int) -> SendOrder:
@@ -34,3 +35,44 @@ def test_an_order_that_was_not_wanted_meanwhile_is_new_again() -> None:
     pacer.due([send(1)], 0.0)
     pacer.due([], 0.1)
     assert pacer.due([send(1)], 0.2) == [send(1)]
+
+
+def change(token: int, term: int = 1) -> SendOrder:
+    order = ChangePeers(group="g", term=term, token=token, peers=[PeerName("A", "1")])
+    return SendOrder(node="A", order=order)
+
+
+def test_a_change_that_failed_is_asked_for_ever_more_seldom_and_without_end() -> None:
+    """While its leader tries, it isn't wanted; that must not make the next attempt a first one."""
+    pacer = Pacer()
+    times, wait_until_s = [], 0.0
+    for tenth in range(6000):
+        now_s = tenth / 10
+        if now_s < wait_until_s:
+            assert pacer.due([], now_s) == []
+        elif pacer.due([change(5)], now_s):
+            times.append(now_s)
+            wait_until_s = now_s + 0.2  # it fails at once
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert gaps[0] < 0.5
+    assert all(a <= b + 0.2 for a, b in itertools.pairwise(gaps))
+    assert MAX_RETRY_DELAY_S - 0.2 <= gaps[-1] <= MAX_RETRY_DELAY_S + 0.2
+    assert pacer.attempts == {"g": Attempts(token=5, count=len(times))}
+
+
+def test_a_new_leader_is_asked_at_once_and_another_change_begins_at_one() -> None:
+    pacer = Pacer()
+    for second in range(20):
+        pacer.due([change(5)], float(second))
+    asked = pacer.attempts["g"].count
+    assert pacer.due([change(5, term=2)], 20.0), "onLeaderElected"
+    assert pacer.attempts["g"].count == asked + 1
+    assert pacer.due([change(6, term=2)], 20.1)
+    assert pacer.attempts["g"] == Attempts(token=6, count=1)
+
+
+def test_a_change_that_ended_is_forgotten() -> None:
+    pacer = Pacer()
+    pacer.due([change(5)], 0.0)
+    pacer.due([], KEEP_S)
+    assert pacer.attempts == {}

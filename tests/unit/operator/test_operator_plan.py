@@ -9,6 +9,7 @@ import msgspec
 
 from zonequake_operator.model import (
     AssignmentSet,
+    Attempts,
     ConditionType,
     Partition,
     PartitionKeys,
@@ -16,6 +17,7 @@ from zonequake_operator.model import (
     PartitionView,
     Reason,
     Snapshot,
+    Storage,
     Timers,
     TokenPeers,
     Topology,
@@ -500,3 +502,71 @@ def test_a_write_that_raises_the_revision_says_in_itself_that_it_is_not_synced()
                     assert nodes[0] == nodes[1] or not synced
             one = stored(one, decided)
         assert raised
+
+
+def without_replicas(snapshot: Snapshot, *nodes: str) -> Snapshot:
+    """These nodes came back with nothing; nobody leads a group that needs them."""
+    found = {}
+    for name, report in snapshot.reports.items():
+        kept = [] if name in nodes else [follow(replica) for replica in report.replicas]
+        found[name] = msgspec.structs.replace(report, replicas=kept)
+    return replace(snapshot, reports=found)
+
+
+def follow(replica: ReplicaStatus) -> ReplicaStatus:
+    return msgspec.structs.replace(replica, role=Role.FOLLOWER, leader=None)
+
+
+def test_a_partition_says_for_whom_it_waits_when_members_came_back_with_nothing() -> None:
+    volatile = ZoneSpec(partitions=1, storage=Storage.VOLATILE)
+    snapshot = without_replicas(healthy(volatile, nodes="ABC"), "A", "B")
+    after, decided = settle(snapshot)
+    risk = next(c for c in after.zone.conditions if c.type is ConditionType.DATA_AT_RISK)
+    assert risk.message == (
+        "1 partitions have lost their majority: 0. "
+        "Partition 0 waits for C: A, B came back with nothing."
+    )
+    assert [a for a in decided.actions if isinstance(a, SendOrder)] == [], "do nothing"
+
+
+def test_a_volatile_partition_of_which_nothing_is_left_starts_anew() -> None:
+    volatile = ZoneSpec(partitions=1, storage=Storage.VOLATILE)
+    after, decided = settle(without_replicas(healthy(volatile, nodes="ABC"), "A", "B", "C"))
+    assert after.partitions[0].keys.bootstrap is None
+    sent = [a.order for a in decided.actions if isinstance(a, SendOrder)]
+    assert [type(order) for order in sent] == [StartReplica] * 3
+    assert all(isinstance(order, StartReplica) and order.volatile for order in sent)
+
+
+def test_a_change_that_was_asked_for_too_often_is_told_with_its_error() -> None:
+    snapshot = healthy()
+    (number, partition), *_ = snapshot.partitions.items()
+    keys = partition.keys
+    moving = replace(
+        keys, pending=AssignmentSet.of("A", "B"), configuration_token=keys.configuration_token + 1
+    )
+
+    def give_up(replica: ReplicaStatus) -> ReplicaStatus:
+        if replica.partition != number or replica.role is not Role.LEADER:
+            return replica
+        return msgspec.structs.replace(replica, reconfiguration_error="D has not answered for 10 s")
+
+    failing = replace(
+        snapshot,
+        partitions={**snapshot.partitions, number: replace(partition, keys=moving)},
+        reports={n: replace_replicas(r, give_up) for n, r in snapshot.reports.items()},
+        retry_threshold=3,
+    )
+    group = group_name("z", UID, number)
+    for count, reason in ((3, Reason.REBALANCING), (4, Reason.RETRY_THRESHOLD_PASSED)):
+        asked = {group: Attempts(token=moving.configuration_token, count=count)}
+        after, _ = settle(replace(failing, attempts=asked))
+        assert conditions(after)[ConditionType.PROGRESSING] == (True, reason)
+    told = next(c for c in after.zone.conditions if c.type is ConditionType.PROGRESSING)
+    assert told.message == (
+        f"1 partitions don't get on: {number}. The change of partition {number} was asked for 4 "
+        "times; its leader said: D has not answered for 10 s. It is asked for without end."
+    )
+    another = {group: Attempts(token=moving.configuration_token - 1, count=9)}
+    after, _ = settle(replace(failing, attempts=another))
+    assert conditions(after)[ConditionType.PROGRESSING] == (True, Reason.REBALANCING)

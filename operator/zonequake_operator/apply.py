@@ -77,6 +77,8 @@ class ZoneReconciler:
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
         self._stored: _Stored | None = None
+        self._is_stale = False
+        """What is stored must be read again, though a step that runs goes on with it."""
         self._known: dict[int, str] = {}
         """The partitions' resource versions that we read or wrote."""
         self._heard_from = 0
@@ -87,7 +89,7 @@ class ZoneReconciler:
 
     def invalidate(self) -> None:
         """Read the resources again before the next decision."""
-        self._stored = None
+        self._is_stale = True
 
     def generation_seen(self, generation: int) -> None:
         """Somebody saw the zone at this generation; read it again if ours is older."""
@@ -147,8 +149,9 @@ class ZoneReconciler:
     async def _read(self) -> _Stored:
         now_s = self._monotonic_s()
         stored = self._stored
-        if stored is not None and now_s - stored.read_s < self._resync_s:
+        if stored is not None and not self._is_stale and now_s - stored.read_s < self._resync_s:
             return stored
+        self._is_stale = False
         raw, partitions = await asyncio.gather(
             self._kube.get_zone(self.name), self._kube.list_partitions(self.name)
         )

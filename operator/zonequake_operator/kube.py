@@ -15,6 +15,7 @@ import msgspec
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity.wait import wait_base
 
 from .errors import Conflict, Invalid, KubeError, NotFound
 from .rendering import render_topology
@@ -31,6 +32,9 @@ _BY_STATUS: dict[int, type[KubeError]] = {404: NotFound, 409: Conflict, 422: Inv
 
 class Kube:
     """One namespace of one cluster."""
+
+    pauses: wait_base = wait_exponential_jitter(multiplier=0.1, max=2)
+    """Between the attempts of one call."""
 
     def __init__(self, api: client.ApiClient, namespace: str, release: str) -> None:
         self._api = api
@@ -178,7 +182,7 @@ class Kube:
     ) -> Object:
         retrying = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_exponential_jitter(initial=0.1, max=2),
+            wait=self.pauses,
             retry=retry_if_exception(_may_be_repeated),
             reraise=True,
         )
@@ -210,16 +214,17 @@ class Kube:
             response = await self._api.call_api(*request, _request_timeout=REQUEST_TIMEOUT_S)
             data = await response.read()  # type: ignore[no-untyped-call]
         except ApiException as error:
-            raise _error(f"{method} {path}", error.status or 0, str(error.reason)) from None
+            raise error_of(f"{method} {path}", error.status or 0, str(error.reason)) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise KubeError(f"{method} {path}", 0, f"{type(error).__name__} {error}") from error
         if response.status >= 400:
-            raise _error(f"{method} {path}", response.status, _message(data))
+            raise error_of(f"{method} {path}", response.status, _message(data))
         decoded: Object = msgspec.json.decode(data)
         return decoded
 
 
-def _error(call: str, status: int, reason: str) -> KubeError:
+def error_of(call: str, status: int, reason: str) -> KubeError:
+    """What an answer's status means."""
     return _BY_STATUS.get(status, KubeError)(call, status, reason)
 
 

@@ -34,7 +34,6 @@ from zonequake_chaos.simulation.seeds import (
     simulate_many,
     summed,
 )
-from zonequake_chaos.simulation.simulation import STEPS
 from zonequake_chaos.simulation.trace import excerpt, text_lines
 
 _SHOWN_FAILURES = 10
@@ -56,7 +55,12 @@ ScenarioName = Annotated[
     typer.Option("--scenario", "-s", help=f"What can happen: {', '.join(SCENARIOS)}."),
 ]
 Steps = Annotated[
-    int, typer.Option("--steps", min=1, help="Events with faults, before everything must settle.")
+    int | None,
+    typer.Option(
+        "--steps",
+        min=1,
+        help="Events with faults, before everything must settle; default: the scenario's.",
+    ),
 ]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one a core.")
@@ -91,7 +95,7 @@ def simulate(
     seeds: Seeds = None,
     seed: Seed = None,
     scenario: ScenarioName = "raft",
-    steps: Steps = STEPS,
+    steps: Steps = None,
     jobs: Jobs = None,
     each: Each = False,
     as_json: AsJson = False,
@@ -115,6 +119,7 @@ def simulate(
         zonequake simulate --seed 17 --shrink   which of its faults are needed
     """
     found = find_scenario(scenario)
+    steps = steps or found.steps
     if trace or shrink:
         if seed is None or seeds is not None:
             raise UsageError("--trace and --shrink take one seed: --seed N, not --seeds")

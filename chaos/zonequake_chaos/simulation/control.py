@@ -7,7 +7,7 @@ compare-and-swap; term and token guard the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -27,6 +27,18 @@ from zonequake_store.replica import Replica
 _SIZES = (1, 2, 3, 3, 3, 4, 5)
 _RESET_AFTER_US = 300_000
 """How long a majority must be missing before the operator gives it up."""
+
+
+def leader_of(nodes: Mapping[str, Node], group: str) -> tuple[Node, Status] | None:
+    """Who leads a group at the highest term."""
+    found: tuple[Node, Status] | None = None
+    for node in nodes.values():
+        replica = node.replicas.get(group)
+        if replica is not None and replica.raft._replica.role is Role.LEADER:
+            status = replica.raft.status()
+            if found is None or status.term > found[1].term:
+                found = node, status
+    return found
 
 
 class GroupOperator:
@@ -142,14 +154,7 @@ class GroupOperator:
 
     def leader(self) -> tuple[Node, Status] | None:
         """The leader of the highest term, whoever can hear it."""
-        found: tuple[Node, Status] | None = None
-        for node in self._nodes.values():
-            replica = node.replicas.get(self.place.name)
-            if replica is not None and replica.raft._replica.role is Role.LEADER:
-                status = replica.raft.status()
-                if found is None or status.term > found[1].term:
-                    found = node, status
-        return found
+        return leader_of(self._nodes, self.place.name)
 
     def is_settled(self, status: Status) -> bool:
         """Whether a leader reports what is wanted, and nothing is under way."""

@@ -135,7 +135,7 @@ class Node(Edge):
         )
 
     def _heed(self, lineages: Mapping[str, int], then: Callable[[], None]) -> None:
-        later_us = self._awake_again_us()
+        later_us = self.awake_again_us()
         if later_us:
             self._world.later(later_us, lambda: self._heed(lineages, then))
             return
@@ -177,7 +177,8 @@ class Node(Edge):
         """The process goes on at once."""
         self._stalled_until_us = 0
 
-    def _awake_again_us(self) -> int:
+    def awake_again_us(self) -> int:
+        """How long it still stands still."""
         later_us = max(0, self._stalled_until_us - self._world.now_us)
         if later_us:
             self._world.bites(FaultKind.STALL)
@@ -189,7 +190,7 @@ class Node(Edge):
 
     def _tick(self) -> None:
         self._timers[0] = self._world.later(int(TICK_US * self._rate), self._tick)
-        if self._awake_again_us():
+        if self.awake_again_us():
             return
         for replica in list(self.replicas.values()):
             replica.raft.tick(self.clock_ms())
@@ -200,7 +201,7 @@ class Node(Edge):
 
     def _renew(self) -> None:
         self._timers[2] = self._world.later(self._lease.renew_every_us, self._renew)
-        if not self._awake_again_us():
+        if not self.awake_again_us():
             self._lease.renew()
 
     def _wake(self, replica: Replica) -> None:
@@ -218,7 +219,7 @@ class Node(Edge):
         """A peer's messages came."""
         if not self.alive:
             return
-        later_us = self._awake_again_us()
+        later_us = self.awake_again_us()
         if later_us:
             self._world.later(later_us, lambda: self.deliver(group, frame))
             return
@@ -245,7 +246,7 @@ class Node(Edge):
         """A client's operation came; `answer` is called once, or never if the process dies."""
         if not self.alive:
             return
-        later_us = self._awake_again_us()
+        later_us = self.awake_again_us()
         if later_us:
             self._world.later(later_us, lambda: self.request(group, id_, operation, answer))
             return
@@ -296,7 +297,7 @@ class Node(Edge):
                 self._rules[replica.group].stored(replica.me, ready)
 
         def done() -> None:
-            later_us = self._awake_again_us()
+            later_us = self.awake_again_us()
             if later_us:
                 life = dict(self.home.lives)
                 self._world.later(later_us, lambda: done() if self.home.lives == life else None)
@@ -323,7 +324,7 @@ class Node(Edge):
         """A letter of another group's leader came."""
         if not self.alive:
             return
-        later_us = self._awake_again_us()
+        later_us = self.awake_again_us()
         if later_us:
             self._world.later(later_us, lambda: self.take(frame, sender))
             return
@@ -381,7 +382,7 @@ class Node(Edge):
 
     def _flush_due(self) -> None:
         self._timers[1] = self._world.later(int(FLUSH_US * self._rate), self._flush_due)
-        if self._awake_again_us():
+        if self.awake_again_us():
             return
         self.watch.look(self._world.now_us / self._rate / 1e6)
         self.flushing.flush()

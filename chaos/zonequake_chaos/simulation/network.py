@@ -53,6 +53,13 @@ class Network:
         """Whether the link is not cut now."""
         return (sender, to) not in self._cut
 
+    def blocked(self, sender: str, to: str) -> bool:
+        """Whether the link is cut now, when something would have gone over it."""
+        reasons = self._cut.get((sender, to), ())
+        for why in reasons:
+            self._world.bites(why)
+        return bool(reasons)
+
     def send(
         self,
         sender: str,

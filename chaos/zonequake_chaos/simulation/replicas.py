@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
+import msgspec
+
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.checks.life import Life
 from zonequake_chaos.simulation.checks.watch import WatchedRaft
@@ -74,8 +76,8 @@ class Replicas:
         self.running: dict[str, Replica] = {}
         self.lives: dict[str, Life] = {}
         """Of those that run."""
-        self.broken: dict[str, str] = {}
-        """Groups whose replica does not run any more, and why."""
+        self.broken: dict[str, tuple[GroupRecord, str]] = {}
+        """Replicas that do not run any more, and why."""
         self.damage: FaultKind | None = None
         """What was done to the log while no process ran."""
         self._name = name
@@ -87,15 +89,16 @@ class Replicas:
         self._clock_ms = clock_ms
         self._known: dict[str, Life] = {}
         """As `lives`, kept beyond the process."""
-        self._waiting: dict[str, GroupRecord] = {}
+        self.waiting: dict[str, GroupRecord] = {}
+        """Replicas on the disk that were not started in this process."""
 
     def process_began(self) -> None:
         """The disk is open; all that it holds waits for permission to start."""
         for group, record in self._disk.storage.records.items():
             if self._disk.storage.distrusted(record) is None:
-                self._waiting[group] = record
+                self.waiting[group] = record
             else:  # the reason names the folder, which is another one in each run
-                self._found_broken(group, "what is stored is not to be trusted")
+                self._found_broken(group, record, "what is stored is not to be trusted")
         for group, staging in self._disk.storage.stagings.items():
             view = self._disk.data.view(staging.number)
             self._rules[group].catch_up.recovered(staging, sum(1 for _ in view.pairs()))
@@ -106,40 +109,42 @@ class Replicas:
         self.running.clear()
         self.lives.clear()
         self.broken.clear()
-        self._waiting.clear()
+        self.waiting.clear()
 
     def begin(self, place: GroupPlace, *, token: int) -> Replica | None:
         """Recover what is stored of a replica that does not run, or begin anew. None: broken."""
         if place.name in self.broken:
             return None
-        record = self._waiting.pop(place.name, None)
+        record = self.waiting.pop(place.name, None)
         if self._scenario.is_volatile:
             record = self._new_record(place, token, number=0, data_number=0)
             return self._started(place, record, with_nothing())
         if record is None:
             new = self._disk.storage.new_number
             record = self._new_record(place, token, number=new(), data_number=new())
-            self._disk.log.write([PutRecord(place.name, record)])
+        else:
+            record = msgspec.structs.replace(record, token=token)
+        self._disk.log.write([PutRecord(place.name, record)])
         try:
             return self._started(place, record, from_disk(self._disk.log, self._disk.data, record))
         except (LogCorrupt, LogCorrupted) as error:
-            self._found_broken(place.name, str(error))
+            self._found_broken(place.name, record, str(error))
             return None
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """Stop a replica for good."""
-        self._found_broken(replica.group, reason)
+        self._found_broken(replica.group, replica.record, reason)
         replica.stop()
         self.running.pop(replica.group, None)
         self.lives.pop(replica.group, None)
 
-    def _found_broken(self, group: str, reason: str) -> None:
+    def _found_broken(self, group: str, record: GroupRecord, reason: str) -> None:
         """Nothing but a rotten disk, or one that failed, may break a replica."""
         if self.damage is not None:
             self._world.bites(self.damage)
         elif not self._disk.is_distrusted:
             raise Violation("no sound replica breaks", node=self._name, reason=reason)
-        self.broken[group] = reason
+        self.broken[group] = record, reason
         self._known.pop(group, None)
         self._world.tally["broken replicas"] += 1
         self._world.note(TraceKind.FAULT, self._name, f"{group} is broken: {reason}")
@@ -150,7 +155,7 @@ class Replicas:
         self.lives.pop(group, None)
         self._known.pop(group, None)
         self.broken.pop(group, None)
-        self._waiting.pop(group, None)
+        self.waiting.pop(group, None)
         record = replica.record if replica else self._disk.log.records().get(group)
         if record is not None and not self._scenario.is_volatile:
             self._disk.log.write([Erase(group, record.number)])
@@ -159,6 +164,10 @@ class Replicas:
             self._disk.storage.erased(left.values())
             if replica is not None and isinstance(replica.cells, Overlay):
                 self._disk.data.erase(replica.cells.number)  # while a snapshot is installed
+
+    def known(self, group: str) -> Life | None:
+        """The newest life of the replica whose state this node still has."""
+        return self._known.get(group)
 
     def present(self, group: str) -> Peer | None:
         """The replica whose state this node still has, perhaps on its disk alone."""

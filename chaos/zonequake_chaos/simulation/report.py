@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from zonequake_chaos.simulation.plan import FaultPlan
 from zonequake_chaos.simulation.scenario import Scenario
-from zonequake_chaos.simulation.simulation import STEPS, Simulation
+from zonequake_chaos.simulation.simulation import Simulation
 from zonequake_chaos.simulation.violation import Violation
 
 
@@ -25,9 +25,9 @@ class SeedReport:
 
 
 def simulate(
-    seed: int, scenario: Scenario, *, plan: FaultPlan | None = None, steps: int = STEPS
+    seed: int, scenario: Scenario, *, plan: FaultPlan | None = None, steps: int | None = None
 ) -> SeedReport:
-    """Run, settle and judge one seed."""
+    """Run, settle and judge one seed. `steps`: the scenario's, if not given."""
     found: Violation | None = None
     phase = "run"
     with Simulation(seed, scenario, plan) as simulation:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from zonequake_store.raft.api import Settings
 
+STEPS = 1_500
+
 
 class FaultKind(enum.StrEnum):
     """What can go wrong, or be asked for at a bad moment."""
@@ -40,6 +42,13 @@ class FaultKind(enum.StrEnum):
     DECISION = "decision"  # a leader is hit right when a transaction gets a step further
     LAG = "lag"  # a node is down for long, and the logs of all others are cut off before its end
     BREAK_OFF = "break-off"  # who sends or gets one of the next frames of catch-up dies over it
+    OPERATOR_CRASH = "operator-crash"
+    OPERATOR_CRASH_WRITING = "operator-crash-writing"  # before or behind one of its next writes
+    OPERATOR_PAUSE = "operator-pause"  # as under SIGSTOP; sometimes another works meanwhile
+    API_OUT = "api-out"  # no answer to an operator's calls
+    API_ERRORS = "api-errors"  # 500, before or behind what was asked for
+    API_STALE = "api-stale"  # an operator reads what was there some time ago
+    POD_DELETED = "pod-deleted"  # its object is gone before its process is
     STANDSTILL = "standstill"  # all nodes stop, one after another, and come back in another order
 
 
@@ -81,6 +90,13 @@ class Scenario:
     lost: tuple[float, ...] = (0.0, 0.02, 0.15)
     doubled: tuple[float, ...] = (0.0, 0.05)
     slowest_us: tuple[int, ...] = (2_000, 20_000, 150_000)
+    is_operated: bool = False
+    """The real operator runs, over a simulated API server and pods; wishes are changes of the zone.
+    """
+    watch_loss: float = 0.1
+    """Share of an operator's watch events that never come."""
+    steps: int = STEPS
+    """Events with faults, before everything must settle."""
     faults: Mapping[FaultKind, int] = field(default_factory=dict)
     least_gap_ms: int = 50
     most_gap_ms: int = 1_000

@@ -53,6 +53,15 @@ _LOSSES = {
     FaultKind.WISH: 2,
 }
 
+_OPERATORS = {
+    FaultKind.OPERATOR_CRASH: 3,
+    FaultKind.OPERATOR_CRASH_WRITING: 5,
+    FaultKind.OPERATOR_PAUSE: 3,
+    FaultKind.API_OUT: 1,
+    FaultKind.API_ERRORS: 2,
+    FaultKind.API_STALE: 2,
+    FaultKind.POD_DELETED: 3,
+}
 _EVERYTHING = _NETWORK | _PROCESSES | _WRITES | _GAPS | _DISKS | _CHANGES | {FaultKind.COMPACT: 6}
 
 SCENARIOS = {
@@ -116,6 +125,13 @@ SCENARIOS = {
             cancels=0.05,
             settings=replace(SMALL, catch_up_bytes_per_second=3_000),
             faults=_EVERYTHING | _LOSSES | {FaultKind.WISH: 8},
+        ),
+        Scenario(
+            name="operated",
+            nodes=5,
+            is_operated=True,
+            steps=2_500,
+            faults=_NETWORK | _PROCESSES | _WRITES | _CHANGES | _OPERATORS,
         ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _WRITES | _DISKS),
     )

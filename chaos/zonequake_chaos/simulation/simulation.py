@@ -25,6 +25,9 @@ from zonequake_chaos.simulation.judge import judged
 from zonequake_chaos.simulation.lineages import seen_from
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network, Weather
+from zonequake_chaos.simulation.operated.control_plane import ControlPlane, place_of
+from zonequake_chaos.simulation.operated.group import OperatedGroup
+from zonequake_chaos.simulation.operated.pods import POOL
 from zonequake_chaos.simulation.plan import FaultPlan
 from zonequake_chaos.simulation.replicas import GroupPlace
 from zonequake_chaos.simulation.scenario import Scenario
@@ -38,7 +41,8 @@ from zonequake_store.data_store import MemoryCells, Overlay, cells_of
 from zonequake_store.partition import digest
 from zonequake_store.replica import Replica
 
-STEPS = 1_500
+_VIEWS_MS = 2_500
+_SILENCE_MS = 4_500
 _MEMORY = Path("/dev/shm")  # noqa: S108
 
 
@@ -69,7 +73,9 @@ class Simulation:
             ),
         )
         places = [
-            GroupPlace(name=f"{number}_part", partition=number, partitions=scenario.groups)
+            place_of(number, scenario.groups)
+            if scenario.is_operated
+            else GroupPlace(name=f"{number}_part", partition=number, partitions=scenario.groups)
             for number in range(scenario.groups)
         ]
         self.transactions = TransactionRules()
@@ -82,7 +88,7 @@ class Simulation:
         api = ApiServer(world)
         self.nodes: dict[str, Node] = {}
         for number in range(scenario.nodes):
-            name = f"n{number}"
+            name = f"{POOL}-{number}" if scenario.is_operated else f"n{number}"
             self.nodes[name] = Node(
                 name,
                 world=world,
@@ -95,18 +101,25 @@ class Simulation:
                 api=api,
                 died=self._died,
             )
-        self.operators = {
-            place.name: GroupOperator(
-                place,
-                world=world,
-                network=self._network,
-                api=api,
-                scenario=scenario,
-                rules=self.rules[place.name],
-                nodes=self.nodes,
+        self.control: ControlPlane | None = None
+        self.operators: dict[str, GroupOperator | OperatedGroup] = {}
+        if scenario.is_operated:
+            self.control = control = ControlPlane(
+                scenario, world=world, network=self._network, nodes=self.nodes, rules=self.rules
             )
-            for place in places
-        }
+            for place in places:
+                self.operators[place.name] = OperatedGroup(place, control, self.nodes)
+        else:
+            for place in places:
+                self.operators[place.name] = GroupOperator(
+                    place,
+                    world=world,
+                    network=self._network,
+                    api=api,
+                    scenario=scenario,
+                    rules=self.rules[place.name],
+                    nodes=self.nodes,
+                )
         for node in self.nodes.values():
             node.start()
         for operator in self.operators.values():
@@ -128,6 +141,7 @@ class Simulation:
             operators=self.operators,
             transactions=self.transactions,
             client=self.client.name,
+            control=self.control,
         )
 
     def __enter__(self) -> Simulation:
@@ -143,6 +157,8 @@ class Simulation:
 
     def close(self) -> None:
         """Give the disks' memory back."""
+        if self.control is not None:
+            self.control.close()
         for node in self.nodes.values():
             node.disk.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -167,9 +183,9 @@ class Simulation:
         """What happened, if it is traced."""
         return self._world.events
 
-    def run(self, steps: int = STEPS) -> None:
-        """Let `steps` events happen. Raises Violation."""
-        for _ in range(steps):
+    def run(self, steps: int | None = None) -> None:
+        """Let `steps` events happen, or the scenario's. Raises Violation."""
+        for _ in range(self.scenario.steps if steps is None else steps):
             self._step()
         clocks_ms = [node.clock_ms() for node in self.nodes.values()]
         self.tally["ms between the clocks"] += max(clocks_ms) - min(clocks_ms)
@@ -194,6 +210,8 @@ class Simulation:
             )
         self._until(self._is_at_rest, "everything comes to rest without faults")
         self._compare()
+        if self.control is not None:
+            self._writes_nothing(self.control)
         if self.scenario.transactions:
             self.transactions.settled()
         for group, rules in self.rules.items():
@@ -207,6 +225,22 @@ class Simulation:
                 group=group,
                 token=self.operators[group].wish.token,
             )
+
+    def _writes_nothing(self, control: ControlPlane) -> None:
+        """A settled zone writes nothing, once views and messages had their turn."""
+        self._pass(_VIEWS_MS)
+        before = control.writes
+        self._pass(_SILENCE_MS)
+        require(
+            control.writes == before,
+            "a settled zone writes nothing",
+            writes=control.writes - before,
+        )
+
+    def _pass(self, for_ms: int) -> None:
+        end_us = self._world.now_us + for_ms * 1000
+        while self._world.now_us < end_us:
+            self._step()
 
     def histories(self) -> dict[str, list[Event]]:
         """The clients' history as each lineage must explain it, by names for `judged`."""
@@ -238,8 +272,11 @@ class Simulation:
             serializability.judge(self.client.told, lists)
 
     def _step(self) -> None:
+        self._guarded(self._world.step)
+
+    def _guarded(self, act: Callable[[], None]) -> None:
         try:
-            self._world.step()
+            act()
         except Violation:
             raise
         except Exception as error:
@@ -257,6 +294,8 @@ class Simulation:
                 raise Violation(rule, **self._state())
             for _ in range(10):
                 self._step()
+        if self.control is not None:
+            self._guarded(self.control.check)
 
     def _state(self) -> dict[str, object]:
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -15,6 +15,9 @@ from zonequake_chaos.simulation.control import GroupOperator
 from zonequake_chaos.simulation.links import Link
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import CALM, Network
+from zonequake_chaos.simulation.operated.control_plane import ControlPlane
+from zonequake_chaos.simulation.operated.group import OperatedGroup
+from zonequake_chaos.simulation.operated.trouble import KINDS, ControlTrouble
 from zonequake_chaos.simulation.plan import Fault, FaultPlan, Target
 from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.trace import TraceKind
@@ -38,9 +41,10 @@ class Trouble:
         network: Network,
         scenario: Scenario,
         nodes: dict[str, Node],
-        operators: dict[str, GroupOperator],
+        operators: Mapping[str, GroupOperator | OperatedGroup],
         transactions: TransactionRules,
         client: str,
+        control: ControlPlane | None,
     ) -> None:
         self._world = world
         self._network = network
@@ -53,6 +57,10 @@ class Trouble:
         self._over = False
         self._undo: dict[int, Callable[[], None]] = {}
         self._undone = 0
+        self._control = control
+        self._control_trouble = (
+            None if control is None else ControlTrouble(control, world, self._for_a_while)
+        )
         for fault in plan.faults:
             world.later(fault.at_ms * 1000, partial(self._strike, fault))
 
@@ -66,6 +74,8 @@ class Trouble:
         self._transactions.watch = None
         for operator in self._operators.values():
             operator.after_grant = None
+        if self._control_trouble is not None:
+            self._control_trouble.end()
         for node in self._nodes.values():
             node.frame_left = None
             node.flushing.compact_to = None
@@ -74,6 +84,8 @@ class Trouble:
 
     def node_died(self, node: Node) -> None:
         """A process ended by itself; something starts it again."""
+        if self._control is not None:
+            self._control.pods.died(node)
         self._world.later(500_000, lambda: self._start(node))
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────
@@ -86,9 +98,14 @@ class Trouble:
         if world.tracing:
             world.note(TraceKind.FAULT, node.name, f"{fault.kind.value} for {fault.for_ms} ms")
         world.tally[f"fault {fault.kind.value}"] += 1
+        if fault.kind in KINDS and self._control_trouble is not None:
+            self._control_trouble.strike(fault)
+            return
         match fault.kind:
             case FaultKind.CRASH:
                 self._crash(node, fault)
+            case FaultKind.POD_DELETED:
+                self._delete_pod(node, fault)
             case FaultKind.CRASH_WRITING:
                 self._crash_writing(node, fault)
             case FaultKind.STALL:
@@ -168,6 +185,19 @@ class Trouble:
         node.crash()
         self._world.bites(fault.kind)
         self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
+
+    def _delete_pod(self, node: Node, fault: Fault) -> None:
+        """Its process outlives the object by a while."""
+        if self._control is None or not node.alive or not self._control.pods.delete(node):
+            return
+        self._world.bites(fault.kind)
+        process = node.process
+
+        def end() -> None:
+            if node.process == process:
+                self._crash(node, replace(fault, for_ms=fault.for_ms // 4))
+
+        self._for_a_while(replace(fault, for_ms=fault.for_ms // 3), end)
 
     def _lag(self, node: Node, fault: Fault) -> None:
         if not node.alive:

@@ -31,6 +31,8 @@ class ReconfigurationRules:
         """(leader, term, token, peers) that the operator granted."""
         self.tokens: set[int] = set()
         """Tokens of configurations that were announced as applied."""
+        self.applied: set[frozenset[str]] = set()
+        """Their nodes."""
 
     def leads(self, life: Life) -> None:
         """What a leader's log may hold in each stage."""
@@ -113,6 +115,7 @@ class ReconfigurationRules:
     def announced(self, life: Life, event: ConfigurationApplied) -> None:
         """A leader tells that a change is done."""
         self.tokens.add(event.token)
+        self.applied.add(frozenset(peer.node for peer in event.peers))
         at, configuration = life.core.log.configuration_at(event.index)
         require(
             at == event.index in self._ledger.lineages[event.lineage].chosen

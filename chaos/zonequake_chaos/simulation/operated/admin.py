@@ -1,0 +1,98 @@
+"""A simulated node's admin API: its report, and orders by the rules of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zonequake_chaos.simulation.member import Node
+from zonequake_chaos.simulation.replicas import GroupPlace
+from zonequake_store.admin_protocol import (
+    InspectReplica,
+    NodeIdentity,
+    Order,
+    OrderReply,
+    OrderStatus,
+    ReplicasReport,
+    StartReplica,
+    StopReplica,
+)
+from zonequake_store.obedience import failed, may_not_start, may_not_stop, obey, start_again
+from zonequake_store.replica import LOG_ERRORS
+from zonequake_store.reports import replica_status, resting_status
+
+
+def report(node: Node, *, pod_uid: str, attributes: Mapping[str, str]) -> ReplicasReport:
+    """Who a node is, and all of its replicas."""
+    home = node.home
+    resting = [resting_status(group, record, None) for group, record in home.waiting.items()]
+    broken = [resting_status(group, *found) for group, found in home.broken.items()]
+    return ReplicasReport(
+        node=NodeIdentity(
+            name=node.name,
+            process_incarnation=f"{node.name}-{node.process}",
+            storage_incarnation=node.disk.storage.incarnation,
+            pod_uid=pod_uid,
+            attributes=dict(attributes),
+            peer_address=node.name,
+            client_address=node.name,
+        ),
+        replicas=[*map(replica_status, node.replicas.values()), *resting, *broken],
+    )
+
+
+def carry_out(node: Node, order: Order) -> OrderReply:
+    """Carry one order out."""
+    broken = node.home.broken.get(order.group)
+    if broken is not None and not isinstance(order, StopReplica):
+        return failed(f"the replica is broken ({broken[1]}); stop and erase it")
+    if isinstance(order, StartReplica):
+        return _start(node, order)
+    if isinstance(order, StopReplica):
+        return _stop(node, order)
+    replica = node.replicas.get(order.group)
+    if isinstance(order, InspectReplica):
+        if replica is None:
+            return OrderReply(status=OrderStatus.NOT_HERE)
+        return OrderReply(status=OrderStatus.RECEIVED, replica=replica_status(replica))
+    if replica is None:
+        return OrderReply(status=OrderStatus.NOT_HERE)
+    try:
+        reply = obey(replica, order)
+    except LOG_ERRORS as error:
+        node.break_down(replica, str(error))
+        return failed(str(error))
+    node.act(order.group, lambda _: None)
+    return reply
+
+
+def _start(node: Node, order: StartReplica) -> OrderReply:
+    replica = node.replicas.get(order.group)
+    record = replica.record if replica else node.home.waiting.get(order.group)
+    refusal = may_not_start(order, replica, record)
+    if refusal is not None:
+        return refusal
+    if replica is not None:
+        reply = start_again(replica, order)
+        node.act(order.group, lambda _: None)
+        return reply
+    place = GroupPlace(name=order.group, partition=order.partition, partitions=order.partitions)
+    replica = node.start_replica(place, token=order.token, lineage=order.enforced_token)
+    if replica is None:
+        return failed("the replica is broken; stop and erase it")
+    return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
+
+
+def _stop(node: Node, order: StopReplica) -> OrderReply:
+    home = node.home
+    replica = node.replicas.get(order.group)
+    broken = home.broken.get(order.group)
+    record = replica.record if replica else broken[0] if broken else home.waiting.get(order.group)
+    if record is None:
+        return OrderReply(status=OrderStatus.RECEIVED)  # stopped and erased before
+    refusal = may_not_stop(order, replica, record)
+    if refusal is not None:
+        return refusal
+    assert order.erase, "the operator stops nothing that it means to keep"
+    if not node.erase(order.group):
+        return failed("the disk has failed")
+    return OrderReply(status=OrderStatus.RECEIVED)

@@ -1,0 +1,272 @@
+"""API server, pods and operators of a simulated cluster, and the zone that users keep changing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from zonequake_chaos.simulation.checks.group import GroupRules
+from zonequake_chaos.simulation.checks.keys import KeyRules
+from zonequake_chaos.simulation.member import Node
+from zonequake_chaos.simulation.network import Network
+from zonequake_chaos.simulation.operated.objects import Object, Objects
+from zonequake_chaos.simulation.operated.pods import Pods
+from zonequake_chaos.simulation.operated.process import OperatorProcess
+from zonequake_chaos.simulation.replicas import ZONE, GroupPlace
+from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.trace import TraceKind
+from zonequake_chaos.simulation.world import World
+from zonequake_operator import affinity
+from zonequake_operator import filter as filters
+from zonequake_operator.model import Partition, Zone, ZoneSpec, group_name
+from zonequake_operator.parsing import parse_partition, parse_zone
+from zonequake_operator.wire import partition_name
+from zonequake_store.admin_protocol import Grant, Order
+
+ZONE_UID = "5eed0000-0000-4000-8000-000000000000"
+_FILTERS = (None, None, None, '"eu"', '"us" || "ssd"', '!"eu"', '"nowhere"')
+_SIZES = (1, 2, 3, 3, 3, 4, 5)
+_UP_S = (0, 0, 1, 2)
+_DOWN_S = (0, 1, 1, 3, "Infinite", "Infinite")
+_MODES = ("Update", "Update", "Queue", "Cancel")
+
+
+class _Failures(logging.Handler):
+    """What the operator's loop caught and only logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.newest: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.newest = record.exc_info[1]
+
+
+_failures = _Failures()
+logging.getLogger("zonequake_operator").addHandler(_failures)
+
+
+def place_of(partition: int, partitions: int) -> GroupPlace:
+    """A partition's group, as the operator names it."""
+    name = group_name(ZONE, ZONE_UID, partition)
+    return GroupPlace(name=name, partition=partition, partitions=partitions)
+
+
+class ControlPlane:
+    """Everything around the nodes that the real operator sees or is."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        world: World,
+        network: Network,
+        nodes: dict[str, Node],
+        rules: dict[str, GroupRules],
+    ) -> None:
+        self.after_grant: dict[str, Callable[[Node], None]] = {}
+        """Faults that wait for the next grant, by group."""
+        self.operators: list[OperatorProcess] = []
+        self.writes = 0
+        """Of the zone, its partitions and the topology."""
+        self._scenario = scenario
+        self._world = world
+        self._network = network
+        self._nodes = nodes
+        self._random = world.stream("control plane")
+        self.objects = Objects(lambda: world.now_us)
+        self.pods = Pods(world, self.objects, nodes)
+        draw = world.stream("zone")
+        self.attributes = {
+            name: {"region": draw.choice(["eu", "us"]), "disk": draw.choice(["ssd", "hdd"])}
+            for name in nodes
+        }
+        self._tags = {
+            name: dict.fromkeys(attributes.values(), "true")
+            for name, attributes in self.attributes.items()
+        }
+        self._rules = {
+            number: KeyRules(group, rules=rules[group], nodes=nodes)
+            for number in range(scenario.groups)
+            for group in (place_of(number, scenario.groups).name,)
+        }
+        self._rules_of = {place_of(n, scenario.groups).name: r for n, r in self._rules.items()}
+        self.objects.written.append(self._written)
+        self.objects.put("distributionzones", self._first_zone(draw), ZONE)
+        self._started = 0
+        _failures.newest = None
+        self.start_operator()
+
+    def check(self) -> None:
+        """Raises what an operator met and nobody expected."""
+        if _failures.newest is not None:
+            raise _failures.newest
+        for operator in self.operators:
+            operator.check()
+
+    def _first_zone(self, draw: Random) -> Object:
+        return {
+            "metadata": {
+                "name": ZONE,
+                "namespace": "simulated",
+                "uid": ZONE_UID,
+                "generation": 1,
+            },
+            "spec": {
+                "partitions": self._scenario.groups,
+                "storage": "Volatile" if self._scenario.is_volatile else "Persistent",
+                "catchUpBytesPerSecond": self._scenario.settings.catch_up_bytes_per_second,
+                **self._drawn_spec(draw, first=True),
+            },
+        }
+
+    def _drawn_spec(self, draw: Random, *, first: bool = False) -> Object:
+        spec: dict[str, Any] = {
+            "replicas": draw.choice(self._scenario.members if first else _SIZES),
+            "changePeers": draw.choice(_MODES),
+        }
+        if draw.random() < 0.15:
+            spec["dataNodesAutoAdjust"] = draw.choice(_UP_S)
+        else:
+            spec["dataNodesAutoAdjustScaleUp"] = draw.choice(_UP_S)
+            spec["dataNodesAutoAdjustScaleDown"] = draw.choice(_DOWN_S)
+        wanted = None if first else draw.choice(_FILTERS)
+        if wanted is not None:
+            spec["dataNodesFilter"] = wanted
+        return spec
+
+    # ── operators ────────────────────────────────────────────────────────────────────────────
+
+    def start_operator(self) -> OperatorProcess:
+        """One more process."""
+        self._started += 1
+        process = OperatorProcess(
+            f"operator-{self._started}",
+            ZONE,
+            world=self._world,
+            network=self._network,
+            objects=self.objects,
+            nodes=self._nodes,
+            pods=self.pods,
+            attributes=self._tags,
+            orders=self,
+        )
+        self.operators.append(process)
+        self._world.note(TraceKind.START, process.name)
+        return process
+
+    def kill_operator(self, process: OperatorProcess) -> None:
+        """A process ends at once."""
+        process.kill()
+        self.operators.remove(process)
+        self._world.tally["operators killed"] += 1
+        self._world.note(TraceKind.CRASH, process.name)
+
+    def comes(self, node: Node, order: Order) -> None:
+        """An order is about to be carried out at a node. Raises Violation."""
+        rules = self._rules_of[order.group]
+        replica = node.replicas.get(order.group)
+        if isinstance(order, Grant) and replica is not None:
+            rules.granting(replica.me, order)
+        if self._world.tracing:
+            self._world.note(TraceKind.STAGE, node.name, str(order))
+
+    def received(self, node: Node, order: Order) -> None:
+        """An order was carried out."""
+        if isinstance(order, Grant):
+            after = self.after_grant.pop(order.group, None)
+            if after is not None:
+                after(node)
+
+    def close(self) -> None:
+        """No operator runs any more."""
+        for operator in self.operators:
+            operator.kill()
+
+    # ── users ────────────────────────────────────────────────────────────────────────────────
+
+    def flip(self, choice: int) -> None:
+        """Somebody alters the zone."""
+        draw = Random(choice)  # noqa: S311
+        zone = self._zone_object()
+        kept = ("partitions", "storage", "catchUpBytesPerSecond", "consistencyMode")
+        spec = {key: zone["spec"][key] for key in kept if key in zone["spec"]}
+        drawn = self._drawn_spec(draw)
+        if draw.random() < 0.6:  # one thing alone
+            drawn = {**zone["spec"], "replicas": drawn["replicas"]}
+        meta = {**zone["metadata"], "generation": zone["metadata"]["generation"] + 1}
+        self._world.tally["zone altered"] += 1
+        self.objects.put(
+            "distributionzones", {**zone, "metadata": meta, "spec": {**spec, **drawn}}, ZONE
+        )
+
+    def _zone_object(self) -> Object:
+        zone = self.objects.get("distributionzones", ZONE)
+        assert zone is not None, "nobody drops it"
+        return zone
+
+    # ── what is stored ───────────────────────────────────────────────────────────────────────
+
+    @property
+    def zone(self) -> Zone:
+        """As it is stored."""
+        return parse_zone(self._zone_object())
+
+    def partition(self, number: int) -> Partition | None:
+        """As it is stored."""
+        found = self.objects.get("partitions", partition_name(ZONE, number))
+        return None if found is None else parse_partition(found)
+
+    def wanted(self, number: int, zone: Zone) -> tuple[str, ...]:
+        """What a partition must become while all nodes live: a function of zone and nodes."""
+        spec = zone.spec
+        assert isinstance(spec, ZoneSpec), "nobody writes a spec that can't be used"
+        matches = filters.parse(spec.filter).matches if spec.filter else None
+        nodes = [
+            name for name in sorted(self._nodes) if not matches or matches(name, self._tags[name])
+        ]
+        return tuple(sorted(affinity.rendezvous(nodes, spec.partitions, spec.replicas)[number]))
+
+    def is_handled(self, zone: Zone) -> bool:
+        """Whether the zone's last input was evaluated for all partitions, and no timer runs."""
+        status, spec = zone.status, zone.spec
+        if status.data_nodes is None or not isinstance(spec, ZoneSpec):
+            return False
+        nodes = status.data_nodes
+        return (
+            status.observed_generation == zone.generation
+            and status.handled_revision == status.revision
+            and nodes.up is None
+            and (nodes.down is None or spec.timers.scale_down_s is None)
+        )
+
+    def _written(self, plural: str, before: Object | None, after: Object | None) -> None:
+        world = self._world
+        if plural in ("distributionzones", "partitions", "logicaltopologies"):
+            self.writes += 1
+            world.tally[f"writes of {plural}"] += 1
+        if plural == "partitions" and before is not None and after is not None:
+            old, new = parse_partition(before), parse_partition(after)
+            if new.keys != old.keys:
+                world.tally["writes of keys"] += 1
+                if world.tracing:
+                    world.note(TraceKind.STAGE, "api", f"{new.number}: {new.keys}")
+                self._rules[new.number].written(old.keys, new.keys)
+        if plural == "pods":
+            self._tell(lambda operator: operator.pods_changed())
+        if plural == "distributionzones" and before is not None and after is not None:
+            generation = after["metadata"]["generation"]
+            if generation != before["metadata"]["generation"]:
+                self._tell(lambda operator: operator.zone_changed(generation))
+
+    def _tell(self, tell: Callable[[OperatorProcess], None]) -> None:
+        """By a watch, which loses some."""
+        for operator in self.operators:
+            if self._random.random() < self._scenario.watch_loss:
+                self._world.tally["watch events lost"] += 1
+                continue
+            self._world.later(self._random.randrange(500, 60_000), partial(tell, operator))

@@ -1,0 +1,232 @@
+"""The operator's two edges in virtual time: the Kubernetes API, and the nodes' admin API.
+
+Both are HTTP over TCP: what a link loses is sent again a little later, and what a cut link or a
+process that stands still keeps back ends in a time-out, perhaps behind a call that was carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from kubernetes.aio import client
+from tenacity import wait_exponential
+
+from zonequake_chaos.simulation.api import NAME
+from zonequake_chaos.simulation.member import Node
+from zonequake_chaos.simulation.network import Network
+from zonequake_chaos.simulation.operated import admin
+from zonequake_chaos.simulation.operated.event_loop import VirtualLoop
+from zonequake_chaos.simulation.operated.objects import Object, Objects, Refused
+from zonequake_chaos.simulation.operated.pods import RELEASE, Pods
+from zonequake_chaos.simulation.world import World
+from zonequake_operator.errors import KubeError, NodeUnreachable
+from zonequake_operator.kube import REQUEST_TIMEOUT_S, Kube, error_of
+from zonequake_operator.store_client import ORDERS_TIMEOUT_S, REPORT_TIMEOUT_S, StoreClient
+from zonequake_store.admin_protocol import (
+    Order,
+    OrderReplies,
+    OrderReply,
+    OrderStatus,
+    ReplicasReport,
+)
+
+NAMESPACE = "simulated"
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class ApiWeather:
+    """What the API server does to an operator's calls, besides answering them. Shares in 0..1."""
+
+    is_out: bool = False
+    errors: float = 0.0
+    """Answered with 500, half of them behind the call's effect."""
+    stale_us: int = 0
+    """Reads show what was there so long ago."""
+    slowest_us: int = 8_000
+
+
+class SimulatedKube(Kube):
+    """The real client's calls and repetitions, answered by simulated objects."""
+
+    pauses = wait_exponential(multiplier=0.1, max=2)
+
+    def __init__(self, loop: VirtualLoop, world: World, objects: Objects, name: str) -> None:
+        super().__init__(client.ApiClient.__new__(client.ApiClient), NAMESPACE, RELEASE)
+        self._loop = loop
+        self._world = world
+        self._objects = objects
+        self._random = world.stream(f"api of {name}")
+        self.weather = ApiWeather()
+        self.armed: Callable[[bool], None] | None = None
+        """Called once in the middle of the next write: before it is stored (False), or behind."""
+
+    async def _call_once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Object | None,
+        content_type: str,
+    ) -> Object:
+        call = f"{method} {path}"
+        answered: asyncio.Future[Object] = self._loop.create_future()
+        weather, random = self.weather, self._random
+        timer = self._world.later(
+            int(REQUEST_TIMEOUT_S * 1e6), lambda: fail(KubeError(call, 0, "TimeoutError"))
+        )
+
+        def fail(error: KubeError) -> None:
+            timer.cancel()
+            if not answered.done():
+                answered.set_exception(error)
+                self._loop.run_ready()
+
+        def answer(reply: Object) -> None:
+            timer.cancel()
+            if not answered.done():
+                answered.set_result(reply)
+                self._loop.run_ready()
+
+        def arrive() -> None:
+            if weather.is_out:
+                return
+            fails = weather.errors and random.random() < weather.errors
+            if fails and random.random() < 0.5:
+                fail(KubeError(call, 500, "internal error"))
+                return
+            self._strike(method, behind=False)
+            at_us = self._world.now_us - weather.stale_us if weather.stale_us else None
+            try:
+                reply = self._objects.call(method, path, query=query or {}, body=body, at_us=at_us)
+            except Refused as refused:
+                error = error_of(call, refused.status, str(refused))
+                self._world.later(delay_us(), lambda: fail(error))
+                return
+            self._strike(method, behind=True)
+            if fails:
+                self._world.later(delay_us(), lambda: fail(KubeError(call, 500, "internal error")))
+            else:
+                self._world.later(delay_us(), lambda: answer(reply))
+
+        def delay_us() -> int:
+            return random.randrange(200, weather.slowest_us)
+
+        self._world.later(delay_us(), arrive)
+        return await answered
+
+    def _strike(self, method: str, *, behind: bool) -> None:
+        if self.armed is not None and method in ("PUT", "POST"):
+            self.armed(behind)
+
+
+class OrdersSeen(Protocol):
+    """Who is told of orders, at the node that they are for."""
+
+    def comes(self, node: Node, order: Order) -> None:
+        """It is about to be carried out, or refused."""
+
+    def received(self, node: Node, order: Order) -> None:
+        """It was carried out."""
+
+
+class SimulatedStore(StoreClient):
+    """The nodes' admin API."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        world: World,
+        network: Network,
+        *,
+        name: str,
+        nodes: dict[str, Node],
+        pods: Pods,
+        attributes: Mapping[str, Mapping[str, str]],
+        orders: OrdersSeen,
+    ) -> None:
+        self._loop = loop
+        self._world = world
+        self._network = network
+        self._nodes = nodes
+        self._pods = pods
+        self._attributes = attributes
+        self._orders = orders
+        self._random = world.stream(f"admin of {name}")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def replicas(self, address: str) -> ReplicasReport:
+        """What a node reports. Raises NodeUnreachable."""
+
+        def read(node: Node) -> ReplicasReport:
+            return admin.report(
+                node, pod_uid=self._pods.uid(node.name), attributes=self._attributes[node.name]
+            )
+
+        return await self._exchange(address, read, REPORT_TIMEOUT_S)
+
+    async def send(self, address: str, orders: Sequence[Order]) -> OrderReplies:
+        """Give orders. Raises NodeUnreachable."""
+
+        def carry_out(node: Node) -> OrderReplies:
+            replies = [self._carried_out(node, order) for order in orders]
+            return OrderReplies(process_incarnation=f"{address}-{node.process}", replies=replies)
+
+        return await self._exchange(address, carry_out, ORDERS_TIMEOUT_S)
+
+    def _carried_out(self, node: Node, order: Order) -> OrderReply:
+        self._orders.comes(node, order)
+        reply = admin.carry_out(node, order)
+        self._world.tally[f"order {type(order).__name__} {reply.status.value}"] += 1
+        if reply.status is OrderStatus.RECEIVED:
+            self._orders.received(node, order)
+        return reply
+
+    async def _exchange(self, address: str, act: Callable[[Node], _T], timeout_s: float) -> _T:
+        node = self._nodes[address]
+        world, network = self._world, self._network
+        answered: asyncio.Future[_T] = self._loop.create_future()
+        process = node.process
+
+        def fail(reason: str) -> None:
+            timer.cancel()
+            if not answered.done():
+                answered.set_exception(NodeUnreachable(f"{address}: {reason}"))
+                self._loop.run_ready()
+
+        def answer(reply: _T) -> None:
+            if not network.blocked(node.name, NAME):
+                timer.cancel()
+                if not answered.done():
+                    answered.set_result(reply)
+                    self._loop.run_ready()
+
+        def arrive() -> None:
+            if network.blocked(NAME, node.name):
+                return
+            if not node.alive or node.process != process:
+                fail("connection refused")
+                return
+            later_us = node.awake_again_us()
+            if later_us:
+                world.later(later_us, arrive)
+                return
+            reply = act(node)
+            world.later(self._delay_us(), lambda: answer(reply))
+
+        timer = world.later(int(timeout_s * 1e6), lambda: fail("time-out"))
+        world.later(self._delay_us(), arrive)
+        return await answered
+
+    def _delay_us(self) -> int:
+        """As the network is; what it loses comes behind a retransmission."""
+        weather, random = self._network.weather, self._random
+        delay_us = random.randrange(weather.fastest_us, weather.slowest_us)
+        while random.random() < weather.lost:
+            delay_us += 200_000
+        return delay_us

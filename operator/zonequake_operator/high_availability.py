@@ -56,14 +56,13 @@ def judge(
     token = holders.next_token(keys)
     if keys.bootstrap is None or keys.stable is None or holders.group.confirmed:
         return Verdict(keys=keys)
-    stopped = restart.was_stopped(keys, holders)
-    if stopped and len(keys.chain) > 1 and not restart.is_under_way(keys, holders):
+    if restart.must_unwind(keys, holders):
         hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
         unwound = restart.unwind(keys, holders, revision=revision, token=token)
         if isinstance(unwound, chain.Unjudged):
             return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
         return Verdict(keys=unwound, withheld=unwound != keys)
-    if not stopped and due is not None and is_due(keys, holders, due):
+    if due is not None and is_due(keys, holders, due):
         after = reset.reset_partition(keys, holders, revision=revision, token=token)
         if isinstance(after, Undecided):
             hidden = {n for n in after.unheard if holders.is_hidden(n)}

@@ -2,13 +2,13 @@
 hole 9).
 
     a member has had a leader since its process started    ordinary recovery
-    one link in the chain                                  ordinary recovery: wait for a majority
+    one link in the chain                                  ordinary recovery
     else nobody starts, all are inspected, and the         two-phase reset to the target link
     chain is unwound
 
-A group whose processes have all ended is not reset by the timer either: the newest data may come
-back with the next node. "User wait until the majority of nodes [B, C, D] are back, or the user
-could perform manual partition disaster recovery."
+Ordinary recovery waits for a majority, or for a reset that is due (hole 7: "the reset stays due for
+the next join"). Whoever shuts down a whole cluster for longer than the reset time-out and wants all
+nodes awaited pauses its zones first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ from zonequake_store.admin_protocol import Role
 from . import chain
 from .model import PartitionKeys
 from .reset import Holders, two_phases
+
+
+def must_unwind(keys: PartitionKeys, holders: Holders) -> bool:
+    """Was the whole group stopped, with more than one link that may hold the newest user data?"""
+    return len(keys.chain) > 1 and was_stopped(keys, holders) and not is_under_way(keys, holders)
 
 
 def was_stopped(keys: PartitionKeys, holders: Holders) -> bool:

@@ -262,6 +262,11 @@ class SupposedGroup:
         self.elect()
         return started
 
+    def heard(self, node: str) -> tuple[int, int]:
+        """The highest token and the newest reset that the node's replica was told of."""
+        replica = self.replicas.get(node)
+        return (-1, 0) if replica is None else (replica.token, replica.enforced_lineage)
+
     def bootstrap(self, node: str, order: Bootstrap) -> None:
         """The group's first configuration, or that of a group that begins anew."""
         replica = self.replicas[node]
@@ -316,8 +321,8 @@ class SupposedGroup:
 
     # ----------------------------------------------------------------------------------- reports
 
-    def status(self, node: str) -> ReplicaStatus:
-        """What this node reports of its replica."""
+    def status(self, node: str, *, inspected: bool = False) -> ReplicaStatus:
+        """What this node reports of its replica; one that waits shows more if it is inspected."""
         replica = self.replicas[node]
         leads, follows = node == self.leader, self.leader is not None and self._knows(node)
         end = self.ends.get(node, LogEnd())
@@ -332,7 +337,7 @@ class SupposedGroup:
             role=role,
             term=self.term if leads or follows else max(end.last[0], replica.configuration_at[0]),
             leader=self.leader if leads or follows else None,
-            configuration=current if replica.running else None,
+            configuration=current if replica.running or inspected else None,
             token=replica.token,
             lineage=replica.configuration.lineage if replica.configuration else 0,
             enforced_lineage=replica.enforced_lineage,

@@ -313,6 +313,7 @@ class World:
                 partitions=self.partitions,
                 topology=self.topology,
                 reports=self._reports(),
+                inspected=self._inspected(),
             ),
             calculate=self._calculate,
         )
@@ -342,6 +343,17 @@ class World:
             node.name: ReplicasReport(node=_identity(node), replicas=found[node.name])
             for node in audible
         }
+
+    def _inspected(self) -> dict[str, dict[str, ReplicaStatus]]:
+        """Replicas that wait; what-if supposes that whoever is asked for one answers at once."""
+        found: dict[str, dict[str, ReplicaStatus]] = {}
+        for group in self.groups.values():
+            for name, replica in group.replicas.items():
+                audible = name in self.topology.nodes and name not in self._silent
+                if audible and not replica.running:
+                    waiting = group.status(name, inspected=True)
+                    found.setdefault(name, {})[group.name] = waiting
+        return found
 
     def _write(self, decided: Plan) -> bool:
         """Store what was decided; says whether anything that decisions rest on was."""
@@ -389,9 +401,9 @@ class World:
         action = action_of(number, node, order)
         match order:
             case StartReplica():
-                before = group.replicas[node].token if node in group.replicas else -1
+                before = group.heard(node)
                 if not group.start(node, order):
-                    return before < order.token
+                    return before != group.heard(node)
             case Bootstrap():
                 if group.replicas[node].configuration is not None:
                     return False

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,13 +18,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zonequake_analysis.acknowledged import Acknowledged, acknowledged_of
+from zonequake_analysis.cuts import Cut, cuts
 from zonequake_analysis.layout import joined, laid_out
+from zonequake_analysis.lineages import Lineages
+from zonequake_analysis.majorities import Span, Unfounded, unfounded
 from zonequake_analysis.probes import Island, Vantage, watched
 from zonequake_analysis.schema import Outcome
 from zonequake_analysis.screens import black_box, claimed, loss, sets
 from zonequake_analysis.screens.columns import Bools, Columns, columns
 from zonequake_analysis.tally import Tally, extent, tally
 from zonequake_analysis.typed import Facts, together
+from zonequake_analysis.views import last_view, viewed
 
 _ROWS_TO_A_GROUP = 64 * 1024
 """Parquet rows that are skipped together when the operations of a few keys are looked for."""
@@ -59,10 +64,30 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     vantages: list[Vantage]
     islands: list[Island]
     held: list[Acknowledged]
+    cuts: list[Cut]
+    unfounded: list[Unfounded]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the run's events say of its partitions, by their ids."""
+
+    lineages: Mapping[int, Lineages]
+    without_majority: Mapping[int, Sequence[Span]]
+
+
+NOTHING_KNOWN = Known(lineages={}, without_majority={})
+"""Of a history without events."""
 
 
 def judged_bucket(
-    number: int, blobs: Sequence[bytes], facts: Sequence[Facts], *, folder: str, dumps: bool
+    number: int,
+    blobs: Sequence[bytes],
+    facts: Sequence[Facts],
+    *,
+    folder: str,
+    dumps: bool,
+    known: Known = NOTHING_KNOWN,
 ) -> Found:
     """Writes bucket `number` into `folder`, and screens and counts it.
 
@@ -71,8 +96,9 @@ def judged_bucket(
     whole = together(facts)
     paired = laid_out(joined(blobs))
     ops = paired.ops
+    seen = viewed(ops, known.lineages)
     if ops.num_rows:
-        _write(ops, Path(folder), number)
+        _write(seen, Path(folder), number)
     c = columns(ops)
     acknowledged, uncovered = loss.coverage(c)
     vantages, islands = watched(ops)
@@ -85,11 +111,13 @@ def judged_bucket(
         unplaced=int(unplaced.sum()),
         acknowledged=acknowledged,
         uncovered=uncovered,
-        suspects=screened(c),
+        suspects=screened(columns(seen)),
         tally=tally(ops, extent(whole.start or 0, whole.end or 0)),
         vantages=vantages,
         islands=islands,
-        held=acknowledged_of(ops) if dumps else [],
+        held=acknowledged_of(ops.filter(pa.array(last_view(ops, known.lineages)))) if dumps else [],
+        cuts=cuts(ops, known.lineages),
+        unfounded=unfounded(ops, known.without_majority),
     )
 
 

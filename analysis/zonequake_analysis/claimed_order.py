@@ -52,7 +52,9 @@ def by_rank(ops: DataFrame, *, unplaced: int) -> DataFrame:
 def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
     """Places that two writes claim, as findings; each partition by itself."""
     return _one_entry(
-        _judged(ops, unplaced).where((F.col("outcome") == Outcome.OK.value) & _writes())
+        _judged(ops, unplaced).where(
+            (F.col("outcome") == Outcome.OK.value) & _writes() & ~F.col("copy")
+        )
     )
 
 

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zonequake_analysis.cuts import Cut
 from zonequake_analysis.ingest import Quality
+from zonequake_analysis.majorities import Unfounded
 from zonequake_analysis.rebalances import EarlyJoint, FaultLanding, Rebalance
 from zonequake_analysis.replica_audit import Audit
+from zonequake_analysis.resets import Reset
 from zonequake_analysis.run_folder import RunDescription
 from zonequake_analysis.windows import Availability
 
@@ -50,5 +53,8 @@ class Evidence:
     early_joints: Sequence[EarlyJoint]
     faults: Sequence[FaultLanding]
     audit: Audit
+    resets: Sequence[Reset]
+    cuts: Sequence[Cut]
+    unfounded: Sequence[Unfounded]
     p99_before_ns: float
     p99_during_ns: float

@@ -21,7 +21,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from zonequake_analysis.bucket import Found, judged_bucket
+from zonequake_analysis.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.layout import split
 from zonequake_analysis.lines import byte_ranges, kept_lines
@@ -78,12 +78,18 @@ def history_files(run: Path) -> list[Path]:
 
 
 def ingest(
-    spark: SparkSession, run: Path, *, clock_offset_ns: int = 0, dumps: bool = False
+    spark: SparkSession,
+    run: Path,
+    *,
+    clock_offset_ns: int = 0,
+    dumps: bool = False,
+    known: Known = NOTHING_KNOWN,
 ) -> Ingested:
     """Reads `history/*.jsonl` and writes `tables/ops`, replacing what was there.
 
     `clock_offset_ns` widens every interval on both sides: it may hide a violation and never invents
-    one. `dumps`: whether there are replicas to compare with. Raises RunFolderError.
+    one. `dumps`: whether there are replicas to compare with. `known`: what the run's events
+    say of its partitions. Raises RunFolderError.
     """
     files = history_files(run)
     size = sum(file.stat().st_size for file in files)
@@ -92,7 +98,13 @@ def ingest(
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     found = _one_pass(
-        spark, files, str(target), buckets=buckets, clock_offset_ns=clock_offset_ns, dumps=dumps
+        spark,
+        files,
+        str(target),
+        buckets=buckets,
+        clock_offset_ns=clock_offset_ns,
+        dumps=dumps,
+        known=known,
     )
     torn = sum(_is_torn(file) for file in files)
     facts = found[0].facts if found else Facts()
@@ -128,6 +140,7 @@ def _one_pass(
     buckets: int,
     clock_offset_ns: int,
     dumps: bool,
+    known: Known,
 ) -> list[Found]:
     """Both stages and the shuffle between them. Every bucket gets the facts of every range."""
     ranges = byte_ranges(files)
@@ -165,7 +178,12 @@ def _one_pass(
                 blobs.setdefault(bucket, []).append(blob)
         for bucket in sorted(blobs):
             found = judged_bucket(
-                bucket, blobs.pop(bucket), facts[bucket], folder=folder, dumps=dumps
+                bucket,
+                blobs.pop(bucket),
+                facts[bucket],
+                folder=folder,
+                dumps=dumps,
+                known=known,
             )
             yield pa.RecordBatch.from_pydict(
                 {"bucket": pa.array([bucket], pa.int32()), "found": [msgspec.msgpack.encode(found)]}

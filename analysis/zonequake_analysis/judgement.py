@@ -11,17 +11,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis import claimed_order, loss, prefixes, sets
+from zonequake_analysis.bucket import Known
 from zonequake_analysis.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.hidden_writes import count_hidden
 from zonequake_analysis.ingest import Ingested, ingest
+from zonequake_analysis.lineages import read_lineages
+from zonequake_analysis.majorities import without_majority
+from zonequake_analysis.names import name_id
 from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
 from zonequake_analysis.replica_audit import audit
+from zonequake_analysis.reset_checks import reset_checks
+from zonequake_analysis.resets import resets
 from zonequake_analysis.run_folder import (
     Dump,
     Event,
@@ -44,6 +51,8 @@ from zonequake_analysis.witness import (
     operation,
     operations_of,
 )
+
+_T = TypeVar("_T")
 
 MOST_FINDINGS = 2000
 """Rows kept of each kind; all are counted."""
@@ -98,7 +107,14 @@ def judge_run(
     description = read_description(run)
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
-    ingested = ingest(spark, run, clock_offset_ns=description.clock_offset_ns, dumps=bool(dumps))
+    lineages = read_lineages(events)
+    ingested = ingest(
+        spark,
+        run,
+        clock_offset_ns=description.clock_offset_ns,
+        dumps=bool(dumps),
+        known=Known(lineages=_by_id(lineages), without_majority=_by_id(without_majority(events))),
+    )
     ops, buckets = ingested.ops, ingested.buckets
     done("ingest")
     suspects = [bucket.suspects for bucket in buckets]
@@ -132,6 +148,9 @@ def judge_run(
         early_joints=early_joints(events),
         faults=fault_landings(events),
         audit=audit([one for bucket in buckets for one in bucket.held], events, dumps),
+        resets=resets(lineages, events),
+        cuts=[one for bucket in buckets for one in bucket.cuts],
+        unfounded=[one for bucket in buckets for one in bucket.unfounded],
         p99_before_ns=before,
         p99_during_ns=during,
     )
@@ -149,10 +168,16 @@ def judge_run(
     )
 
 
+def _by_id(places: Mapping[tuple[str, int], _T]) -> dict[int, _T]:
+    """By the id that the layout gives each zone and partition."""
+    return {name_id(zone, str(number)): found for (zone, number), found in places.items()}
+
+
 def judge(evidence: Evidence) -> list[Check]:
     """Every check of a run, safety first."""
     return [
         *safety_checks(evidence),
+        *reset_checks(evidence),
         *sufficiency_checks(evidence),
         *objective_checks(evidence),
     ]

@@ -6,6 +6,7 @@ import math
 
 from zonequake_analysis.evidence import Evidence
 from zonequake_analysis.verdict import Check, Verdict
+from zonequake_analysis.windows import Unavailability
 
 
 def objective_checks(e: Evidence) -> list[Check]:
@@ -35,26 +36,39 @@ def _rebalances_end(e: Evidence) -> Check:
 
 def _windows(e: Evidence) -> Check:
     a, limit = e.availability, e.description.expectations.max_window_ms
+    reset_limit = e.description.expectations.max_reset_window_ms
+    own = limit if reset_limit is None else reset_limit
+
+    def allowed_ms(window: Unavailability) -> float | None:
+        return own if window.by_reset else limit
+
     longest = max((w.certain_ns for w in a.windows), default=0) / 1e6
     possible = max((w.possible_ns for w in a.windows), default=0) / 1e6
     unexplained = sum(not w.causes for w in a.windows)
-    over = sum(limit is not None and w.certain_ns / 1e6 > limit for w in a.windows)
+    by_reset = [w for w in a.windows if w.by_reset]
+    limited = limit is not None or reset_limit is not None
+    over = sum((most := allowed_ms(w)) is not None and w.certain_ns / 1e6 > most for w in a.windows)
     summary = "no unavailability window"
     if a.windows:
         summary = (
             f"{len(a.windows)} windows, the longest {longest:,.0f} ms for certain and "
             f"{possible:,.0f} ms at most; {unexplained} unexplained"
         )
+    if by_reset:
+        most = max(w.certain_ns for w in by_reset) / 1e6
+        summary += f"; {len(by_reset)} ended by a reset, the longest {most:,.0f} ms"
     summary += f"; resolution {a.resolution_ns / 1e6:,.0f} ms"
     verdict = Verdict.PASSED
     if not a.vantages:
-        verdict = Verdict.UNKNOWN if limit is not None else Verdict.PASSED
+        verdict = Verdict.UNKNOWN if limited else Verdict.PASSED
         summary = "not judged: nobody probed"
     elif over:
         verdict = Verdict.SLO_BREACHED
-        summary += f"; {over} are certainly longer than {limit:,.0f} ms"
+        limits = [f"{each:,.0f} ms" for each in (limit,) if each is not None]
+        limits += [f"{each:,.0f} ms with a reset" for each in (reset_limit,) if each is not None]
+        summary += f"; {over} are certainly longer than {' or '.join(limits)}"
     elif a.silences:
-        verdict = Verdict.UNKNOWN if limit is not None else Verdict.PASSED
+        verdict = Verdict.UNKNOWN if limited else Verdict.PASSED
         summary += f"; {len(a.silences)} times a vantage did not probe"
     elif limit is not None and possible > limit:
         summary += f"; none is certainly longer than {limit:,.0f} ms"

@@ -42,11 +42,19 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     `lost`, `stale`: how many are allowed. `max_window_ms`: certain length of the longest
     unavailability window of any partition. `p99_ratio`: p99 latency from the first fault to the end
     of recovery, over the p99 before. `all_rebalances_end`: no rebalance may still run at the end.
-    `faults`: names of faults that must have hit; None takes those of the plan.
+    `faults`: names of faults that must have hit; None takes those of the plan. `resets`: exactly so
+    many forced resets of all partitions together. `sacrificed_…`, `restored_…`: acknowledged writes
+    that resets took, and that an unwind brought back. `max_reset_window_ms` stands in for
+    `max_window_ms` where a reset ended the window.
     """
 
     lost: int = 0
     stale: int = 0
+    resets: int | None = None
+    sacrificed_at_most: int | None = None
+    sacrificed_at_least: int = 0
+    restored_at_least: int = 0
+    max_reset_window_ms: float | None = None
     max_window_ms: float | None = None
     p99_ratio: float | None = None
     all_rebalances_end: bool = True
@@ -76,6 +84,10 @@ class RunDescription:
 
 _FILE_NAMES = {
     "maxWindowMilliseconds": "max_window_ms",
+    "maxResetWindowMilliseconds": "max_reset_window_ms",
+    "sacrificedAtMost": "sacrificed_at_most",
+    "sacrificedAtLeast": "sacrificed_at_least",
+    "restoredAtLeast": "restored_at_least",
     "p99Ratio": "p99_ratio",
     "allRebalancesEnd": "all_rebalances_end",
 }

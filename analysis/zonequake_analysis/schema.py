@@ -110,6 +110,11 @@ OPS = t.StructType(
         t.StructField("node", t.StringType()),
         t.StructField("term", t.LongType()),
         t.StructField("index", t.LongType()),
+        t.StructField("copy", t.BooleanType()),
     ]
 )
-"""One operation: a row of `tables/ops`, sorted by (partition_id, key_id, inv) in each bucket."""
+"""One operation: a row of `tables/ops`, sorted by (partition_id, key_id, inv) in each bucket.
+
+A partition that was reset has its rows once for each lineage (`views`); `copy` tells those that
+show an operation again.
+"""

@@ -29,7 +29,7 @@ from zonequake_analysis.schema import (
     Role,
 )
 
-_OPS = to_arrow_schema(OPS)
+_OPS = [field for field in to_arrow_schema(OPS) if field.name != "copy"]
 EVENTS = pa.schema([*_OPS, pa.field("invoke", pa.bool_()), pa.field("paired", pa.bool_())])
 """Operations before pairing: which are invokes, and which completions' invokes were dropped."""
 

@@ -25,8 +25,11 @@ from zonequake_analysis.run_folder import Event
 LOOK_BACK_NS = 5_000_000_000
 """A cause lies at most this long before the window: longer than any election or restart here."""
 
+RESET = "group.reset"
+
 _CAUSES = (
     "fault.start",
+    RESET,
     "leader.change",
     "rebalance.stage",
     "node.stopping",
@@ -37,7 +40,7 @@ _CAUSES = (
 )
 """Kinds of events that can take a partition away, the more telling first."""
 
-_OF_ONE_PARTITION = ("leader.change", "rebalance.stage", "replica.broken", "replica.stopped")
+_OF_ONE_PARTITION = (RESET, "leader.change", "rebalance.stage", "replica.broken", "replica.stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,11 @@ class Unavailability:
     vantages: tuple[str, ...]
     total: bool
     causes: tuple[Cause, ...]  # the leading one first; empty: unexplained
+
+    @property
+    def by_reset(self) -> bool:
+        """Whether a reset is among what explains it: it took as long as the loss and the reset."""
+        return any(cause.kind == RESET for cause in self.causes)
 
     @property
     def possible_ns(self) -> int:
@@ -193,6 +201,8 @@ def describe(event: Event) -> str:
                 else ""
             )
             return f"{event.text('fault')} ({event.text('type')}{on})"
+        case "group":
+            return f"reset: {event.node} goes on alone in lineage {event.text('lineage')}"
         case "leader":
             return f"leader {event.text('leader') or 'none'} in term {event.text('term')}"
         case "rebalance":

@@ -47,6 +47,7 @@ from zonequake_store.pulse import Pulse
 from zonequake_store.raft.api import (
     Event,
     LeaderChanged,
+    LineageBegun,
     Ready,
     StageChanged,
     SupplyPeer,
@@ -294,6 +295,14 @@ class Host(Edge):
                     "term": number_of(event.term),
                 },
             )
+        elif isinstance(event, LineageBegun):
+            self.note_reset(
+                record.zone,
+                record.partition,
+                lineage=lineage_of(event.term),
+                last_term=event.last_term,
+                last_index=event.last_index,
+            )
         elif isinstance(event, StageChanged):
             self.journal.add(
                 "rebalance.stage",
@@ -301,6 +310,23 @@ class Host(Edge):
                 partition=record.partition,
                 data=stage_event(event, replica.raft.status().term),
             )
+
+    def note_reset(
+        self, zone: str, partition: int, *, lineage: int, last_term: int, last_index: int
+    ) -> None:
+        """Write into the journal that a lineage begins here, and behind which place of an older
+        one: at index 0 with nothing."""
+        self.journal.add(
+            "group.reset",
+            zone=zone,
+            partition=partition,
+            data={
+                "lineage": lineage,
+                "last_lineage": lineage_of(last_term),
+                "last_term": number_of(last_term),
+                "last_index": last_index,
+            },
+        )
 
     def _unreachable(self, group: str, peer: Peer) -> None:
         self.counters.frames_dropped += 1

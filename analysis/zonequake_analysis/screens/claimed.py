@@ -61,7 +61,7 @@ def suspects(c: Columns) -> Bools:
 def shared_entries(c: Columns) -> Bools:
     """By partition, whether two writes could have one place."""
     judged, writes = _judged(c)
-    rows = np.flatnonzero(judged & writes & (c.outcome == Outcome.OK.value))
+    rows = np.flatnonzero(judged & writes & (c.outcome == Outcome.OK.value) & ~c.copy)
     order = ordered(c.partition[rows], c.position[rows])
     partition = c.partition[rows][order]
     twice = ~heads(partition, c.position[rows][order])

@@ -44,6 +44,7 @@ class Columns:
     found: Ints
     applied: Bools
     bounded: Bools
+    copy: Bools
     has_list: Bools
     list_start: Ints
     list_size: Ints
@@ -102,12 +103,21 @@ def columns(ops: pa.Table) -> Columns:
         found=found,
         applied=ops.column("applied").to_numpy(),
         bounded=ops.column("bounded").to_numpy(),
+        copy=_copies(ops),
         has_list=has_list,
         list_start=offsets[:-1],
         list_size=np.where(has_list, np.diff(offsets), 0),
         elements=elements.to_numpy(),
         odd=odd,
     )
+
+
+def _copies(ops: pa.Table) -> Bools:
+    """Operations as they are laid out, before they are viewed, have no copies yet."""
+    if "copy" not in ops.column_names:
+        return np.zeros(len(ops), bool)
+    found: Bools = ops.column("copy").to_numpy()
+    return found
 
 
 def _ints(ops: pa.Table, name: str, absent: int = 0) -> Ints:

@@ -9,6 +9,7 @@ from zonequake_store.raft.api import (
     Event,
     LeaderChanged,
     LeaderElected,
+    LineageBegun,
     StageChanged,
 )
 from zonequake_store.raft.messages import Message, Peer
@@ -25,6 +26,8 @@ def tell(world: World, me: Peer, event: Event) -> None:
     elif isinstance(event, StageChanged):
         tally[f"stage {event.stage.value}"] += 1
         world.note(TraceKind.STAGE, node, f"{event.stage.value} {event.token}")
+    elif isinstance(event, LineageBegun):
+        tally["lineages begun"] += 1
     elif isinstance(event, LeaderChanged):
         leader = event.leader
         if leader != me:

@@ -9,6 +9,7 @@ from small_cluster import SmallCluster, peer, peers
 from zonequake_store.lineage import lineage_of, number_of, term_of
 from zonequake_store.raft.api import (
     ConfigurationApplied,
+    LineageBegun,
     ResetAnswer,
     Role,
 )
@@ -41,6 +42,20 @@ def test_a_survivor_leads_alone_in_the_next_term_of_a_new_lineage() -> None:
     )
     propose(cluster, "c", b"y")
     assert cluster.commands("c")[-1] == b"y"
+
+
+def test_a_survivor_tells_where_its_log_ended_so_that_what_it_lacked_can_be_told() -> None:
+    cluster = apart()
+    before = cluster.status("c")
+    reset(cluster)
+    told = LineageBegun(
+        term=cluster.status("c").term, last_term=before.term, last_index=before.last_index
+    )
+    assert cluster.of_type("c", LineageBegun) == [told]
+    silence(cluster)
+    reset(cluster)
+    assert cluster.of_type("c", LineageBegun) == [told], "only a lineage that begins is told"
+    assert cluster.of_type("a", LineageBegun) == []
 
 
 def test_a_reset_that_is_repeated_changes_nothing_and_is_told_again() -> None:

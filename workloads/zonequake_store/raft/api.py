@@ -184,6 +184,19 @@ class LeaderElected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineageBegun:
+    """This replica was reset and leads alone: its log ended at (`last_term`, `last_index`).
+
+    What the old lineage has behind that place is sacrificed. Told before the first entry is stored,
+    so a survivor that crashes in between may tell it again.
+    """
+
+    term: int
+    last_term: int
+    last_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageChanged:
     """A configuration change entered `stage`, or (`caught_up`) waits for its grant in it.
 
@@ -222,7 +235,14 @@ class ReconfigurationError:
     token: int
 
 
-Event = LeaderChanged | LeaderElected | StageChanged | ConfigurationApplied | ReconfigurationError
+Event = (
+    LeaderChanged
+    | LeaderElected
+    | LineageBegun
+    | StageChanged
+    | ConfigurationApplied
+    | ReconfigurationError
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

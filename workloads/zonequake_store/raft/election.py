@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from zonequake_store.lineage import number_of, term_of
 from zonequake_store.raft import quorum
-from zonequake_store.raft.api import Role
+from zonequake_store.raft.api import LineageBegun, Role
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.messages import Configuration, Kind, Message, Peer
 from zonequake_store.raft.replica import Replica
@@ -155,5 +155,10 @@ def _lead(replica: Replica) -> None:
     replica.votes = {}
     replica.elapsed_ticks = 0
     replica.set_leader(replica.me)
+    if replica.forced is not None:
+        last_term, last_index = replica.log.last_term, replica.log.last_index
+        replica.out.events.append(
+            LineageBegun(term=replica.term, last_term=last_term, last_index=last_index)
+        )
     replica.leadership = Leader(replica)
     replica.forced = None

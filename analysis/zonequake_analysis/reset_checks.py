@@ -1,0 +1,129 @@
+"""Checks of what a highly available zone may do and a strongly consistent one may not. Pure."""
+
+from __future__ import annotations
+
+from zonequake_analysis.evidence import Evidence
+from zonequake_analysis.verdict import Check, Verdict
+
+
+def reset_checks(e: Evidence) -> list[Check]:
+    """Whether resets took what they may take, and nobody answered who must not."""
+    return [_resets(e), _sacrificed(e), _restored(e), _availability(e)]
+
+
+def _resets(e: Evidence) -> Check:
+    """As many as expected, each on record, each unwind to a link of the chain."""
+    wanted, found = e.description.expectations.resets, len(e.resets)
+    unwinds = [r for r in e.resets if r.unwound_to or r.unnamed]
+    unnamed = [r for r in e.resets if r.unnamed]
+    unrecorded = [(cut, lineage) for cut in e.cuts for lineage in cut.unrecorded]
+    verdict = Verdict.PASSED
+    summary = f"{found} resets, {len(unwinds)} of them unwinds"
+    if not found:
+        summary = "no partition was reset"
+    if unnamed:
+        first = unnamed[0]
+        unknown = all("no chain" in r.unnamed for r in unnamed)
+        verdict = Verdict.UNKNOWN if unknown else Verdict.VIOLATED
+        summary += (
+            f"; {len(unnamed)} unwinds name no link, for instance {first.zone}/{first.partition} "
+            f"in lineage {first.lineage}: {first.unnamed}"
+        )
+    if wanted is not None and found > wanted:
+        verdict = Verdict.VIOLATED
+        shown = ", ".join(
+            f"{r.zone}/{r.partition} by {r.survivor} (lineage {r.lineage})" for r in e.resets[:3]
+        )
+        summary += f", where {wanted} were expected: {shown}"
+    elif verdict is Verdict.PASSED and unrecorded:
+        cut, lineage = unrecorded[0]
+        verdict = Verdict.UNKNOWN
+        summary += (
+            f"; nobody recorded how lineage {lineage} of {cut.zone}/{cut.partition} began, so what "
+            "it took can't be told"
+        )
+    elif verdict is Verdict.PASSED and wanted is not None and found < wanted:
+        verdict = Verdict.SLO_BREACHED
+        summary += f", where {wanted} were expected"
+    return Check(
+        name="resets",
+        verdict=verdict,
+        summary=summary,
+        violations=len(unnamed),
+        checked=found,
+        excluded=len(unrecorded),
+    )
+
+
+def _sacrificed(e: Evidence) -> Check:
+    """Legal losses are counted: all that no part of the last lineage, and those alone."""
+    taken = sum(sum(cut.sacrificed.values()) for cut in e.cuts)
+    most = e.description.expectations.sacrificed_at_most
+    least = e.description.expectations.sacrificed_at_least
+    summary = f"{taken} of {e.acknowledged:,} acknowledged writes were sacrificed by resets"
+    by_lineage = [
+        f"{count} in {cut.zone}/{cut.partition} by lineage {lineage}"
+        for cut in e.cuts
+        for lineage, count in sorted(cut.sacrificed.items())
+    ]
+    if by_lineage:
+        summary += f": {', '.join(by_lineage[:4])}"
+    verdict = Verdict.PASSED
+    if most is not None and taken > most:
+        verdict = Verdict.VIOLATED
+        summary += f"; at most {most} may be"
+    elif taken < least:
+        verdict = Verdict.UNKNOWN
+        summary += f"; the run shows nothing with less than {least}"
+    return Check(
+        name="sacrificed-writes",
+        verdict=verdict,
+        summary=summary,
+        violations=taken,
+        checked=len(e.cuts),
+    )
+
+
+def _restored(e: Evidence) -> Check:
+    back = sum(cut.restored for cut in e.cuts)
+    least = e.description.expectations.restored_at_least
+    links = [
+        f"{r.zone}/{r.partition} to [{', '.join(r.unwound_to)}] by {r.survivor}"
+        for r in e.resets
+        if r.unwound_to
+    ]
+    summary = f"{back} writes that a reset had taken came back through an unwind"
+    if links:
+        summary += f": {', '.join(links[:4])}"
+    return Check(
+        name="restored-writes",
+        verdict=Verdict.VIOLATED if back < least else Verdict.PASSED,
+        summary=summary + (f"; at least {least} had to" if back < least else ""),
+        checked=len(links),
+    )
+
+
+def _availability(e: Evidence) -> Check:
+    """Nobody may answer while no majority lives and no reset was written, or beside a survivor."""
+    alone = sum(one.count for one in e.unfounded)
+    beside = sum(cut.beside for cut in e.cuts)
+    words = []
+    if alone:
+        first = e.unfounded[0]
+        words.append(
+            f"{alone} answers while no majority lived, for instance in {first.zone}/"
+            f"{first.partition}: {'; '.join(first.examples)}"
+        )
+    if beside:
+        at = next(cut for cut in e.cuts if cut.beside)
+        words.append(
+            f"{beside} answers of an older lineage after a newer one led, for instance in "
+            f"{at.zone}/{at.partition}: {'; '.join(at.examples)}"
+        )
+    return Check(
+        name="forbidden-availability",
+        verdict=Verdict.VIOLATED if words else Verdict.PASSED,
+        summary="; ".join(words) or "nobody answered without a majority or beside a survivor",
+        violations=alone + beside,
+        checked=sum(e.counts.values()),
+    )

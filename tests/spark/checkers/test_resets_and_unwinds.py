@@ -1,0 +1,185 @@
+"""A whole run with a reset and an unwind: legal as it is, and each spoilt version named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from zonequake_analysis.judgement import judge_run
+from zonequake_analysis.schema import Function, Role
+from zonequake_analysis.synthesize import ZONE, Operation, write_operations
+from zonequake_analysis.verdict import Check, Verdict
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+SECOND = 1_000_000_000
+EXPECTED = {
+    "resets": 2,
+    "sacrificed_at_most": 2,
+    "sacrificed_at_least": 1,
+    "restored_at_least": 5,
+    "max_window_ms": 500,
+    "max_reset_window_ms": 7000,
+}
+
+
+def operation(value: int, at_s: float, place: tuple[int, int, int], **more: object) -> Operation:
+    lineage, term, index = place
+    made = Operation(
+        f=Function.APPEND,
+        key="list",
+        partition=0,
+        process=value,
+        inv_ns=int(at_s * SECOND),
+        fin_ns=int(at_s * SECOND) + 1000,
+        value=value,
+        lineage=lineage,
+        term=term,
+        index=index,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def read(values: list[int], at_s: float, place: tuple[int, int, int], **more: object) -> Operation:
+    process = int(1000 + at_s * 10)
+    made = replace(operation(0, at_s, place), f=Function.READ, value=values, process=process)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def history() -> list[Operation]:
+    """Ten appends by [A, B, C]; C, with five of them, is reset; then all is unwound to A."""
+    return [
+        *(operation(n, 100 + n, (0, 1, n)) for n in range(1, 11)),
+        read(list(range(1, 11)), 111, (0, 1, 10)),
+        operation(17, 121, (7, 2, 7)),
+        operation(18, 122, (7, 2, 8)),
+        read([1, 2, 3, 4, 5, 17, 18], 123, (7, 2, 8)),
+        operation(19, 141, (9, 3, 12)),
+        read([*range(1, 11), 19], 150, (9, 3, 12), role=Role.FINAL),
+    ]
+
+
+def events() -> list[dict[str, object]]:
+    def event(kind: str, at_s: float, data: dict[str, object], **more: object) -> dict[str, object]:
+        return {"kind": kind, "time": int(at_s * SECOND), "data": data} | more
+
+    def keys(at_s: float, stable: list[str], **data: object) -> dict[str, object]:
+        place = {"zone": ZONE, "partition": 0}
+        return event("partition.changed", at_s, {"stable": stable} | data, **place)
+
+    def reset(
+        lineage: int, at_s: float, node: str, last: tuple[int, int, int]
+    ) -> dict[str, object]:
+        names = ("last_lineage", "last_term", "last_index")
+        data = {"lineage": lineage} | dict(zip(names, last, strict=True))
+        return event("group.reset", at_s, data, zone=ZONE, partition=0, node=node)
+
+    gone = {"gone_ns": {"A": 115 * SECOND, "B": 115 * SECOND}}
+    chain = [
+        {"nodes": ["A", "B", "C"], "term": 1, "index": 0},
+        {"nodes": ["C"], "term": 7 * 10**9 + 2, "index": 6},
+    ]
+    return [
+        keys(100, ["A", "B", "C"]),
+        event("fault.effective", 115, {"fault": "kill", "proof": gone}),
+        keys(120, ["A", "B", "C"], pending=["C"]),
+        reset(7, 120, "C", (0, 1, 5)),
+        keys(121, ["C"], chain=chain),
+        reset(9, 140, "A", (0, 1, 10)),
+        keys(142, ["A", "B", "C"], chain=chain[:1]),
+        event("node.started", 139, {}, node="A"),
+        event("node.started", 139, {}, node="B"),
+    ]
+
+
+Judged = dict[str, Check]
+Judge = Callable[..., Judged]
+
+
+@pytest.fixture
+def judge(spark: SparkSession, tmp_path: Path) -> Judge:
+    def judged(
+        operations: Iterable[Operation] | None = None,
+        told: Iterable[dict[str, object]] | None = None,
+        **expected: object,
+    ) -> Judged:
+        write_operations(tmp_path / "history" / "load-0.jsonl", list(operations or history()))
+        lines = [json.dumps(line) for line in (events() if told is None else told)]
+        (tmp_path / "events.jsonl").write_text("\n".join(lines))
+        described = {"expectations": EXPECTED | {"faults": []} | expected}
+        (tmp_path / "run.yaml").write_text(json.dumps(described))
+        return {check.name: check for check in judge_run(spark, tmp_path).checks}
+
+    return judged
+
+
+def violated(checks: Judged) -> set[str]:
+    return {name for name, check in checks.items() if check.verdict is Verdict.VIOLATED}
+
+
+def test_a_reset_and_an_unwind_by_the_rules_are_legal(judge: Judge) -> None:
+    checks = judge()
+    assert violated(checks) == set()
+    assert checks["resets"].summary == "2 resets, 1 of them unwinds"
+    assert checks["sacrificed-writes"].violations == 2
+    assert "2 in z1/0 by lineage 9" in checks["sacrificed-writes"].summary
+    assert checks["restored-writes"].summary.startswith("5 writes that a reset had taken came back")
+    assert "z1/0 to [A, B, C] by A" in checks["restored-writes"].summary
+    assert checks["forbidden-availability"].verdict is Verdict.PASSED
+    assert checks["lost-writes"].verdict is Verdict.PASSED
+    assert checks["linearizability"].verdict is Verdict.PASSED
+
+
+def test_a_write_that_the_source_of_an_unwind_had_and_that_is_gone_is_lost(judge: Judge) -> None:
+    spoilt = [*history()[:-1], read([*range(1, 10), 19], 150, (9, 3, 12), role=Role.FINAL)]
+    checks = judge(spoilt)
+    assert {"lost-writes", "linearizability"} <= violated(checks)
+    assert checks["lost-writes"].violations == 1
+
+
+def test_what_a_lineage_lost_before_it_was_abandoned_is_still_found(judge: Judge) -> None:
+    made = history()
+    made[13] = read([1, 2, 3, 4, 5, 18], 123, (7, 2, 8))
+    assert {"lost-writes", "linearizability"} <= violated(judge(made))
+
+
+def test_an_answer_while_no_majority_lived_is_forbidden(judge: Judge) -> None:
+    checks = judge([*history(), operation(50, 116, (0, 1, 11))], sacrificed_at_most=None)
+    assert violated(checks) == {"forbidden-availability"}
+    assert "1 answers while no majority lived" in checks["forbidden-availability"].summary
+
+
+def test_an_answer_of_the_old_majority_beside_the_survivor_is_forbidden(judge: Judge) -> None:
+    told = [event for event in events() if event["kind"] != "fault.effective"]
+    checks = judge([*history(), operation(50, 125, (0, 1, 11))], told, sacrificed_at_most=None)
+    assert violated(checks) == {"forbidden-availability"}
+    assert "after a newer one led" in checks["forbidden-availability"].summary
+
+
+def test_a_reset_that_nobody_expected_is_a_violation(judge: Judge) -> None:
+    assert violated(judge(resets=1)) == {"resets"}
+    assert judge(resets=3)["resets"].verdict is Verdict.SLO_BREACHED
+
+
+def test_more_sacrificed_than_expected_and_less_restored_are_violations(judge: Judge) -> None:
+    checks = judge(sacrificed_at_most=1, restored_at_least=6)
+    assert violated(checks) == {"sacrificed-writes", "restored-writes"}
+    assert judge(sacrificed_at_least=3)["sacrificed-writes"].verdict is Verdict.UNKNOWN
+
+
+def test_an_unwind_to_no_link_of_the_chain_is_a_violation(judge: Judge) -> None:
+    told = events()
+    told[4]["data"]["chain"] = told[4]["data"]["chain"][1:]  # type: ignore[index]
+    assert violated(judge(told=told)) == {"resets"}
+
+
+def test_a_lineage_whose_begin_nobody_recorded_makes_the_run_unknown(judge: Judge) -> None:
+    told = [event for event in events() if event["kind"] != "group.reset"]
+    checks = judge(told=told, resets=None, restored_at_least=0)
+    assert checks["resets"].verdict is Verdict.UNKNOWN
+    assert "nobody recorded how lineage 7 of z1/0 began" in checks["resets"].summary

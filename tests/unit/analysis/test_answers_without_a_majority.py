@@ -1,0 +1,152 @@
+"""When certainly no majority lived, who answered then, and to which link an unwind went back."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from zonequake_analysis.lineages import read_lineages
+from zonequake_analysis.majorities import SLACK_NS, unfounded, without_majority
+from zonequake_analysis.resets import resets
+from zonequake_analysis.run_folder import Event
+from zonequake_analysis.schema import NEVER_NS, Function, Outcome
+
+SECOND = 1_000_000_000
+PLACE = ("z", 0)
+
+
+def event(kind: str, at_s: float, *, node: str | None = None, **data: object) -> Event:
+    placed = kind in ("partition.changed", "group.reset")
+    return Event(
+        kind=kind,
+        time=int(at_s * SECOND),
+        zone="z" if placed else None,
+        partition=0 if placed else None,
+        node=node,
+        data=data,
+    )
+
+
+def keys(at_s: float, *stable: str, pending: tuple[str, ...] = (), **more: object) -> Event:
+    return event("partition.changed", at_s, stable=list(stable), pending=list(pending), **more)
+
+
+def killed(at_s: float, *nodes: str) -> Event:
+    proof = {"gone_ns": {node: int(at_s * SECOND) for node in nodes}}
+    return event("fault.effective", at_s, proof=proof)
+
+
+def began(at_s: float, node: str) -> Event:
+    return event("node.started", at_s, node=node)
+
+
+def spans(*events: Event) -> list[tuple[float, float]]:
+    found = without_majority(list(events)).get(PLACE, [])
+    return [(a / SECOND, b / SECOND if b != NEVER_NS else float("inf")) for a, b in found]
+
+
+def test_there_is_no_majority_from_the_last_death_to_the_first_return() -> None:
+    three = keys(0, "A", "B", "C")
+    assert spans(three, killed(10, "A"), killed(12, "B"), began(20, "A"), began(30, "B")) == [
+        (12, 20)
+    ]
+    assert spans(three, killed(10, "A")) == []
+    assert spans(three, killed(10, "A", "B")) == [(10, float("inf"))]
+
+
+def test_of_two_one_is_no_majority_and_of_four_two_are_none() -> None:
+    assert spans(keys(0, "A", "B"), killed(5, "A"), began(9, "A")) == [(5, 9)]
+    assert spans(keys(0, "A", "B", "C", "D"), killed(5, "A", "B"), began(9, "A")) == [(5, 9)]
+
+
+def test_a_pending_set_that_lives_may_be_the_configuration_already() -> None:
+    lost = killed(10, "A", "B")
+    joint = keys(0, "A", "B", "C", pending=("C", "D", "E"))
+    assert spans(joint, lost) == []
+    forced = keys(15, "A", "B", "C", pending=("C",), forced=["pending"])
+    slack = SLACK_NS / SECOND
+    assert spans(keys(0, "A", "B", "C"), lost, forced) == [(10, 15 - slack)]
+
+
+def test_a_reset_ends_it_though_the_watch_did_not_see_the_forced_pending() -> None:
+    reset = event("group.reset", 15, node="C", lineage=5, last_index=3)
+    lost = spans(keys(0, "A", "B", "C"), killed(10, "A", "B"), reset)
+    assert lost == [(10, 15)]
+
+
+def answers(*times: tuple[float, float], outcome: Outcome = Outcome.OK) -> pa.Table:
+    count = len(times)
+    return pa.table(
+        {
+            "partition_id": pa.array([4] * count, pa.int64()),
+            "zone": ["z"] * count,
+            "partition": [0] * count,
+            "key": ["k"] * count,
+            "node": ["C"] * count,
+            "f": pa.array([Function.WRITE.value] * count, pa.int8()),
+            "inv": pa.array([int(a * SECOND) for a, _ in times], pa.int64()),
+            "fin": pa.array([int(b * SECOND) for _, b in times], pa.int64()),
+            "outcome": pa.array([outcome.value] * count, pa.int8()),
+            "bounded": [False] * count,
+        }
+    )
+
+
+def test_only_what_began_and_ended_without_a_majority_is_forbidden() -> None:
+    lost = {4: [(10 * SECOND, 20 * SECOND)]}
+    around = answers((9.9, 10.1), (19.9, 20.1), (5, 6))
+    assert unfounded(around, lost) == []
+    (found,) = unfounded(answers((9, 9.5), (12, 12.1)), lost)
+    assert (found.zone, found.partition, found.count) == ("z", 0, 1)
+    assert found.examples == ["write of k by C"]
+    assert unfounded(answers((12, 12.1), outcome=Outcome.FAIL), lost) == []
+    assert unfounded(answers((12, 12.1)), {5: [(0, NEVER_NS)]}) == []
+
+
+SEVEN = {"nodes": list("ABCDEFG"), "term": 1, "index": 4}
+THREE = {"nodes": list("EFG"), "term": 5 * 10**9 + 2, "index": 9}
+ONE = {"nodes": ["G"], "term": 8 * 10**9 + 3, "index": 12}
+
+
+def lineage(token: int, at_s: float, node: str, last: tuple[int, int, int]) -> Event:
+    past, term, index = last
+    return event(
+        "group.reset",
+        at_s,
+        node=node,
+        lineage=token,
+        last_lineage=past,
+        last_term=term,
+        last_index=index,
+    )
+
+
+FIRST = lineage(5, 10, "E", (0, 1, 7))
+SECOND_RESET = lineage(8, 20, "G", (5, 2, 9))
+
+
+def unwinds(*events: Event) -> list[tuple[tuple[str, ...], str]]:
+    found = resets(read_lineages(events), list(events))
+    return [(r.unwound_to, r.unnamed) for r in found]
+
+
+def test_a_reset_that_goes_on_from_the_newest_lineage_is_no_unwind() -> None:
+    assert unwinds(FIRST, SECOND_RESET) == [((), ""), ((), "")]
+
+
+def test_an_unwind_goes_to_a_link_of_its_survivor_that_its_log_goes_beyond() -> None:
+    """Document `high-availability`, Examples 1 and 2."""
+    chain = keys(25, "G", chain=[SEVEN, THREE, ONE])
+    to_a = lineage(11, 40, "A", (0, 1, 10))
+    assert unwinds(FIRST, SECOND_RESET, chain, to_a)[-1] == (tuple("ABCDEFG"), "")
+    to_e = lineage(11, 40, "E", (5, 2, 11))
+    assert unwinds(FIRST, SECOND_RESET, chain, to_e)[-1] == (tuple("EFG"), "")
+
+
+def test_an_unwind_that_no_link_explains_is_named() -> None:
+    chain = keys(25, "G", chain=[THREE, ONE])
+    to_a = lineage(11, 40, "A", (0, 1, 10))
+    (*_, (link, unnamed)) = unwinds(FIRST, SECOND_RESET, chain, to_a)
+    assert link == ()
+    assert "A and its log's end fit no link" in unnamed
+    (*_, (_, unknown)) = unwinds(FIRST, SECOND_RESET, to_a)
+    assert unknown == "no chain was recorded before it"

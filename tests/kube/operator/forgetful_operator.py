@@ -3,6 +3,7 @@
     forgetful_operator.py changes    sends changePeers and grants only for a pending it wrote itself
     forgetful_operator.py stops      stops redundant replicas only after a stable switch of its own
     forgetful_operator.py events     tells a transition only when it has stored it
+    forgetful_operator.py grants     locks a change and never lets it go on: no fault, a held moment
 
 So are operators built that act on events ("pending was written") and not on what is stored.
 """
@@ -20,6 +21,7 @@ from zonequake_operator.announcements import Announcement
 from zonequake_operator.event_poster import EventPoster
 from zonequake_operator.groups import Group
 from zonequake_operator.model import PartitionKeys, Zone
+from zonequake_store.admin_protocol import Grant
 
 
 def forget(decision: str, consequence: str) -> None:
@@ -40,6 +42,16 @@ def forget(decision: str, consequence: str) -> None:
     setattr(orders, consequence, following)
 
 
+def withhold_grants() -> None:
+    """Leave every change where it can't be cancelled any more and isn't JOINT yet."""
+    follow = orders._changes
+
+    def following(*arguments: Any) -> list[Any]:
+        return [told for told in follow(*arguments) if not isinstance(told[1], Grant)]
+
+    orders._changes = following
+
+
 def tell_late() -> None:
     """Post Events after the write that they speak of, as ours once did."""
 
@@ -56,6 +68,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "changes": lambda: forget("_set_pending", "_changes"),
     "stops": lambda: forget("_stable_switch", "_stops"),
     "events": tell_late,
+    "grants": withhold_grants,
 }
 
 if __name__ == "__main__":

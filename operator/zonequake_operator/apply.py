@@ -44,6 +44,8 @@ class _Stored:
     raw_status: dict[str, Any]
     partitions: dict[int, Partition] = field(default_factory=dict)
     read_s: float = 0.0
+    invalidations: int = 0
+    """How many there had been when it was read."""
 
 
 class ZoneReconciler:
@@ -77,8 +79,11 @@ class ZoneReconciler:
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
         self._stored: _Stored | None = None
-        self._is_stale = False
-        """What is stored must be read again, though a step that runs goes on with it."""
+        self._invalidations = 0
+        """Grows at any time, also in the middle of a step, which then ends on what it has read."""
+        self._turn = asyncio.Lock()
+        """A step and the erasure take turns: an order of an earlier plan would start a replica
+        that was erased."""
         self._known: dict[int, str] = {}
         """The partitions' resource versions that we read or wrote."""
         self._heard_from = 0
@@ -89,7 +94,7 @@ class ZoneReconciler:
 
     def invalidate(self) -> None:
         """Read the resources again before the next decision."""
-        self._is_stale = True
+        self._invalidations += 1
 
     def generation_seen(self, generation: int) -> None:
         """Somebody saw the zone at this generation; read it again if ours is older."""
@@ -99,7 +104,8 @@ class ZoneReconciler:
     async def step(self, view: View) -> Plan:
         """Decide and act once on this view. Raises KubeError if the API server doesn't let us."""
         try:
-            return await self._step(view)
+            async with self._turn:
+                return await self._step(view)
         except Conflict:
             self.invalidate()
             metrics.RECONCILES.labels(self.name, "conflict").inc()
@@ -149,9 +155,13 @@ class ZoneReconciler:
     async def _read(self) -> _Stored:
         now_s = self._monotonic_s()
         stored = self._stored
-        if stored is not None and not self._is_stale and now_s - stored.read_s < self._resync_s:
+        invalidations = self._invalidations
+        if (
+            stored is not None
+            and stored.invalidations == invalidations
+            and now_s - stored.read_s < self._resync_s
+        ):
             return stored
-        self._is_stale = False
         raw, partitions = await asyncio.gather(
             self._kube.get_zone(self.name), self._kube.list_partitions(self.name)
         )
@@ -162,6 +172,7 @@ class ZoneReconciler:
             raw_status=raw.get("status") or {},
             partitions={p.number: p for p in sorted(mine, key=lambda p: p.number)},
             read_s=now_s,
+            invalidations=invalidations,
         )
         versions = {n: p.resource_version for n, p in self._stored.partitions.items()}
         if versions != self._known:
@@ -305,13 +316,16 @@ class ZoneReconciler:
 
     async def erase(self, view: View) -> tuple[set[str], set[str]]:
         """Stop and erase the zone's replicas; says who still holds some, and who is silent."""
+        async with self._turn:
+            return await self._erase(view)
+
+    async def _erase(self, view: View) -> tuple[set[str], set[str]]:
         stored = await self._read()
         zone = stored.zone
-        prefix = f"{zone.name}.{zone.uid[:8]}."
         orders: dict[str, list[Order]] = {}
         for group, replicas in by_group(view.reports.values()).items():
-            if not group.startswith(prefix):
-                continue
+            if group.rpartition(".")[0] != f"{zone.name}.{zone.uid[:8]}":
+                continue  # not by its beginning: names of zones may have dots
             for node, replica in replicas.items():
                 kept = stored.partitions.get(replica.partition)
                 token = max(replica.token, kept.keys.configuration_token if kept else 0)

@@ -33,6 +33,7 @@ from zonequake_operator.model import (
     ZoneStatus,
     group_name,
 )
+from zonequake_operator.overrides import override
 from zonequake_operator.plan import (
     Plan,
     SendOrder,
@@ -246,7 +247,7 @@ class World:
 
     def alter(self, changes: Mapping[str, object]) -> None:
         """ALTER ZONE."""
-        self.raw_spec = zone_fields.altered(self.raw_spec, changes)
+        self.raw_spec = override(self.raw_spec, changes)
         self.zone = replace(
             self.zone,
             generation=self.zone.generation + 1,

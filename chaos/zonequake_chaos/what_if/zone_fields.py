@@ -1,4 +1,4 @@
-"""The zone's spec in a file, and what ALTER ZONE makes of it.
+"""The zone's spec in a file, and what ALTER ZONE changes in it.
 
 The limits are those that the API server enforces (charts/zonequake, CRD DistributionZone); the
 meaning is the operator's own (`parse_zone_spec`).
@@ -12,11 +12,8 @@ from zonequake_chaos.what_if.place import Place
 from zonequake_operator import filter as filters
 from zonequake_operator.errors import FilterError
 from zonequake_operator.model import ChangePeersMode, ConsistencyMode, Storage, ZoneSpec
+from zonequake_operator.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
 from zonequake_operator.parsing import parse_zone_spec
-
-AUTO_ADJUST = "dataNodesAutoAdjust"
-SCALE_UP = "dataNodesAutoAdjustScaleUp"
-SCALE_DOWN = "dataNodesAutoAdjustScaleDown"
 
 IMMUTABLE = ("partitions", "consistencyMode", "storage")
 MAX_SECONDS = 2147483647
@@ -62,24 +59,6 @@ def read_changes(place: Place) -> dict[str, object]:
     if not fields:
         place.refuse("at least one field of the zone's spec")
     return {key: inner.value for key, inner in fields.items()}
-
-
-def altered(spec: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-    """The spec after ALTER ZONE (`distribution-zones`, Override rules).
-
-    "The set of properties specified in the next request will override the corresponding previously
-    specified properties": AUTO_ADJUST overrides SCALE_UP and SCALE_DOWN "because
-    DATA_NODES_AUTO_ADJUST isn't compatible with ones", and one of those overrides AUTO_ADJUST; the
-    other one gets its default then.
-    """
-    after = dict(spec)
-    if changes.get(AUTO_ADJUST) is not None:
-        after.pop(SCALE_UP, None)
-        after.pop(SCALE_DOWN, None)
-    if changes.get(SCALE_UP) is not None or changes.get(SCALE_DOWN) is not None:
-        after.pop(AUTO_ADJUST, None)
-    after.update(changes)
-    return {key: value for key, value in after.items() if value is not None}
 
 
 def parsed(spec: Mapping[str, object]) -> ZoneSpec:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+
+from zonequake_operator.filter import parse as parse_filter
 
 if TYPE_CHECKING:
     from .conftest import ApiServer
@@ -91,3 +96,43 @@ def test_get_shows_what_counts(api_server: ApiServer) -> None:
     api_server.kubectl("delete", "dz", "shown")
     heads = ["NAME", "PARTITIONS", "REPLICAS", "NODES", "AVAILABLE", "MOVING", "READY", "SYNCED"]
     assert shown.split()[: len(heads)] == heads
+
+
+TAGS = st.sampled_from(
+    ['"US"', "“Node A”", '"region=EU"', 'contains("a")', "/eu-\\/.*/", '"a.b/c-d"']
+)
+BLANKS = st.sampled_from(["", " ", "  ", "\n", "\t", "\u00a0"])
+
+
+def joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("({}{})".format, BLANKS, inner),
+        st.builds("!{}{}".format, BLANKS, inner),
+        st.builds("{1}{0}&&{0}{2}".format, BLANKS, inner, inner),
+        st.builds("{1}{0}||{0}{2}".format, BLANKS, inner, inner),
+        st.builds("({1}{0},{0}{2})".format, BLANKS, inner, inner),
+    )
+
+
+def test_every_filter_that_the_operator_understands_is_accepted(api_server: ApiServer) -> None:
+    found: dict[str, None] = {}
+
+    @seed(1)
+    @settings(max_examples=150, database=None)
+    @given(st.recursive(TAGS, joined, max_leaves=6))
+    def collect(text: str) -> None:
+        parse_filter(text)
+        found[text] = None
+
+    collect()
+    assert len(found) > 50
+    zones = [zone(f"f{n}", {"dataNodesFilter": text}) for n, text in enumerate(found)]
+    done = api_server.kubectl(
+        "create",
+        "--dry-run=server",
+        "--filename",
+        "-",
+        stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": zones}),
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(found)

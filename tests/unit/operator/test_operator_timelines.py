@@ -283,8 +283,10 @@ ONE_WAY = st.lists(
     st.tuples(
         st.integers(0, 12),
         CHANGES.filter(
-            lambda change: (change[0] != "join" or not change[1] & set("ABC"))
-            and (change[0] != "leave" or not change[1] & set("DEF"))
+            lambda change: (
+                (change[0] != "join" or not change[1] & set("ABC"))
+                and (change[0] != "leave" or not change[1] & set("DEF"))
+            )
         ),
     ),
     max_size=20,

@@ -83,6 +83,27 @@ def _build_group(
     group.elect()
 
 
+def restore(group: SupposedGroup, chain: tuple[Link, ...]) -> None:
+    """Give each node of each link, if it has none, the replica that it had under its last link.
+
+    A group that restarts reports what the file says, also where the operator erased a replica.
+    """
+    nodes = {node for link in chain for node in link.nodes} - group.replicas.keys()
+    for node in sorted(nodes):
+        group.new_replica(node, running=False)
+    for link in chain:
+        configuration = ConfigurationReport(
+            peers=list(_peers(group, link.nodes)),
+            token=max(link.token, 1),
+            index=link.index,
+            lineage=link.token,
+        )
+        for node in nodes.intersection(link.nodes):
+            replica = group.replicas[node]
+            replica.configuration = configuration
+            replica.configuration_at = (link.term, link.index)
+
+
 def _install(
     group: SupposedGroup,
     nodes: tuple[str, ...],

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from zonequake_chaos.errors import HarnessError
 from zonequake_chaos.what_if import zone_fields
 from zonequake_chaos.what_if.actions import Action, Do, action_of
-from zonequake_chaos.what_if.given import log_ends
+from zonequake_chaos.what_if.given import log_ends, restore
 from zonequake_chaos.what_if.group import SupposedGroup
 from zonequake_chaos.what_if.memory import partition_as_stored, zone_as_stored
 from zonequake_chaos.what_if.question import Attributes, GivenReplica
@@ -231,6 +231,8 @@ class World:
         """Every replica was stopped; nodes that aren't among `started` say nothing yet."""
         keeps_state = self.spec.storage is Storage.PERSISTENT
         group = self.group(number)
+        if keeps_state:
+            restore(group, self.keys(number).chain)
         for name in list(group.replicas):
             group.stop(name, keeps_state=keeps_state)
             self._asked.pop((number, name), None)
@@ -330,7 +332,10 @@ class World:
         return [self.instead.get(n, found) for n, found in enumerate(sets)]
 
     def _reports(self) -> dict[str, ReplicasReport]:
-        audible = [node for node in self.topology.nodes.values() if node.name not in self._silent]
+        # A replica that was stopped with its group waits on its disk until its node has started.
+        persistent = self.spec.storage is Storage.PERSISTENT
+        silent = frozenset[str]() if persistent else self._silent
+        audible = [node for node in self.topology.nodes.values() if node.name not in silent]
         found: dict[str, list[ReplicaStatus]] = {node.name: [] for node in audible}
         for number, group in self.groups.items():
             statuses = self._statuses.get(number)
@@ -390,6 +395,10 @@ class World:
         for send in decided.actions:
             if isinstance(send, SendOrder):
                 number = self._numbers[send.order.group]
+                if send.node in self._silent:
+                    continue  # its node hasn't started
+                if number in self.as_given and isinstance(send.order, StopReplica):
+                    continue  # an older link's replicas are to be there when an event asks for them
                 wanted.add((number, send.node))
                 changed = self._obey(number, send.node, send.order) or changed
         self._asked = {key: order for key, order in self._asked.items() if key in wanted}

@@ -73,10 +73,13 @@ def read_outcome(
     custom = f"/apis/zonequake.io/v1alpha1/namespaces/{api.namespace}"
     core = f"/api/v1/namespaces/{api.namespace}"
     of_zone = api.read(f"{custom}/distributionzones/{zone}")
-    partitions = api.read(f"{custom}/partitions")["items"]
+    everyones = api.read(f"{custom}/partitions")["items"]
+    partitions = [p for p in everyones if p["spec"]["zone"] == zone]
     pods = api.read(f"{core}/pods")["items"]
     status = of_zone.get("status", {})
-    replicas = {name: _replicas(address) for name, address in nodes.items()}
+    replicas = {
+        name: [r for r in replicas_at(address) if r.zone == zone] for name, address in nodes.items()
+    }
     by_partition: dict[str, dict[str, tuple[str, ...]]] = {}
     for node, held in replicas.items():
         for replica in held:
@@ -125,7 +128,8 @@ def _configured(replica: ReplicaStatus) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _replicas(address: str) -> list[ReplicaStatus]:
+def replicas_at(address: str) -> list[ReplicaStatus]:
+    """What the data node at this address holds; nothing if it doesn't answer."""
     try:
         with urlopen(f"http://{address}:8080/admin/v1/replicas", timeout=10) as response:
             return msgspec.json.decode(response.read(), type=ReplicasReport).replicas

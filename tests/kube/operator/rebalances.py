@@ -82,6 +82,7 @@ class Rebalances:
     """What stands for the operator; empty: itself."""
     running: set[int] = field(default_factory=set)
     rng: random.Random = field(default_factory=lambda: random.Random(1))
+    _left: list[Moment] = field(default_factory=list)
 
     def go(
         self,
@@ -137,6 +138,16 @@ class Rebalances:
             hits=tuple(hits),
             duration_s=time.monotonic() - began_s,
         )
+
+    def kill_operator_at(self, *moments: Moment) -> None:
+        """Arm the relay with the first of them; the others follow with `succeed_if_dead`."""
+        self._left = list(moments)
+        self._arm(self._left, None)
+
+    def succeed_if_dead(self) -> None:
+        """Start a successor of an operator that was killed at its moment."""
+        if self.relay.hit is not None:
+            self._succeed(self._left, None)
 
     def is_quiet(self, for_s: float) -> bool:
         """Is nothing written for so long?"""

@@ -1,0 +1,164 @@
+"""A zone dropped at any moment, by an operator that may be killed at any of its writes.
+
+Whatever happens meanwhile, in the end nothing of it is left, on the API server or on a data node,
+and the zone beside it hasn't noticed: nothing of it was written, and its keys can be read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import wait_until
+from .machine import address
+from .outcome import replicas_at
+from .rebalances import FOURTH, ZONE, Move, Rebalances, rebalances
+from .relay import Moment, Way
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+
+DROPPED = "dropped"
+PARTITIONS = 2
+SEED = 5
+SAMPLED = 8
+LIMIT_S = 45.0
+
+
+@dataclass(slots=True)
+class Scene:
+    """Two zones over the same nodes: `ZONE` stays, `DROPPED` comes and goes."""
+
+    running: Rebalances
+
+    @property
+    def api(self) -> ApiServer:
+        return self.running.api
+
+    def create(self, **spec: Any) -> None:
+        zone = {
+            "apiVersion": "zonequake.io/v1alpha1",
+            "kind": "DistributionZone",
+            "metadata": {"name": DROPPED},
+            "spec": {"partitions": PARTITIONS, "dataNodesAutoAdjustScaleDown": 0, **spec},
+        }
+        assert self.api.apply(zone).returncode == 0
+        wait_until(lambda: self._is_ready(DROPPED))
+
+    def _is_ready(self, name: str) -> bool:
+        conditions = (self.api.get("dz", name).get("status") or {}).get("conditions", [])
+        found = {c["type"]: c["status"] for c in conditions}
+        return found.get("Ready") == "True" and found.get("Synced") == "True"
+
+    def drop(self) -> None:
+        done = self.api.kubectl("delete", "dz", DROPPED, "--wait=false")
+        assert done.returncode == 0, done.stderr
+
+    def drop_at(self, *moments: Moment, before: Callable[[], None] | None = None) -> list[str]:
+        """Drop it and kill the operator at these of its writes; says what went wrong."""
+        self.running.kill_operator_at(*moments)
+        (before or self.drop)()
+        give_up_s = time.monotonic() + LIMIT_S
+        while True:
+            self.running.succeed_if_dead()
+            left = self.left()
+            if not left and not self.running.relay.release():
+                break
+            if time.monotonic() > give_up_s:
+                return [f"not within {LIMIT_S} s", *left]
+            time.sleep(0.1)
+        return self.left()
+
+    def left(self) -> list[str]:
+        """What there still is of the dropped zone."""
+        found = ["the zone"] if self.api.get("dz", DROPPED) else []
+        partitions = self.api.get("zp")["items"]
+        found += [p["metadata"]["name"] for p in partitions if p["spec"]["zone"] == DROPPED]
+        for ordinal in sorted(self.running.running):
+            held = replicas_at(address(ordinal))
+            found += [f"{r.group} on {ordinal}" for r in held if r.zone == DROPPED]
+        return found
+
+    @contextmanager
+    def untouched_neighbour(self) -> Iterator[None]:
+        """The zone beside it is as it was, but for who leads."""
+        before = self._neighbour()
+        yield
+        assert self._neighbour() == before
+        assert self.running.relay.run(self.running.load.unreadable()) == ()
+
+    def _neighbour(self) -> Any:
+        keys = ("stable", "configurationToken", "changeTriggerRevision")
+        zone = self.api.get("dz", ZONE)["status"]
+        partitions = [p["status"] for p in self.api.get("zp")["items"] if p["spec"]["zone"] == ZONE]
+        return (
+            zone["revision"],
+            [[status.get(key) for key in keys] for status in partitions],
+        )
+
+
+@pytest.fixture(scope="module")
+def scene(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with rebalances(api_server, tmp_path_factory.mktemp("dropped")) as running:
+        yield Scene(running=running)
+
+
+def writes_of_a_drop(scene: Scene) -> list[str]:
+    """The kinds of write of one drop without a kill."""
+    scene.create()
+    with scene.untouched_neighbour():
+        assert scene.drop_at() == []
+    return scene.running.relay.kinds
+
+
+def test_an_operator_killed_at_a_write_of_a_drop_is_succeeded_by_one_that_ends_it(
+    scene: Scene, request: pytest.FixtureRequest
+) -> None:
+    kinds = writes_of_a_drop(scene)
+    assert {kind.split()[0] for kind in kinds} >= {"order", "DELETE", "PATCH"}, kinds
+    moments = [
+        Moment(number=n, way=way) for n, way in itertools.product(range(1, len(kinds) + 1), Way)
+    ]
+    if not request.config.getoption("--every-moment", default=False):
+        moments = random.Random(SEED).sample(moments, SAMPLED)
+    for moment in moments:
+        scene.create()
+        with scene.untouched_neighbour():
+            assert scene.drop_at(moment) == [], str(moment)
+
+
+@pytest.mark.parametrize("way", [None, Way.AFTER, Way.LAST])
+def test_a_zone_is_dropped_in_the_middle_of_its_rebalance(scene: Scene, way: Way | None) -> None:
+    """At the write of a partition's pending; with the operator, or while it lives."""
+    scene.create(replicas=3)
+    two = '"zq-default-0", "zq-default-1"'
+    kind = "partitions: pending"
+
+    def move() -> None:
+        patch = {"spec": {"dataNodesFilter": two}}
+        scene.api.patch("dz", DROPPED, patch, "--type=merge")
+        wait_until(lambda: kind in scene.running.relay.kinds)
+        scene.drop()
+
+    moments = () if way is None else (Moment(number=1, way=way, of=kind),)
+    with scene.untouched_neighbour():
+        assert scene.drop_at(*moments, before=move) == []
+
+
+def test_a_zone_is_dropped_while_its_timers_are_armed(scene: Scene) -> None:
+    scene.create(dataNodesAutoAdjustScaleUp=3600)
+    assert scene.running.go(Move.JOIN).problems == []
+    wait_until(lambda: "scaleUp" in scene.api.get("dz", DROPPED)["status"])
+    with scene.untouched_neighbour():
+        assert scene.drop_at(Moment(number=1, way=Way.AFTER)) == []
+    assert FOURTH in scene.running.running
+    assert scene.running.go(Move.LOSS).problems == []

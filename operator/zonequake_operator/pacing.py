@@ -53,6 +53,11 @@ class Pacer:
             for group, change in self._changes.items()
         }
 
+    def change_due_s(self, order: ChangePeers) -> float:
+        """When this change may be asked for again (monotonic seconds), after `due` left it out."""
+        change = self._changes[order.group]
+        return change.last_s + change.delay_s
+
     def due(self, wanted: Iterable[SendOrder], now_s: float) -> list[SendOrder]:
         """Those of `wanted` that are to be sent at `now_s` (monotonic seconds)."""
         sent: dict[tuple[str, bytes], tuple[float, float]] = {}

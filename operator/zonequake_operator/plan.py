@@ -123,7 +123,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     if isinstance(zone.spec, str):
         return _plan_unreadable(snapshot, zone.spec)
     spec, before = zone.spec, zone.status
-    groups = _groups(snapshot, spec)
+    groups = _groups(snapshot)
     health = {
         n: diagnose(p.keys, groups[n], p.view, snapshot.attempts.get(groups[n].name))
         for n, p in snapshot.partitions.items()
@@ -184,10 +184,10 @@ def _plan_unreadable(snapshot: Snapshot, problem: str) -> Plan:
     return Plan(actions=actions, settled=True, health={})
 
 
-def _groups(snapshot: Snapshot, spec: ZoneSpec) -> dict[int, Group]:
+def _groups(snapshot: Snapshot) -> dict[int, Group]:
     zone = snapshot.zone
     replicas: dict[str, dict[str, ReplicaStatus]] = by_group(snapshot.reports.values())
-    names = {n: group_name(zone.name, zone.uid, n) for n in range(spec.partitions)}
+    names = {n: group_name(zone.name, zone.uid, n) for n in snapshot.partitions}
     answered = frozenset(snapshot.reports)
     return {n: observe(name, replicas.get(name, {}), answered) for n, name in names.items()}
 

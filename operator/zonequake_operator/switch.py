@@ -111,8 +111,8 @@ def lost(keys: PartitionKeys, group: Group) -> frozenset[str]:
 
     Not a node that has left, where only the stable switch is still to be written.
     """
-    configured = group.configured_peers
-    counted = group.configured_nodes
+    configured, configured_nodes = group.configured_peers, group.configured_nodes
+    counted = configured_nodes
     if keys.pending is None or frozenset(keys.pending.nodes) != counted:
         counted |= frozenset(keys.stable.nodes if keys.stable else ())
 
@@ -122,9 +122,7 @@ def lost(keys: PartitionKeys, group: Group) -> frozenset[str]:
         replica = group.replicas.get(node)
         if replica is None:
             return True
-        return (
-            node in group.configured_nodes and PeerName(node, replica.incarnation) not in configured
-        )
+        return node in configured_nodes and PeerName(node, replica.incarnation) not in configured
 
     return frozenset(node for node in counted if is_lost(node))
 

@@ -1,8 +1,8 @@
 """The keys that a file gives, as a partition whose group has come there, and back again.
 
 The file has terms as plain numbers; the resources have whole terms, lineage x 10**9 + number. A
-given chain stands for as many resets as it has links behind the first: the i-th link's lineage is
-i. What a replica reports belongs to the lineage of the newest link of its node that isn't behind
+given chain stands for as many resets as it has links behind the first, with the tokens 2, 3, …
+What a replica reports belongs to the lineage of the newest link of its node that isn't behind
 it.
 """
 
@@ -25,11 +25,15 @@ def build(
     `revision` is the change trigger revision as the resources count it.
     """
     chain = tuple(
-        Link(nodes=link.nodes, term=i * LINEAGE + link.term, index=link.index)
+        Link(
+            nodes=link.nodes,
+            term=_lineage(i) * LINEAGE + link.term,
+            index=link.index,
+            token=_lineage(i),
+        )
         for i, link in enumerate(given.chain)
     )
-    lineage = max(len(chain) - 1, 0)
-    token = lineage + 1
+    token = max(len(chain), 1)
     _build_group(given, group, alive, chain, token)
     peers = _peers(group, given.stable.nodes) if given.stable else ()
     bootstrap = TokenPeers(token=token, peers=peers) if peers else None
@@ -60,12 +64,10 @@ def _build_group(
     chain: tuple[Link, ...],
     token: int,
 ) -> None:
-    """Every member of every link has a replica with the configuration that it saw last."""
+    """Every member of stable has a replica with its configuration; `restore` knows older links."""
     position = (chain[-1].term, chain[-1].index) if chain else (group.term, 0)
-    for i, link in enumerate(chain[:-1]):
-        _install(group, link.nodes, i + 1, (link.term, link.index), i)
     if given.stable is not None:
-        _install(group, given.stable.nodes, token, position, max(len(chain) - 1, 0))
+        _install(group, given.stable.nodes, token, position, _lineage(len(chain) - 1))
         group.settled = group.configuration
     keys = PartitionKeys(
         stable=_set(given.stable),
@@ -102,6 +104,11 @@ def restore(group: SupposedGroup, chain: tuple[Link, ...]) -> None:
             replica = group.replicas[node]
             replica.configuration = configuration
             replica.configuration_at = (link.term, link.index)
+
+
+def _lineage(link: int) -> int:
+    """The token of the reset that the link began with; its configuration's, if there was one."""
+    return link + 1 if link > 0 else 0
 
 
 def _install(

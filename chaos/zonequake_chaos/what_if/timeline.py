@@ -108,8 +108,12 @@ class _Run:
                 return
             world.now_ms = max(at_ms, world.now_ms)
             world.as_given.clear()
-            cause = ", ".join(look(world).ending(world.now_ms)) or "timer"
-            self._raise_revision(None)
+            cause = ", ".join(look(world).ending(world.now_ms))
+            if cause:
+                self._raise_revision(None)
+            else:
+                cause = "retry"
+                world.settle()
             if world.wake_at_ms is not None and world.wake_at_ms <= at_ms:
                 raise HarnessError(f"a timer of {at_ms / 1000:g} s fires without an end ({cause})")
             yield from self._changed(cause)
@@ -134,11 +138,11 @@ class _Run:
                 self._raise_revision(event.revision)
             case Target():
                 world.instead[event.partition] = AssignmentSet.of(*event.nodes)
-                self._raise_revision(event.revision, accepted=not world.spec.paused)
+                self._raise_revision(event.revision, accepted=True)
             case _:
                 self._highest = self._number(event.revision)
                 if self._report(event):
-                    world.settle()
+                    world.settle([event.partition] if isinstance(event, PartitionEvent) else None)
         yield from self._changed(cause)
 
     def _report(self, event: Event) -> bool:
@@ -183,10 +187,15 @@ class _Run:
         """
         world, before = self._world, self._world.revision
         self._highest = self._number(number)
-        world.revision = self._highest if accepted else self._highest - 1
+        if not accepted:
+            world.revision = self._highest - 1
+            world.accept()
+            if world.revision < self._highest:
+                world.revision = before  # a paused zone accepts nothing
+        elif not world.spec.paused:
+            world.revision = self._highest
         world.settle()
-        if world.revision < self._highest:
-            world.revision = before  # a paused zone accepts nothing
+        world.finish()
 
     def _number(self, number: int | None) -> int:
         return self._highest + 1 if number is None else number

@@ -9,8 +9,9 @@ The operator counts a zone's creation as its revision 1, the file as 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from zonequake_chaos.errors import HarnessError
 from zonequake_chaos.what_if import zone_fields
@@ -21,11 +22,13 @@ from zonequake_chaos.what_if.memory import partition_as_stored, zone_as_stored
 from zonequake_chaos.what_if.question import Attributes, GivenReplica
 from zonequake_operator.model import (
     AssignmentSet,
+    ConsistencyMode,
     Departure,
     Partition,
     PartitionKeys,
     Snapshot,
     Storage,
+    TokenPeers,
     Topology,
     TopologyNode,
     Zone,
@@ -34,6 +37,7 @@ from zonequake_operator.model import (
     group_name,
 )
 from zonequake_operator.overrides import override
+from zonequake_operator.pacing import Pacer
 from zonequake_operator.plan import (
     Plan,
     SendOrder,
@@ -47,8 +51,10 @@ from zonequake_store.admin_protocol import (
     CancelChangePeers,
     ChangePeers,
     Grant,
+    InspectReplica,
     NodeIdentity,
     Order,
+    PeerName,
     ReconfigurationStatus,
     ReplicasReport,
     ReplicaStatus,
@@ -76,7 +82,7 @@ class World:
 
     def __init__(self, spec: Mapping[str, object], *, auto_apply: bool = False) -> None:
         self.now_ms = 0
-        self.wake_at_ms: int | None = None
+        self._plan_wake_ms: int | None = None
         self.topology = Topology(version=1)
         self.raw_spec = dict(spec)
         self.zone = Zone(
@@ -102,8 +108,12 @@ class World:
         self.writes: list[Write] = []
         self._logs: Mapping[int, Mapping[str, GivenReplica]] = {}
         self._numbers = {group.name: n for n, group in self.groups.items()}
-        self._silent: frozenset[str] = frozenset()
         self._started_at = 0
+        self._pacer = Pacer()
+        self._retry_ms: int | None = None
+        self._attributes: dict[str, Attributes] = {}
+        self._inspected: dict[str, dict[str, ReplicaStatus]] = {}
+        """What waiting replicas showed of themselves, by node and group."""
         self._asked: dict[tuple[int, str], Order] = {}
         """Orders that wait for their event: what they asked for hasn't happened yet."""
         self._processes: dict[str, int] = {}
@@ -134,6 +144,17 @@ class World:
         """The file's keys are those of this revision: none of them is due."""
         self._started_at = revision
         status = replace(self.zone.status, revision=revision + 1, handled_revision=revision + 1)
+        self.zone = replace(self.zone, status=status)
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When the next timer ends, or the next retry is due."""
+        times = [at for at in (self._plan_wake_ms, self._retry_ms) if at is not None]
+        return min(times, default=None)
+
+    def finish(self) -> None:
+        """All partitions were evaluated at the present revision."""
+        status = replace(self.zone.status, handled_revision=self.zone.status.revision)
         self.zone = replace(self.zone, status=status)
 
     def forget(self) -> None:
@@ -183,7 +204,6 @@ class World:
                 departed[name] = Departure(since=known.since, left=version)
                 self._end_process(name)
         self.topology = Topology(version=version, nodes=nodes, departed=departed)
-        self._silent -= join.keys()
         self.add_nodes(join)
 
     def add_nodes(self, join: Mapping[str, Attributes]) -> None:
@@ -191,6 +211,7 @@ class World:
         nodes = dict(self.topology.nodes)
         for name, attributes in join.items():
             self._processes[name] = self._processes.get(name, 0) + 1
+            self._attributes[name] = attributes
             nodes[name] = TopologyNode(
                 name=name,
                 process_incarnation=f"{name}/process-{self._processes[name]}",
@@ -204,11 +225,15 @@ class World:
         self.topology = replace(self.topology, nodes=dict(sorted(nodes.items())))
 
     def _end_process(self, name: str) -> None:
-        keeps_state = self.spec.storage is Storage.PERSISTENT
         for number, group in self.groups.items():
             if name in group.replicas:
-                self.group(number).stop(name, keeps_state=keeps_state)
-                self._asked.pop((number, name), None)
+                self._stop_replica(number, name)
+
+    def _stop_replica(self, number: int, name: str) -> None:
+        group = self.group(number)
+        group.stop(name, keeps_state=self.spec.storage is Storage.PERSISTENT)
+        self._asked.pop((number, name), None)
+        self._inspected.get(name, {}).pop(group.name, None)
 
     def lose_replica(self, number: int, name: str) -> None:
         """The replica restarts without its state, under another incarnation."""
@@ -228,20 +253,27 @@ class World:
         self.topology = replace(self.topology, nodes={**self.topology.nodes, name: renewed})
 
     def restart_group(self, number: int, started: tuple[str, ...]) -> None:
-        """Every replica was stopped; nodes that aren't among `started` say nothing yet."""
-        keeps_state = self.spec.storage is Storage.PERSISTENT
-        group = self.group(number)
-        if keeps_state:
+        """Every replica was stopped; those of `started` wait on their nodes, which are there.
+
+        A node with a replica that isn't among them has ended, and isn't there. No topology version
+        tells either: this is what nodes report, not what a zone's timers wait for.
+        """
+        group = self.groups[number]
+        if self.spec.storage is Storage.PERSISTENT:
             restore(group, self.keys(number).chain)
+        nodes = dict(self.topology.nodes)
         for name in list(group.replicas):
-            group.stop(name, keeps_state=keeps_state)
-            self._asked.pop((number, name), None)
-        self._silent = frozenset(group.replicas) | (self._silent & self.topology.nodes.keys())
-        self._silent -= frozenset(started)
+            self._stop_replica(number, name)
+            if name not in started and nodes.pop(name, None) is not None:
+                self._end_process(name)
+        self.topology = replace(self.topology, nodes=nodes)
+        self.add_nodes({n: self._attributes.get(n, {}) for n in started if n not in nodes})
 
     def restart_operator(self) -> None:
         """It remembers nothing but the resources, and sends its orders again."""
         self._asked.clear()
+        self._inspected.clear()
+        self._pacer = Pacer()
         self.zone = zone_as_stored(self.zone, self.raw_spec, self.now_ms)
         self.partitions = {
             n: partition_as_stored(self.zone, partition) for n, partition in self.partitions.items()
@@ -261,14 +293,14 @@ class World:
         """DROP ZONE: all that can be reached is erased, and nothing remains."""
         for number, group in self.groups.items():
             for node in sorted(group.replicas):
-                if node in self.topology.nodes and node not in self._silent:
+                if node in self.topology.nodes:
                     action = Action(partition=number, node=node, do=Do.ERASE_REPLICA)
                     self.actions.append(action)
         self.partitions, self.groups = {}, {}
         self.zone = replace(
             self.zone, status=replace(self.zone.status, data_nodes=None, reset=None, reset_due=None)
         )
-        self.wake_at_ms = None
+        self._plan_wake_ms = self._retry_ms = None
 
     def answer_cancel(self, number: int, *, accepted: bool) -> None:
         """The leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
@@ -294,33 +326,54 @@ class World:
     # ---------------------------------------------------------------------------------- decisions
 
     def accept(self) -> None:
-        """One decision of the operator, whose orders aren't heard: it accepts what is new."""
-        self._write(self._decide())
+        """Let the operator accept what is new: topology, spec, timers."""
+        # A due reset ends when all partitions are judged; otherwise none has a say in this.
+        decided = self._decide(self.partitions.keys() if self._may_reset else ())
+        for action in decided.actions:
+            if isinstance(action, WriteZone):
+                self._write_zone(action)
 
-    def settle(self) -> None:
-        """Decide, write and tell until nothing is left to be done."""
+    def settle(self, numbers: Collection[int] | None = None) -> None:
+        """Decide, write and tell until nothing is left to be done, for these partitions or all.
+
+        A partition is decided by what is known of itself, so that after the first round only those
+        are looked at again for which something was done; but not while a reset may be due.
+        """
+        everything = self.partitions.keys()
+        chosen: Collection[int] = everything if numbers is None else numbers
         for _ in range(MAX_ROUNDS):
-            decided = self._decide()
-            if not self._write(decided) and not self._tell(decided):
+            decided = self._decide(everything if self._may_reset else chosen)
+            done = self._write(decided)
+            if not done:
+                done = self._tell(decided)
+            if not done:
                 return
+            chosen = done
         raise HarnessError(
             f"the operator's rules never come to an end at {self.now_ms / 1000:g} s: the last "
             f"decision was still {[a for a in decided.actions if not isinstance(a, WriteZone)]}"
         )
 
-    def _decide(self) -> Plan:
+    @property
+    def _may_reset(self) -> bool:
+        return self.spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY
+
+    def _decide(self, numbers: Collection[int]) -> Plan:
+        chosen = self.partitions
+        if len(numbers) < len(chosen):
+            chosen = {n: self.partitions[n] for n in sorted(numbers)}
         decided = plan(
             Snapshot(
                 now_ms=self.now_ms,
                 zone=self.zone,
-                partitions=self.partitions,
+                partitions=chosen,
                 topology=self.topology,
-                reports=self._reports(),
-                inspected=self._inspected(),
+                reports=self._reports(chosen),
+                inspected=self._inspected,
             ),
             calculate=self._calculate,
         )
-        self.wake_at_ms = decided.wake_at_ms
+        self._plan_wake_ms = decided.wake_at_ms
         return decided
 
     def _calculate(
@@ -331,13 +384,10 @@ class World:
             return sets
         return [self.instead.get(n, found) for n, found in enumerate(sets)]
 
-    def _reports(self) -> dict[str, ReplicasReport]:
-        # A replica that was stopped with its group waits on its disk until its node has started.
-        persistent = self.spec.storage is Storage.PERSISTENT
-        silent = frozenset[str]() if persistent else self._silent
-        audible = [node for node in self.topology.nodes.values() if node.name not in silent]
-        found: dict[str, list[ReplicaStatus]] = {node.name: [] for node in audible}
-        for number, group in self.groups.items():
+    def _reports(self, numbers: Iterable[int]) -> dict[str, ReplicasReport]:
+        found: dict[str, list[ReplicaStatus]] = {name: [] for name in self.topology.nodes}
+        for number in numbers:
+            group = self.groups[number]
             statuses = self._statuses.get(number)
             if statuses is None:
                 statuses = {node: group.status(node) for node in group.replicas}
@@ -346,36 +396,27 @@ class World:
                 if name in found:
                     found[name].append(status)
         return {
-            node.name: ReplicasReport(node=_identity(node), replicas=found[node.name])
-            for node in audible
+            name: ReplicasReport(node=_identity(node), replicas=found[name])
+            for name, node in self.topology.nodes.items()
         }
 
-    def _inspected(self) -> dict[str, dict[str, ReplicaStatus]]:
-        """Replicas that wait; what-if supposes that whoever is asked for one answers at once."""
-        found: dict[str, dict[str, ReplicaStatus]] = {}
-        for group in self.groups.values():
-            for name, replica in group.replicas.items():
-                audible = name in self.topology.nodes and name not in self._silent
-                if audible and not replica.running:
-                    waiting = group.status(name, inspected=True)
-                    found.setdefault(name, {})[group.name] = waiting
-        return found
-
-    def _write(self, decided: Plan) -> bool:
-        """Store what was decided; says whether anything that decisions rest on was."""
-        changed = False
+    def _write(self, decided: Plan) -> set[int]:
+        """Store what was decided; says whose keys changed, or all if the zone's status did."""
+        done: set[int] = set()
         for action in decided.actions:
             if isinstance(action, WriteZone):
-                before, after = self.zone.status, action.status
-                changed = changed or after != before
-                self.zone = replace(
-                    self.zone, status=after, conditions=action.conditions, summary=action.summary
-                )
-                if _nodes_of(before) != _nodes_of(after):
-                    self.instead.clear()
-            elif isinstance(action, WritePartition):
-                changed = self._write_partition(action) or changed
-        return changed
+                if self._write_zone(action):
+                    done.update(self.partitions)
+            elif isinstance(action, WritePartition) and self._write_partition(action):
+                done.add(action.number)
+        return done
+
+    def _write_zone(self, action: WriteZone) -> bool:
+        before, after = self.zone.status, action.status
+        self.zone = replace(self.zone, status=after)
+        if _nodes_of(before) != _nodes_of(after):
+            self.instead.clear()
+        return replace(after, handled_revision=0) != replace(before, handled_revision=0)
 
     def _write_partition(self, action: WritePartition) -> bool:
         stored = self.partitions[action.number]
@@ -387,24 +428,53 @@ class World:
         self.writes.append(Write(partition=action.number, before=stored.keys, after=action.keys))
         if action.keys.chain != stored.keys.chain:
             self._see_logs(action.number)
+        self._bootstrap_at_once(action.number)
         return True
 
-    def _tell(self, decided: Plan) -> bool:
-        """Send the orders; says whether any had an effect."""
-        changed, wanted = False, set[tuple[int, str]]()
+    def _bootstrap_at_once(self, number: int) -> None:
+        """A new partition whose first members are all there has its group at once.
+
+        The operator's own way there takes three rounds, which change nothing but the time.
+        """
+        keys, group = self.keys(number), self.groups[number]
+        if keys.bootstrap is not None or keys.stable is None or keys.bootstrap_lineage:
+            return
+        if group.replicas or not self.topology.nodes.keys() >= set(keys.stable.nodes):
+            return
+        token, group = keys.configuration_token, self.group(number)
+        peers = []
+        for node in keys.stable.nodes:
+            replica = group.new_replica(node, running=True)
+            peers.append(PeerName(node, replica.incarnation))
+            self.actions.append(Action(partition=number, node=node, do=Do.START_REPLICA))
+        group.install(peers, token=token)
+        bootstrapped = replace(keys, bootstrap=TokenPeers(token=token, peers=tuple(peers)))
+        self.partitions[number] = replace(self.partitions[number], keys=bootstrapped)
+
+    def _tell(self, decided: Plan) -> set[int]:
+        """Send the orders; says for which partitions one had an effect."""
+        done: set[int] = set()
+        wanted: set[tuple[int, str]] = set()
+        self._retry_ms = None
         for send in decided.actions:
             if isinstance(send, SendOrder):
                 number = self._numbers[send.order.group]
-                if send.node in self._silent:
-                    continue  # its node hasn't started
-                if number in self.as_given and isinstance(send.order, StopReplica):
-                    continue  # an older link's replicas are to be there when an event asks for them
                 wanted.add((number, send.node))
-                changed = self._obey(number, send.node, send.order) or changed
+                if self._is_due(send) and self._obey(number, send.node, send.order):
+                    done.add(number)
         self._asked = {key: order for key, order in self._asked.items() if key in wanted}
-        return changed
+        return done
+
+    def _is_due(self, send: SendOrder) -> bool:
+        """A change that failed is asked for again ever more slowly (`rebalance`, Failover)."""
+        if not isinstance(send.order, ChangePeers) or self._pacer.due([send], self.now_ms / 1000):
+            return True
+        at_ms = ceil(self._pacer.change_due_s(send.order) * 1000)
+        self._retry_ms = at_ms if self._retry_ms is None else min(at_ms, self._retry_ms)
+        return False
 
     def _obey(self, number: int, node: str, order: Order) -> bool:
+        """Carry an order out; says whether that changed what nodes report."""
         if self._asked.get((number, node)) == order:
             return False
         group = self.group(number)
@@ -414,9 +484,11 @@ class World:
                 before = group.heard(node)
                 if not group.start(node, order):
                     return before != group.heard(node)
+            case InspectReplica():
+                self._inspected.setdefault(node, {})[group.name] = group.status(
+                    node, inspected=True
+                )
             case Bootstrap():
-                if group.replicas[node].configuration is not None:
-                    return False
                 group.bootstrap(node, order)
             case StopReplica(erase=True):
                 group.erase(node)
@@ -424,11 +496,10 @@ class World:
                 group.stop(node, keeps_state=True)
             case Grant():
                 group.grant(order)
-            case ChangePeers() if self._succeeds_at_once(number):
-                group.change_peers(order)
-                group.apply_change()
             case ChangePeers():
                 group.change_peers(order)
+                if self._succeeds_at_once(number):
+                    group.apply_change()
             case ResetPeers() if self._succeeds_at_once(number):
                 group.apply_reset(node, order)
             case ResetPeers() | CancelChangePeers():

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """The zone's spec in a file, and what ALTER ZONE changes in it.
-=======
-"""The zone's spec in a file, and what an ALTER ZONE there may change.
->>>>>>> d3f9b90 (Look again only at partitions for which something was done, pace retries as the operator does, and let a stopped group's nodes be away, so that what-if answers for 65,000 partitions and for restarts of whole groups)
 
 The limits are those that the API server enforces (charts/zonequake, CRD DistributionZone); the
 meaning is the operator's own (`parse_zone_spec`).

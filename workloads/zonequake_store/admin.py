@@ -75,7 +75,11 @@ class AdminApi:
         """Who this node is, now."""
         host = self._host
         return msgspec.structs.replace(
-            self._identity, draining=host.draining, storage_problem=host.watch.problem
+            self._identity,
+            draining=host.draining,
+            storage_problem=host.watch.problem,
+            lease_session=host.lease.session,
+            lease_problem=host.lease_problem,
         )
 
     def statuses(self) -> list[ReplicaStatus]:

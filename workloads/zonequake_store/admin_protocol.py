@@ -79,6 +79,10 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
     storage_problem: str | None = None
     """Why no write is taken here: `failed: …`, `full: …` or `short: …`, and what to do."""
+    lease_session: int = 0
+    """Of its Lease, as it knows it; 0: it has none, or needs none."""
+    lease_problem: str | None = None
+    """Why it can't renew the Lease that its replicas need."""
 
 
 class ConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +138,8 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     enforced_lineage: int = 0
     abstains: bool = False
     had_leader: bool = False  # since the replica was started in this process
+    needs_lease: bool = False
+    permitted_session: int = 0  # of the node's Lease, in which it may acknowledge
     stage: Stage = Stage.NONE
     stage_token: int = 0
     stage_peers: list[PeerName] = []
@@ -190,6 +196,8 @@ class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica
     volatile: bool = False
     fsync: bool = True
     enforced_token: int = 0
+    needs_lease: bool = False
+    lease_session: int = 0
     catch_up_bytes_per_second: int = 0  # 0: unlimited
     addresses: dict[str, str] = {}  # node -> peer address
 

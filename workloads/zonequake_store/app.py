@@ -28,6 +28,9 @@ from zonequake_store.errors import ProtocolError
 from zonequake_store.events import Clock, Journal
 from zonequake_store.framing import Departures
 from zonequake_store.host import Host
+from zonequake_store.lease import NodeLease
+from zonequake_store.lease_keeper import LeaseKeeper
+from zonequake_store.lease_objects import LeaseObjects
 from zonequake_store.metrics import CommitTimes, NodeCollector
 from zonequake_store.orders import Orders
 from zonequake_store.peer_protocol import Frame, Hello, Messages, TransactionLetter
@@ -90,11 +93,13 @@ class Node:
             transport=transport,
             departures=departures,
             journal=self._journal,
+            lease=NodeLease(holder=self._incarnation, duration_s=settings.lease_s),
             append_delay_s=(
                 _PLANTED_APPEND_DELAY_S if fault is PlantedFault.ACK_BEFORE_COMMIT else 0.0
             ),
             flushes=fault is not PlantedFault.DROP_LOG_TAIL,
         )
+        keeper = LeaseKeeper(host, LeaseObjects(settings))
         orders = Orders(host, random=secrets.randbelow, planted_fault=fault)
         clients = ClientServer(host)
         peer_port = await transport.listen(settings.bind, settings.peer_port)
@@ -111,6 +116,7 @@ class Node:
             _log.error("the process before this one was ended by:\n%s", self._storage.crash)
         if put_aside is not None:
             _log.error("%s", put_aside)
+        keeper.start()
         self._journal.add("node.started", data={**self._incarnations(), "reason": put_aside})
         admin.is_ready = True
         gc.collect()
@@ -130,6 +136,7 @@ class Node:
             await host.drain(DRAIN_TIMEOUT_S)
             await host.close()
             clients.close()
+        await keeper.close()
         await transport.close()
         await runner.cleanup()
         if self._failure is None:

@@ -33,6 +33,8 @@ from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.events import Journal
 from zonequake_store.flushing import Flushing
 from zonequake_store.framing import Departures
+from zonequake_store.lease import NodeLease
+from zonequake_store.lease_watch import LeaseWatch
 from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.outbox import Outbox
@@ -104,10 +106,14 @@ class Host(Edge):
         transport: Transport,
         departures: Departures,
         journal: Journal,
+        lease: NodeLease,
         append_delay_s: float,
         flushes: bool,
     ) -> None:
         self.name = name
+        self.lease = lease
+        self.lease_wanted_changed: Callable[[], None] | None = None
+        self.lease_problem: str | None = None
         self.storage = storage
         self.transport = transport
         self.departures = departures
@@ -133,6 +139,7 @@ class Host(Edge):
         self.flushing = Flushing(self)
         self.watch = StorageWatch(self, log=logging.getLogger("zonequake_store"))
         storage.watcher = self.watch
+        self._lease_watch = LeaseWatch(self)
         self._flushes = flushes
         self._loop = asyncio.get_running_loop()
         self._awake: dict[Replica, None] = {}
@@ -393,6 +400,7 @@ class Host(Edge):
         self.watch.admit(replica)
         if self.draining:
             replica.raft.refuse_leadership(True)
+        self._want_lease()
         self.wake(replica)
 
     def remove(self, replica: Replica) -> None:
@@ -404,6 +412,14 @@ class Host(Edge):
         self._pulse.end(replica)
         self.catch_up.removed(replica)
         self.flushing.wake()
+        self._want_lease()
+
+    def _want_lease(self) -> None:
+        wanted = any(replica.permission is not None for replica in self.replicas.values())
+        if wanted != self.lease.is_wanted:
+            self.lease.want(wanted)
+            if self.lease_wanted_changed is not None:
+                self.lease_wanted_changed()
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """A replica cannot go on: stop it, keep its files, say why."""
@@ -425,6 +441,7 @@ class Host(Edge):
     def _flush_due(self, now_s: float) -> None:
         self.journal.flush()
         self.watch.look(now_s)
+        self._lease_watch.look(now_s)
         if not self._flushes:
             return
         self.flushing.flush(

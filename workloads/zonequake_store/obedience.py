@@ -111,6 +111,8 @@ def start_again(replica: Replica, order: StartReplica) -> OrderReply:
     replica.raise_token(order.token)
     replica.raft.set_catch_up_rate(order.catch_up_bytes_per_second)
     replica.raft.enforce(order.enforced_token)
+    if replica.permission is not None:
+        replica.permission.permit(order.lease_session)
     return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
 
 

@@ -34,6 +34,7 @@ from zonequake_store.commands import (
 )
 from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
+from zonequake_store.lease import NOT_PERMITTED, Permission
 from zonequake_store.lineage import lineage_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import Partition
@@ -104,8 +105,10 @@ class Replica:
         client_address: Callable[[str], str | None],
         clock_ms: Callable[[], int],
         ticks: Ticks | None = None,
+        permission: Permission | None = None,
     ) -> None:
-        """`clock_ms`: the clock whose time the core is given with its ticks."""
+        """`clock_ms`: the clock whose time the core is given with its ticks. `permission`: without
+        which nothing is acknowledged; None: none is needed."""
         self.group = group
         self.record = record
         self.me = me
@@ -127,6 +130,7 @@ class Replica:
         self.checkpoints = Checkpoints()
         self.refusal: str | None = None
         """Why no client's write is taken, whatever leads here, or None."""
+        self.permission = permission
         self._faults = faults
         self._client_address = client_address
         self._offered: list[tuple[PlainCommand, int, Answer]] = []
@@ -156,10 +160,22 @@ class Replica:
         """Whether this replica leads, as its core last said."""
         return self.leader == self.me
 
+    @property
+    def may_acknowledge(self) -> bool:
+        """Whether anybody may be told now what this replica has done."""
+        return self.permission is None or self.permission.holds
+
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 
     def offer(self, id_: int, operation: Operation | Transaction, answer: Answer) -> bool:
         """Take a client's operation; True if a turn is needed, False if it is answered already."""
+        if self.permission is not None and not _takes_any_age(operation):
+            if not self.permission.holds:
+                bounded = isinstance(operation, Read) and operation.bounded
+                status = Status.STALE if bounded else Status.NOT_LEADER
+                answer(Reply(id_, status, error=NOT_PERMITTED))
+                return False
+            answer = self.permission.guard(answer)
         if isinstance(operation, Transaction):
             return self._begin(id_, operation, answer)
         fault = self._fault_of(operation)
@@ -391,3 +407,8 @@ class Replica:
         if token > self.token:
             self.token = token
             self.record = msgspec.structs.replace(self.record, token=token)
+
+
+def _takes_any_age(operation: Operation | Transaction) -> bool:
+    """Whether it is a read of whatever a replica has: its answer promises nothing."""
+    return isinstance(operation, Read) and operation.bounded and not operation.max_staleness_ms

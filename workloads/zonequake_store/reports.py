@@ -56,6 +56,8 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         enforced_lineage=status.lineage,
         abstains=status.abstains,
         had_leader=status.had_leader,
+        needs_lease=replica.permission is not None,
+        permitted_session=replica.permission.session if replica.permission else 0,
         stage=status.stage,
         stage_token=status.stage_token,
         stage_peers=peer_names(status.stage_peers),

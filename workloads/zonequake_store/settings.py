@@ -26,6 +26,10 @@ DEFAULT_LOG_MAP_BYTES = 16 << 30
 DEFAULT_DATA_MAP_BYTES = 32 << 30
 _SMALLEST_MAP_BYTES = 16 << 20
 
+DEFAULT_LEASE_S = 10
+_LONGEST_LEASE_S = 3600
+_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
 
 class PlantedFault(enum.StrEnum):
     """A bug put in on purpose, so that a run can show that it would find it."""
@@ -54,6 +58,9 @@ class NodeSettings:
     admin_port: int = 8080
     log_map_bytes: int = DEFAULT_LOG_MAP_BYTES
     data_map_bytes: int = DEFAULT_DATA_MAP_BYTES
+    lease_s: int = DEFAULT_LEASE_S
+    api_server: str = ""
+    credentials_dir: Path = Path(_SERVICE_ACCOUNT)
     planted_fault: PlantedFault | None = None
 
     @property
@@ -97,8 +104,20 @@ def settings_from(environment: Mapping[str, str]) -> NodeSettings:
         data_map_bytes=_integer(
             environment, "ZQ_DATA_MAP_BYTES", DEFAULT_DATA_MAP_BYTES, _SMALLEST_MAP_BYTES, 1 << 46
         ),
+        lease_s=_integer(environment, "ZQ_LEASE_SECONDS", DEFAULT_LEASE_S, 1, _LONGEST_LEASE_S),
+        api_server=environment.get("ZQ_API_SERVER") or _api_server(environment),
+        credentials_dir=Path(environment.get("ZQ_API_CREDENTIALS") or _SERVICE_ACCOUNT),
         planted_fault=_planted_fault(environment),
     )
+
+
+def _api_server(environment: Mapping[str, str]) -> str:
+    """Where Kubernetes tells every container it is; empty outside of it."""
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    port = environment.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        return ""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def _integer(

@@ -8,6 +8,8 @@ from zonequake_store.admin_protocol import StartReplica
 from zonequake_store.beginning import Beginning, from_disk, with_nothing
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.host import Host
+from zonequake_store.lease import Permission
+from zonequake_store.lease_clock import boottime_s
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import Partition
 from zonequake_store.pulse import HEARTBEAT_TICKS
@@ -124,4 +126,12 @@ class Starter:
             client_address=self._host.transport.client_address,
             clock_ms=self._host.clock_ms,
             ticks=self._host.agenda.ticks,
+            permission=self._permission(order),
         )
+
+    def _permission(self, order: StartReplica) -> Permission | None:
+        if not order.needs_lease:
+            return None
+        permission = Permission(self._host.lease, boottime_s)
+        permission.permit(order.lease_session)
+        return permission

@@ -116,7 +116,9 @@ def serve(replica: Replica, edge: Edge) -> None:
         if replica.transactions.has_proposals:
             replica.begin_turn()  # what was applied brings the next command
     if replica.transactions.has_work:
-        edge.carry(replica, replica.transactions.take_letters())
+        letters = replica.transactions.take_letters()
+        if replica.may_acknowledge:  # else they are lost, and sent again
+            edge.carry(replica, letters)
 
 
 def finish(replica: Replica, ready: Ready, edge: Edge) -> None:

@@ -15,6 +15,7 @@ from zonequake_store.commands import SetCommand, encode_command
 from zonequake_store.events import Clock, Journal
 from zonequake_store.framing import Departures
 from zonequake_store.host import Host
+from zonequake_store.lease import NodeLease
 from zonequake_store.orders import Orders
 from zonequake_store.peer_protocol import Frame, Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
@@ -74,6 +75,7 @@ class OneNode:
             transport=cast("Transport", self.line),
             departures=Departures(),
             journal=self.journal,
+            lease=NodeLease(holder="p0", duration_s=10),
             append_delay_s=0.0,
             flushes=True,
         )

@@ -88,6 +88,8 @@ class ZoneReconciler:
         """The partitions' resource versions that we read or wrote."""
         self._heard_from = 0
         """The first view that was heard after the newest keys of another writer were read."""
+        self._sessions: dict[str, int] = {}
+        """Of the nodes' Leases, as they were when the resources were read."""
         self._pacer = Pacer()
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
@@ -117,9 +119,7 @@ class ZoneReconciler:
 
     async def _step(self, view: View) -> Plan:
         for _ in range(MAX_REPLANS):
-            stored = await self._read()
-            while view.number < self._heard_from:
-                view = await self._fleet.next_view(view.number, self._resync_s)
+            stored, view = await self._read_behind(view)
             decided = self._plan(stored, view)
             if not await self._write(decided.actions):
                 break
@@ -151,6 +151,22 @@ class ZoneReconciler:
             )
 
     # ---------------------------------------------------------------------------------- reading
+
+    async def _read_behind(self, view: View) -> tuple[_Stored, View]:
+        """The resources, and a view that may be judged by them.
+
+        They are read after each session of a Lease that the view shows: whoever is permitted in it
+        is told of every reset that was decided while the node had none.
+        """
+        while True:
+            sessions = view.sessions
+            if sessions != self._sessions:
+                self._sessions = sessions
+                self.invalidate()
+            stored = await self._read()
+            if view.number >= self._heard_from:
+                return stored, view
+            view = await self._fleet.next_view(view.number, self._resync_s)
 
     async def _read(self) -> _Stored:
         now_s = self._monotonic_s()

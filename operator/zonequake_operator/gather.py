@@ -17,7 +17,9 @@ from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
 
 from . import metrics, topology
 from .errors import Conflict, KubeError, NodeUnreachable
+from .fencing import Fencing
 from .kube import Kube
+from .leases import Lease
 from .model import Topology
 from .parsing import parse_topology
 from .rendering import render_topology_status
@@ -46,6 +48,12 @@ class View:
     reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def sessions(self) -> dict[str, int]:
+        """Of the nodes' Leases, where they have one."""
+        found = {name: report.node.lease_session for name, report in self.reports.items()}
+        return {name: session for name, session in found.items() if session}
+
 
 @dataclass(slots=True)
 class _Machines:
@@ -73,6 +81,7 @@ class Fleet:
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
         self._machines = _Machines()
+        self._fencing = Fencing(kube, monotonic_s=monotonic_s)
         self._topology: tuple[Topology, str] | None = None
         self._stale_pods = True
         self._hurry = asyncio.Event()
@@ -135,6 +144,8 @@ class Fleet:
         with metrics.ROUND_SECONDS.time():
             reports = await self._hear()
         before, after = await self._update_topology({n: r.node for n, r in reports.items()})
+        # Whoever answers but was given up is no part of any group until it has noticed.
+        reports = {name: report for name, report in reports.items() if name in after.nodes}
         addresses = {n: p.ip for n, p in self._machines.pods.items() if p.ip}
         async with self._round:
             self.view = View(
@@ -154,7 +165,10 @@ class Fleet:
     async def _list_if_due(self, *, hurried: bool) -> None:
         age_s = self._monotonic_s() - self._machines.listed_s
         due_s = PODS_RETRY_S if self._stale_pods else PODS_MAX_AGE_S
-        if age_s < due_s and not (hurried and self._stale_pods):
+        is_due = age_s >= due_s or (hurried and self._stale_pods)
+        if is_due or self._fencing.leases or _have_leases(self.view.reports):
+            await self._fencing.look()
+        if not is_due:
             return
         self._stale_pods = False
         pods, sets, machines = await asyncio.gather(
@@ -188,16 +202,30 @@ class Fleet:
     async def _update_topology(
         self, identities: Mapping[str, NodeIdentity]
     ) -> tuple[Topology, Topology]:
+        fencing = self._fencing
+        if self._topology is not None and _may_lack(self._topology[0], fencing.leases):
+            self._topology = None
         if self._topology is None:
             obj = await self._kube.get_or_create_topology()
             self._topology = (parse_topology(obj), obj["metadata"]["resourceVersion"])
         before, resource_version = self._topology
+        machines = self._machines
+        due = topology.to_fence(
+            before,
+            identities=identities,
+            pods=machines.pods,
+            lost_machines=machines.lost,
+            leases=fencing.leases,
+            run_out=fencing.run_out,
+        )
+        await fencing.fence(due, f"counted as left after topology {before.version}")
         after = topology.advance(
             before,
             identities=identities,
-            pods=self._machines.pods,
-            wanted=self._machines.wanted,
-            lost_machines=self._machines.lost,
+            pods=machines.pods,
+            wanted=machines.wanted,
+            lost_machines=machines.lost,
+            leases=fencing.leases,
         )
         if after != before:
             self._topology = None  # read again, unless the write succeeds
@@ -251,6 +279,19 @@ class Fleet:
         else:
             # Until the pods are listed again, else every round would write it once more.
             self._machines.pods[pod.name] = replace(pod, caught_up=good)
+
+
+def _have_leases(reports: Mapping[str, ReplicasReport]) -> bool:
+    return any(report.node.lease_session for report in reports.values())
+
+
+def _may_lack(topology: Topology, leases: Mapping[str, Lease]) -> bool:
+    """Whether a node has a Lease that is none of this topology: another operator may have let it
+    join again, and no reset may rest on its absence."""
+    return any(
+        lease.holder and lease.fenced is None and name not in topology.nodes
+        for name, lease in leases.items()
+    )
 
 
 def _parse_pod(obj: Object) -> Pod:

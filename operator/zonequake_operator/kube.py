@@ -140,6 +140,14 @@ class Kube:
                 return []
             raise
 
+    async def list_leases(self) -> list[Object]:
+        """The Leases of all data nodes of the namespace."""
+        return await self._list(self._leases, label_selector="app.kubernetes.io/component=store")
+
+    async def replace_lease(self, body: Object) -> Object:
+        """Write a Lease over the resourceVersion that it carries. Raises Conflict, NotFound."""
+        return await self._call("PUT", f"{self._leases}/{body['metadata']['name']}", body=body)
+
     async def set_pod_condition(self, name: str, condition: Object) -> None:
         """Set one condition of a pod (its readiness gate)."""
         await self._call(
@@ -150,6 +158,10 @@ class Kube:
         )
 
     # -------------------------------------------------------------------------------------- calls
+
+    @property
+    def _leases(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
 
     @property
     def _selector(self) -> str:

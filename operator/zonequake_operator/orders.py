@@ -8,7 +8,7 @@ again, which is harmless. Document `rebalance`, "Start, changePeers" (2) and cle
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zonequake_store.admin_protocol import (
     Bootstrap,
@@ -41,7 +41,11 @@ from .rebalance import gives_way
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSettings:
-    """What a start order carries of the zone and of the other nodes."""
+    """What a start order carries of the zone and of the other nodes.
+
+    `needs_lease`: replicas acknowledge only in a session of their node's Lease; `sessions`: those
+    that nodes reported, by name, before the keys were read.
+    """
 
     zone: str
     partition: int
@@ -51,6 +55,8 @@ class ReplicaSettings:
     addresses: Mapping[str, str]
     storage: Storage = Storage.PERSISTENT
     mode: ChangePeersMode = ChangePeersMode.QUEUE
+    needs_lease: bool = False
+    sessions: Mapping[str, int] = field(default_factory=dict)
 
 
 def orders(
@@ -113,6 +119,7 @@ def _starts(
     if keys.pending is not None and group.leader is not None:
         nodes |= {n for n in keys.pending.nodes if lacks_token(n, keys, group)}
     nodes |= reset_orders.to_tell(keys, group)
+    nodes |= {n for n in group.replicas if _lacks_permission(n, group, settings)}
     return [
         (
             node,
@@ -127,10 +134,23 @@ def _starts(
                 enforced_token=reset.forced_token(keys),
                 catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
                 addresses=dict(settings.addresses),
+                needs_lease=settings.needs_lease,
+                lease_session=settings.sessions.get(node, 0),
             ),
         )
         for node in sorted(nodes)
     ]
+
+
+def _lacks_permission(node: str, group: Group, settings: ReplicaSettings) -> bool:
+    """Whether it runs, but wasn't permitted in the session that its node's Lease is in."""
+    session = settings.sessions.get(node, 0)
+    return (
+        settings.needs_lease
+        and session > 0
+        and group.is_running(node)
+        and group.replicas[node].permitted_session != session
+    )
 
 
 def _start_token(keys: PartitionKeys, group: Group, node: str) -> int:

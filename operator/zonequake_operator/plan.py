@@ -373,6 +373,8 @@ def _settings(
         addresses=addresses,
         storage=spec.storage,
         mode=spec.change_peers,
+        needs_lease=spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY,
+        sessions={name: report.node.lease_session for name, report in snapshot.reports.items()},
     )
 
 

@@ -6,10 +6,13 @@ A node joins as soon as its store has identified itself. It has left when
 - the machine it ran on is gone (Node object deleted, or tainted out-of-service);
 - its successor identified itself (it holds the lock on the data directory): leave and join in
   one version;
-- its pod object is gone and its StatefulSet no longer wants that ordinal.
+- its pod object is gone and its StatefulSet no longer wants that ordinal;
+- its Lease has run out, or it gave it up itself.
 
-A vanished pod object alone proves nothing: a delete with grace 0 removes the object before the
-process. Nor does silence: an unreachable node may serve its clients. Both keep their place.
+A node that holds a Lease is fenced first (`to_fence`), and left only then: see `leases`. Until it
+has begun another session it doesn't join again. A vanished pod object alone proves nothing: a
+delete with grace 0 removes the object before the process. Nor does silence: an unreachable node may
+serve its clients. Both keep their place.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from zonequake_store.admin_protocol import NodeIdentity
 
+from .leases import Lease
 from .model import Departure, Topology, TopologyNode
 
 MAX_DEPARTED = 1000
@@ -45,6 +49,7 @@ def advance(
     pods: Mapping[str, Pod],
     wanted: Mapping[str, int],
     lost_machines: frozenset[str] = frozenset(),
+    leases: Mapping[str, Lease] | None = None,
 ) -> Topology:
     """The topology after this round of observation; equal to `topology` if nothing changed.
 
@@ -53,19 +58,24 @@ def advance(
         pods: data node pods that exist, by name.
         wanted: replicas of each StatefulSet, by its name.
         lost_machines: names of machines that are proven gone.
+        leases: of nodes, by name, as they are after `to_fence` was carried out.
     """
+    leases = leases or {}
     version = topology.version + 1
     nodes: dict[str, TopologyNode] = {}
     departed = dict(topology.departed)
     changed = False
     for name in sorted(topology.nodes.keys() | identities.keys()):
         known, identity, pod = topology.nodes.get(name), identities.get(name), pods.get(name)
+        lease = leases.get(name)
+        if identity is not None and lease and lease.is_fenced_for(identity.process_incarnation):
+            identity = None  # it may answer, but it doesn't know yet that it was given up
         if identity is not None and known is not None and _same(known, identity):
             nodes[name] = _refresh(known, pod)
         elif identity is not None and not _ended(identity.pod_uid, pod, lost_machines):
             nodes[name] = _join(identity, pod, version)
             changed = True
-        elif known is not None and not _left(known, pod, wanted, lost_machines):
+        elif known is not None and not _left(known, pod, wanted, lost_machines, lease):
             nodes[name] = known
         else:
             changed = changed or known is not None
@@ -74,6 +84,34 @@ def advance(
     if not changed:
         version = topology.version
     return Topology(version=version, nodes=nodes, departed=_newest(departed))
+
+
+def to_fence(
+    topology: Topology,
+    *,
+    identities: Mapping[str, NodeIdentity],
+    pods: Mapping[str, Pod],
+    lost_machines: frozenset[str],
+    leases: Mapping[str, Lease],
+    run_out: frozenset[str],
+) -> frozenset[str]:
+    """Nodes that would have left, but for a Lease that their process may still act on.
+
+    Not those whose successor answers: it has the lock on the data directory, so they have ended.
+    Nor those whose pod is gone and not wanted any more, which proves nothing about the process:
+    their Lease will run out.
+    """
+    return frozenset(
+        name
+        for name, known in topology.nodes.items()
+        if name in leases
+        and leases[name].is_live_for(known.process_incarnation)
+        and (name not in identities or _same(known, identities[name]))
+        and (
+            name in run_out
+            or (name not in identities and _has_ended(known, pods.get(name), lost_machines))
+        )
+    )
 
 
 def _newest(departed: Mapping[str, Departure]) -> dict[str, Departure]:
@@ -116,10 +154,20 @@ def _left(
     pod: Pod | None,
     wanted: Mapping[str, int],
     lost_machines: frozenset[str],
+    lease: Lease | None,
 ) -> bool:
+    process = known.process_incarnation
+    if lease is not None and lease.is_fenced_for(process):
+        return True
+    if lease is not None and lease.is_live_for(process):
+        return False  # not before it is fenced
     if pod is None:
         pool, _, ordinal = known.name.rpartition("-")
         return not (ordinal.isdigit() and int(ordinal) < wanted.get(pool, 0))
-    if pod.uid != known.pod_uid:
+    return _has_ended(known, pod, lost_machines)
+
+
+def _has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
+    if pod is None or pod.uid != known.pod_uid:
         return False  # its successor hasn't identified itself: the old process may still run
     return _ended(known.pod_uid, pod, lost_machines) or pod.restarts > known.restarts

@@ -31,6 +31,9 @@ class FakeApi:
     async def list_machines(self) -> list[dict[str, Any]]:
         return []
 
+    async def list_leases(self) -> list[dict[str, Any]]:
+        return []
+
     async def get_or_create_topology(self) -> dict[str, Any]:
         return {"metadata": {"resourceVersion": "1"}}
 

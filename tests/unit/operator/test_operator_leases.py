@@ -1,0 +1,247 @@
+"""Who has left by a Lease: not before it is fenced, and not by an API server that was away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zonequake_operator.errors import Conflict
+from zonequake_operator.fencing import FENCED, Fencing
+from zonequake_operator.groups import Group
+from zonequake_operator.leases import Lease, Renewals
+from zonequake_operator.model import AssignmentSet, Link, PartitionKeys, Topology
+from zonequake_operator.orders import ReplicaSettings, orders
+from zonequake_operator.topology import Pod, advance, to_fence
+from zonequake_store.admin_protocol import ReplicaStatus, Role, StartReplica
+
+from .test_operator_topology import WANTED, identity, known, pod
+
+NODE = "zq-default-0"
+
+
+def lease(
+    *, holder: str = "p1", session: int = 1, fenced: str | None = None, version: str = "1"
+) -> Lease:
+    return Lease(
+        name=NODE,
+        holder=holder,
+        session=session,
+        fenced=fenced,
+        duration_s=8,
+        resource_version=version,
+    )
+
+
+def run_out(looks_s: list[float], versions: list[str] | None = None) -> frozenset[str]:
+    renewals = Renewals()
+    for place, now_s in enumerate(looks_s):
+        version = versions[place] if versions else "1"
+        renewals.looked({NODE: lease(version=version)}, now_s)
+    return renewals.run_out
+
+
+def every(period_s: float, until_s: float) -> list[float]:
+    return [period_s * n for n in range(int(until_s / period_s) + 1)]
+
+
+def test_a_lease_has_run_out_a_quarter_after_its_duration_since_its_renewal_was_seen() -> None:
+    assert run_out(every(0.5, 10.0)) == frozenset()
+    assert run_out(every(0.5, 10.5)) == {NODE}
+
+
+def test_each_renewal_begins_anew() -> None:
+    looks = every(0.5, 20.0)
+    assert run_out(looks, [str(n // 20) for n in range(len(looks))]) == frozenset()
+
+
+def test_time_in_which_nobody_could_look_does_not_count() -> None:
+    """Else the first look after an outage of the API server would give up every node."""
+    assert run_out([0.0, 0.5, 600.0, 600.5]) == frozenset()
+    assert run_out([0.0, 0.5, 600.0, *(600.0 + s for s in every(0.5, 8.5))]) == {NODE}
+
+
+def fences(
+    leases: dict[str, Lease],
+    *,
+    pods: dict[str, Pod] | None = None,
+    process: str | None = None,
+    gone: bool = False,
+) -> frozenset[str]:
+    return to_fence(
+        known(),
+        identities={NODE: identity(process)} if process else {},
+        pods={NODE: pod()} if pods is None else pods,
+        lost_machines=frozenset(),
+        leases=leases,
+        run_out=frozenset({NODE}) if gone else frozenset(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("why", "due", "expected"),
+    [
+        ("it is renewed", fences({NODE: lease()}), False),
+        ("it has run out", fences({NODE: lease()}, gone=True), True),
+        ("it answers us, but not the API server", fences({NODE: lease()}, gone=True, process="p1"),
+         True),
+        ("its container ended", fences({NODE: lease()}, pods={NODE: pod(terminated=True)}), True),
+        ("its pod object vanished", fences({NODE: lease()}, pods={}), False),
+        ("its successor answers", fences({NODE: lease()}, gone=True, process="p2"), False),
+        ("it is fenced already", fences({NODE: lease(fenced="x")}, gone=True), False),
+        ("it was given back", fences({NODE: lease(holder="")}, gone=True), False),
+        ("it is of the process before", fences({NODE: lease(holder="p0")}, gone=True), False),
+    ],
+)  # fmt: skip
+def test_who_is_fenced(why: str, due: frozenset[str], expected: bool) -> None:
+    assert (due == {NODE}) == expected, why
+
+
+def after(
+    leases: dict[str, Lease],
+    *,
+    before: Topology | None = None,
+    process: str | None = None,
+    pods: dict[str, Pod] | None = None,
+    wanted: dict[str, int] | None = None,
+) -> Topology:
+    return advance(
+        known() if before is None else before,
+        identities={NODE: identity(process)} if process else {},
+        pods={NODE: pod()} if pods is None else pods,
+        wanted=WANTED if wanted is None else wanted,
+        leases=leases,
+    )
+
+
+def test_who_is_fenced_has_left_also_while_it_answers() -> None:
+    assert not after({NODE: lease(fenced="x")}).nodes
+    assert not after({NODE: lease(fenced="x")}, process="p1").nodes
+
+
+def test_nobody_leaves_whose_lease_is_not_fenced_whatever_else_is_seen() -> None:
+    gone = {"pods": {NODE: pod(terminated=True)}}
+    assert after({NODE: lease()}, **gone).nodes  # type: ignore[arg-type]
+    assert after({NODE: lease()}, pods={}, wanted={}).nodes
+    assert not after({NODE: lease(holder="")}, **gone).nodes  # type: ignore[arg-type]
+
+
+def test_who_was_fenced_joins_again_with_its_next_session_and_not_before() -> None:
+    left = after({NODE: lease(fenced="x")})
+    assert left.version == 2
+    still = after({NODE: lease(fenced="x")}, before=left, process="p1")
+    assert still == left
+    again = after({NODE: lease(session=2)}, before=left, process="p1")
+    assert again.nodes[NODE].since == 3
+    released = after({NODE: lease(holder="")}, before=left, process="p1")
+    assert released.nodes[NODE].since == 3
+
+
+def test_a_successor_joins_whatever_became_of_the_lease_of_the_process_before() -> None:
+    for found in (lease(), lease(fenced="x"), lease(holder="p2")):
+        joined = after({NODE: found}, process="p2")
+        assert joined.nodes[NODE].process_incarnation == "p2"
+
+
+class FakeLeases:
+    """One Lease object."""
+
+    def __init__(self) -> None:
+        self.object: dict[str, Any] = {
+            "metadata": {"name": NODE, "resourceVersion": "1", "labels": {"a": "b"}},
+            "spec": {"holderIdentity": "p1", "leaseTransitions": 1, "leaseDurationSeconds": 8},
+        }
+
+    async def list_leases(self) -> list[dict[str, Any]]:
+        return [self.object]
+
+    async def replace_lease(self, body: dict[str, Any]) -> dict[str, Any]:
+        if body["metadata"]["resourceVersion"] != self.object["metadata"]["resourceVersion"]:
+            raise Conflict("PUT", 409, "the object has been modified")
+        metadata = {**body["metadata"], "resourceVersion": "9"}
+        self.object = {**body, "metadata": metadata}
+        return self.object
+
+
+async def test_a_fence_takes_the_lease_over_and_leaves_the_rest_of_it() -> None:
+    api = FakeLeases()
+    fencing = Fencing(api, monotonic_s=lambda: 0.0)  # type: ignore[arg-type]
+    await fencing.look()
+    await fencing.fence([NODE], "counted as left")
+    assert api.object["metadata"]["annotations"] == {FENCED: "counted as left"}
+    assert api.object["metadata"]["labels"] == {"a": "b"}
+    assert fencing.leases[NODE].is_fenced_for("p1")
+
+
+async def test_who_renewed_since_we_looked_is_not_fenced() -> None:
+    api = FakeLeases()
+    fencing = Fencing(api, monotonic_s=lambda: 0.0)  # type: ignore[arg-type]
+    await fencing.look()
+    api.object = {**api.object, "metadata": {**api.object["metadata"], "resourceVersion": "2"}}
+    await fencing.fence([NODE], "counted as left")
+    assert FENCED not in api.object["metadata"].get("annotations", {})
+    assert fencing.leases[NODE].is_live_for("p1")
+
+
+# ── permission ───────────────────────────────────────────────────────────────────────────────────
+
+HA = ReplicaSettings(
+    zone="z",
+    partition=0,
+    partitions=1,
+    fsync=True,
+    catch_up_bytes_per_second=0,
+    addresses={},
+    needs_lease=True,
+    sessions={"A": 3},
+)
+FORCED = PartitionKeys(
+    stable=AssignmentSet.of("A", "B"),
+    pending=AssignmentSet(nodes=("B",), force=True),
+    configuration_token=9,
+)
+RESET = PartitionKeys(
+    stable=AssignmentSet.of("A", "B"),
+    configuration_token=11,
+    chain=(
+        Link(nodes=("A", "B"), term=1, index=1),
+        Link(nodes=("B",), term=9_000_000_002, index=5),
+    ),
+)
+
+
+def permissions(settings: ReplicaSettings, keys: PartitionKeys, session: int) -> list[StartReplica]:
+    replica = ReplicaStatus(
+        group="g",
+        zone="z",
+        partition=0,
+        incarnation="i",
+        role=Role.FOLLOWER,
+        term=1,
+        needs_lease=True,
+        permitted_session=session,
+    )
+    told = orders(
+        keys,
+        Group(name="g", replicas={"A": replica}),
+        settings,
+        alive=frozenset("AB"),
+        reachable=frozenset("A"),
+    )
+    return [order for node, order in told if node == "A" and isinstance(order, StartReplica)]
+
+
+@pytest.mark.parametrize("session", [0, 2])
+def test_a_replica_is_permitted_in_each_session_of_its_node_with_the_newest_lineage(
+    session: int,
+) -> None:
+    for keys in (FORCED, RESET):
+        (order,) = permissions(HA, keys, session)
+        assert (order.needs_lease, order.lease_session, order.enforced_token) == (True, 3, 9)
+
+
+def test_nobody_is_permitted_twice_nor_without_a_session_nor_where_none_is_needed() -> None:
+    assert not permissions(HA, RESET, 3)
+    assert not permissions(replace(HA, sessions={}), RESET, 0)
+    assert not permissions(replace(HA, needs_lease=False), RESET, 0)

@@ -1,0 +1,299 @@
+"""A node's Lease: when it holds, when its session goes on, and that a fence always shuts it out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zonequake_operator.leases import Lease, Renewals
+from zonequake_store.client_protocol import Reply, Status
+from zonequake_store.lease import NOBODY, LeaseRecord, NodeLease, Permission, Put, Read
+
+DURATION_S = 8.0
+
+
+class Object:
+    """The Lease object at the API server."""
+
+    def __init__(self) -> None:
+        self.record: LeaseRecord | None = None
+        self.version = 0
+
+    def read(self) -> tuple[LeaseRecord | None, str | None]:
+        return (None, None) if self.record is None else (self.record, str(self.version))
+
+    def put(self, put: Put) -> str | None:
+        at = None if self.record is None else str(self.version)
+        if put.version != at:
+            return None
+        self.record = put.record
+        self.version += 1
+        return str(self.version)
+
+    def fence(self, version: str) -> bool:
+        assert self.record is not None
+        fenced = replace(self.record, fenced="left")
+        return self.put(Put(fenced, version)) is not None
+
+
+def carry_out(lease: NodeLease, api: Object, now_s: float) -> None:
+    """All that the node asks for now."""
+    while (call := lease.next_call(now_s)) is not None:
+        if isinstance(call, Read):
+            lease.found(*api.read())
+        else:
+            version = api.put(call)
+            if version is None:
+                lease.refused()
+            else:
+                lease.stored(version)
+
+
+def begun(api: Object, holder: str = "p1", now_s: float = 0.0) -> NodeLease:
+    lease = NodeLease(holder=holder, duration_s=DURATION_S)
+    lease.want(True)
+    carry_out(lease, api, now_s)
+    return lease
+
+
+def test_a_lease_holds_for_its_duration_since_it_was_asked_for() -> None:
+    api = Object()
+    lease = NodeLease(holder="p1", duration_s=DURATION_S)
+    lease.want(True)
+    assert lease.next_call(0.0) == Read()
+    lease.found(*api.read())
+    put = lease.next_call(1.0)
+    assert isinstance(put, Put)
+    version = api.put(put)
+    assert version is not None
+    lease.stored(version)  # however late the answer comes
+    assert lease.holds(8.9)
+    assert not lease.holds(9.0)
+
+
+def test_a_node_that_needs_no_lease_asks_for_nothing() -> None:
+    lease = NodeLease(holder="p1", duration_s=DURATION_S)
+    assert lease.rest_s(0.0) is None
+    assert lease.next_call(0.0) is None
+
+
+def test_it_is_renewed_at_a_quarter_of_its_duration() -> None:
+    api = Object()
+    lease = begun(api)
+    assert lease.rest_s(0.5) == 1.5
+    assert lease.next_call(1.9) is None
+    carry_out(lease, api, 2.0)
+    assert lease.holds(9.9)
+    assert lease.session == 1
+
+
+def test_a_session_goes_on_when_nobody_took_the_lease_meanwhile_however_long_it_had_run_out() -> (
+    None
+):
+    api = Object()
+    lease = begun(api)
+    assert not lease.holds(100.0)
+    carry_out(lease, api, 100.0)
+    assert lease.holds(100.0)
+    assert lease.session == 1
+
+
+def test_a_fence_ends_the_session_and_the_node_begins_another() -> None:
+    api = Object()
+    lease = begun(api)
+    permission = Permission(lease, lambda: 2.0)
+    permission.permit(1)
+    assert permission.holds
+    assert api.fence("1")
+    carry_out(lease, api, 2.0)
+    assert lease.session == 2
+    assert lease.holds(2.0)
+    assert not permission.holds, "it was permitted in the session before"
+    permission.permit(1)
+    assert not permission.holds, "an order of before means nothing"
+    permission.permit(2)
+    assert permission.holds
+    assert api.record == LeaseRecord(holder="p1", session=2)
+
+
+def test_another_process_begins_another_session() -> None:
+    api = Object()
+    begun(api)
+    assert begun(api, holder="p2", now_s=1.0).session == 2
+
+
+def test_an_answer_that_was_lost_leaves_the_session_as_it_is() -> None:
+    api = Object()
+    lease = begun(api)
+    put = lease.next_call(2.0)
+    assert isinstance(put, Put)
+    assert api.put(put) is not None
+    lease.failed(4.0)
+    assert lease.next_call(4.1) is None, "not at once"
+    carry_out(lease, api, 4.8)
+    assert lease.session == 1
+    assert lease.holds(12.7)
+
+
+def test_a_session_whose_begin_lost_its_answer_is_this_process_own() -> None:
+    api = Object()
+    lease = NodeLease(holder="p1", duration_s=DURATION_S)
+    lease.want(True)
+    lease.next_call(0.0)
+    lease.found(None, None)
+    put = lease.next_call(0.0)
+    assert isinstance(put, Put)
+    assert api.put(put) is not None
+    lease.failed(2.0)
+    assert lease.session == 0
+    carry_out(lease, api, 2.8)
+    assert lease.session == 1
+
+
+def test_who_needs_it_no_more_gives_it_back_and_may_not_act_on_it_from_then_on() -> None:
+    api = Object()
+    lease = begun(api)
+    lease.want(False)
+    assert not lease.holds(0.0)
+    carry_out(lease, api, 0.0)
+    assert api.record == LeaseRecord(holder=NOBODY, session=1)
+    assert lease.rest_s(0.0) is None
+    lease.want(True)
+    carry_out(lease, api, 1.0)
+    assert lease.session == 2
+
+
+def test_who_was_fenced_while_giving_it_back_gives_it_back_all_the_same() -> None:
+    """Else the node would never join again: it has no reason for another session."""
+    api = Object()
+    lease = begun(api)
+    assert api.fence("1")
+    lease.want(False)
+    carry_out(lease, api, 0.0)
+    assert api.record == LeaseRecord(holder=NOBODY, session=1)
+
+
+def test_a_lease_that_was_deleted_begins_with_a_higher_session() -> None:
+    api = Object()
+    lease = begun(api)
+    api.record = None
+    carry_out(lease, api, 2.0)
+    assert lease.session == 2
+
+
+@pytest.mark.parametrize("status", [Status.OK, Status.NOT_LEADER, Status.INVALID])
+def test_only_acknowledgements_are_held_back(status: Status) -> None:
+    lease = NodeLease(holder="p1", duration_s=DURATION_S)
+    told: list[Reply] = []
+    Permission(lease, lambda: 0.0).guard(told.append)(Reply(7, status))
+    assert [reply.id for reply in told] == [7]
+    assert told[0].status is (Status.UNKNOWN if status is Status.OK else status)
+
+
+# ── both halves together ─────────────────────────────────────────────────────────────────────────
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["node", "node", "answer", "late answer", "lost", "operator", "permit"]),
+        st.floats(0.01, 3.0),
+    ),
+    max_size=120,
+)
+RATES = st.floats(0.9, 1.1)
+
+
+class Both:
+    """A node and an operator, each with its own clock, over one object; calls may arrive late."""
+
+    def __init__(self, node_rate: float, operator_rate: float) -> None:
+        self.now_s = 0.0
+        self.api = Object()
+        self.node_rate, self.operator_rate = node_rate, operator_rate
+        self.lease = NodeLease(holder="p1", duration_s=DURATION_S)
+        self.lease.want(True)
+        self.permission = Permission(self.lease, self.node_s)
+        self.call: Read | Put | None = None
+        self.late: list[Put] = []
+        self.renewals = Renewals()
+        self.given_up: set[int] = set()
+
+    def node_s(self) -> float:
+        return self.now_s * self.node_rate
+
+    def node(self) -> None:
+        if self.call is None:
+            self.call = self.lease.next_call(self.node_s())
+
+    def answer(self) -> None:
+        call, self.call = self.call, None
+        if isinstance(call, Read):
+            self.lease.found(*self.api.read())
+        elif isinstance(call, Put):
+            version = self.api.put(call)
+            if version is None:
+                self.lease.refused()
+            else:
+                self.lease.stored(version)
+
+    def lost(self) -> None:
+        """The node gives a call up, which may yet arrive."""
+        call, self.call = self.call, None
+        if call is not None:
+            if isinstance(call, Put):
+                self.late.append(call)
+            self.lease.failed(self.node_s())
+
+    def late_answer(self) -> None:
+        if self.late:
+            self.api.put(self.late.pop(0))
+
+    def operator(self) -> None:
+        record, version = self.api.read()
+        if record is None or version is None:
+            return
+        seen = Lease(
+            name="n",
+            holder=record.holder,
+            session=record.session,
+            fenced=record.fenced,
+            duration_s=int(DURATION_S),
+            resource_version=version,
+        )
+        self.renewals.looked({"n": seen}, self.now_s * self.operator_rate)
+        if "n" in self.renewals.run_out and seen.is_live_for("p1") and self.api.fence(version):
+            self.given_up.add(record.session)
+
+    def permit(self) -> None:
+        """An operator permits only those who aren't fenced."""
+        record, _ = self.api.read()
+        if record is not None and record.fenced is None:
+            self.permission.permit(record.session)
+
+
+@settings(max_examples=300)
+@given(steps=STEPS, node_rate=RATES, operator_rate=RATES)
+def test_nobody_acknowledges_in_a_session_that_was_given_up(
+    steps: list[tuple[str, float]], node_rate: float, operator_rate: float
+) -> None:
+    both = Both(node_rate, operator_rate)
+    for step, pause_s in steps:
+        both.now_s += pause_s
+        getattr(both, step.replace(" ", "_"))()
+        if both.permission.holds:
+            assert both.permission.session not in both.given_up
+
+
+def test_the_two_clocks_are_compared_where_it_matters() -> None:
+    """The property above would also hold if nobody were ever given up, or ever permitted."""
+    both = Both(1.1, 0.9)
+    both.node(), both.answer(), both.node(), both.answer(), both.permit()
+    assert both.permission.holds
+    for _ in range(8):
+        both.operator()
+        both.now_s += 2.0
+    both.operator()
+    assert both.given_up == {1}
+    assert not both.permission.holds

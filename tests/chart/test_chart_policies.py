@@ -19,6 +19,7 @@ OPERATOR_MAY_WRITE = {
     "pods/status",
     "events",
     "tables/status",
+    "leases",
 }
 READING = {"get", "list", "watch"}
 
@@ -46,7 +47,8 @@ def test_pods_run_in_a_namespace_that_enforces_restricted(documents: list[dict])
         for forbidden in ("hostNetwork", "hostPID", "hostIPC"):
             assert not pod.get(forbidden), name
         for volume in pod.get("volumes", []):
-            assert set(volume) - {"name"} <= {"configMap", "emptyDir"}, f"{name}: {volume}"
+            allowed = {"configMap", "emptyDir", "projected"}
+            assert set(volume) - {"name"} <= allowed, f"{name}: {volume}"
     for name, container in containers(documents):
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False, name
@@ -63,10 +65,21 @@ def test_every_container_has_requests_limits_and_probes(documents: list[dict]) -
             assert port in {p["name"] for p in container["ports"]}, f"{name}: {probe}"
 
 
-def test_only_the_operator_gets_a_token(documents: list[dict]) -> None:
+def test_only_the_operator_gets_a_token_unasked(documents: list[dict]) -> None:
     for name, pod in pods(documents):
         needs_token = name == "Deployment/zq-operator"
         assert pod.get("automountServiceAccountToken", True) is needs_token, name
+
+
+def test_a_data_node_gets_a_token_that_may_renew_leases_and_nothing_else(
+    render: Callable, one: Callable
+) -> None:
+    documents = render()
+    pod = one(documents, "StatefulSet", "zq-default")["spec"]["template"]["spec"]
+    (api,) = [volume["projected"] for volume in pod["volumes"] if volume["name"] == "api"]
+    assert [set(source) for source in api["sources"]] == [{"serviceAccountToken"}, {"configMap"}]
+    (rule,) = one(documents, "Role", "zq-store")["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["leases"], ["get", "create", "update"])
 
 
 def test_every_service_account_that_a_pod_names_exists(documents: list[dict]) -> None:

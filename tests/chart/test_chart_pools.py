@@ -56,6 +56,7 @@ def test_a_data_node_gets_its_identity_from_its_pod(render: Callable, one: Calla
         "ZQ_POD_IP": "field:status.podIP",
         "ZQ_PEER_DOMAIN": "zq-store.zonequake.svc",
         "ZQ_DATA_DIR": "/data",
+        "ZQ_LEASE_SECONDS": "10",
         "ZQ_LOG_MAP_BYTES": "1073741824",
         "ZQ_DATA_MAP_BYTES": "4294967296",
     }

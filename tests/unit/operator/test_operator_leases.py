@@ -206,7 +206,7 @@ RESET = PartitionKeys(
     configuration_token=11,
     chain=(
         Link(nodes=("A", "B"), term=1, index=1),
-        Link(nodes=("B",), term=9_000_000_002, index=5),
+        Link(nodes=("B",), term=9_000_000_002, index=5, token=9),
     ),
 )
 
@@ -221,6 +221,7 @@ def permissions(settings: ReplicaSettings, keys: PartitionKeys, session: int) ->
         term=1,
         needs_lease=True,
         permitted_session=session,
+        enforced_lineage=9,
     )
     told = orders(
         keys,

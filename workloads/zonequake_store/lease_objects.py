@@ -99,6 +99,8 @@ class LeaseObjects:
             raise LeaseCallFailed(f"{method} {url}: {type(error).__name__} {error}") from error
 
     def _connect(self) -> aiohttp.ClientSession:
+        if not self._settings.api_server.startswith("https:"):
+            return aiohttp.ClientSession()
         context = ssl.create_default_context(cafile=self._settings.credentials_dir / "ca.crt")
         return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context))
 

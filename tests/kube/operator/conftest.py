@@ -49,6 +49,8 @@ class ApiServer:
     kubeconfig: Path
     url: str
     token: str
+    credentials: Path
+    """A folder as a pod's service account has it: `token` and `ca.crt`."""
     namespace: str = "default"
 
     def in_namespace(self, name: str) -> ApiServer:
@@ -132,7 +134,10 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         )
     )
     server = ApiServer(
-        kubeconfig=folder / "kubeconfig", url=f"https://127.0.0.1:{port}", token=TOKEN
+        kubeconfig=folder / "kubeconfig",
+        url=f"https://127.0.0.1:{port}",
+        token=TOKEN,
+        credentials=folder / "credentials",
     )
     with ExitStack() as running:
         log = running.enter_context((folder / "log").open("wb"))
@@ -167,6 +172,10 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
             "--service-cluster-ip-range=10.97.0.0/24",
         )
         wait_until(lambda: server.kubectl("get", "--raw", "/readyz").returncode == 0)
+        server.credentials.mkdir()
+        (server.credentials / "token").write_text(TOKEN)
+        certificate = (folder / "certificates" / "apiserver.crt").read_text()
+        (server.credentials / "ca.crt").write_text(certificate)
         definitions = subprocess.run(
             [
                 str(tools.helm_path()),

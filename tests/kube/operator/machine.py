@@ -51,6 +51,8 @@ class Machine:
         self.api, self.folder = api, folder
         self._told_address = told_address
         self._operator_environment = operator_environment or {}
+        self.node_environment: dict[str, str] = {}
+        """Of nodes that are started from now on."""
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.restarts: dict[int, int] = {}
         self.operator: subprocess.Popen[bytes] | None = None
@@ -102,6 +104,9 @@ class Machine:
             "ZQ_BIND": address(ordinal),
             "ZQ_LOG_MAP_BYTES": str(1 << 30),
             "ZQ_DATA_MAP_BYTES": str(1 << 30),
+            "ZQ_API_SERVER": self.api.url,
+            "ZQ_API_CREDENTIALS": str(self.api.credentials),
+            **self.node_environment,
         }
         self.data(ordinal).mkdir(parents=True, exist_ok=True)
         self.processes[ordinal] = self._run(

@@ -1,0 +1,168 @@
+"""Node Leases on a real API server: fences, sessions, and an API server that is away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from zonequake_store.client_protocol import Body, Read, Reply, Request, Status, Write
+
+from .conftest import wait_until
+from .machine import Machine, address
+from .severed import Line
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+
+LEASE_S = 2
+
+
+@pytest.fixture
+def machine(
+    api_server: ApiServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Machine]:
+    name = request.node.name.replace("_", "-")[:60].strip("-")
+    found = Machine(api_server.in_namespace(name), tmp_path)
+    found.node_environment["ZQ_LEASE_SECONDS"] = str(LEASE_S)
+    try:
+        yield found
+    finally:
+        for process in found.processes.values():
+            process.send_signal(signal.SIGCONT)
+        found.end()
+
+
+def begin(machine: Machine, mode: str = "HighAvailability", name: str = "z") -> None:
+    zone = {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "DistributionZone",
+        "metadata": {"name": name},
+        "spec": {
+            "partitions": 1,
+            "consistencyMode": mode,
+            "partitionDistributionResetTimeout": 1,
+        },
+    }
+    assert machine.api.apply(zone).returncode == 0
+    wait_until(lambda: machine.is_whole(3))
+
+
+def three_nodes(machine: Machine) -> None:
+    machine.want(3)
+    for ordinal in range(3):
+        machine.start(ordinal)
+    machine.start_operator()
+
+
+def replicas(ordinal: int) -> dict[str, Any]:
+    url = f"http://{address(ordinal)}:8080/admin/v1/replicas"
+    with urllib.request.urlopen(url, timeout=2) as response:
+        return json.load(response)  # type: ignore[no-any-return]
+
+
+def ask(ordinal: int, body: Body) -> Reply | None:
+    """One request to one node; None: no answer within a second."""
+    try:
+        with socket.create_connection((address(ordinal), 7002), timeout=1) as connection:
+            frame = msgspec.msgpack.encode(Request(1, body))
+            connection.sendall(struct.pack(">I", len(frame)) + frame)
+            connection.settimeout(1)
+            size = struct.unpack(">I", connection.recv(4, socket.MSG_WAITALL))[0]
+            return msgspec.msgpack.decode(connection.recv(size, socket.MSG_WAITALL), type=Reply)
+    except (OSError, struct.error):
+        return None
+
+
+def group(ordinal: int = 0, zone: str = "z") -> str:
+    found = [r["group"] for r in replicas(ordinal)["replicas"] if r["zone"] == zone]
+    return str(found[0])
+
+
+def writes(ordinals: Any, name: str, value: int) -> list[int]:
+    """Who of these acknowledges a write now."""
+    found = []
+    for ordinal in ordinals:
+        reply = ask(ordinal, Write(name, "k", value))
+        if reply is not None and reply.status is Status.OK:
+            found.append(ordinal)
+    return found
+
+
+def lease(machine: Machine, ordinal: int) -> dict[str, Any]:
+    return machine.api.get("lease", f"zq-default-{ordinal}") or {}
+
+
+def nodes(machine: Machine) -> list[str]:
+    return machine.api.get("topo", "topology")["status"].get("nodeNames", [])  # type: ignore[no-any-return]
+
+
+def test_an_old_majority_that_comes_back_acknowledges_nothing_beside_the_survivor(
+    machine: Machine,
+) -> None:
+    three_nodes(machine)
+    begin(machine)
+    name = group()
+    wait_until(lambda: writes(range(3), name, 1))
+    assert [lease(machine, n)["spec"]["leaseTransitions"] for n in range(3)] == [1, 1, 1]
+
+    for ordinal in (0, 1):
+        machine.processes[ordinal].send_signal(signal.SIGSTOP)
+    stopped_s = time.monotonic()
+    wait_until(lambda: nodes(machine) == ["zq-default-2"])
+    assert time.monotonic() - stopped_s > LEASE_S, "not before the Leases ran out"
+    assert "zonequake.io/fenced" in lease(machine, 0)["metadata"]["annotations"]
+    wait_until(lambda: writes([2], name, 2))
+
+    for ordinal in (0, 1):
+        machine.processes[ordinal].send_signal(signal.SIGCONT)
+    back_s = time.monotonic()
+    while time.monotonic() - back_s < 3:
+        for ordinal in (0, 1):
+            reply = ask(ordinal, Write(name, "k", 3))
+            assert reply is None or reply.status is not Status.OK or reply.lineage > 0
+    wait_until(lambda: nodes(machine) == [f"zq-default-{n}" for n in range(3)])
+    assert [lease(machine, n)["spec"]["leaseTransitions"] for n in range(3)] == [2, 2, 1]
+    wait_until(lambda: machine.is_whole(3))
+    wait_until(lambda: writes(range(3), name, 4))
+
+
+def test_without_the_api_server_high_availability_stops_and_strong_consistency_goes_on(
+    machine: Machine,
+) -> None:
+    line = Line(machine.api.url)
+    machine.node_environment["ZQ_API_SERVER"] = line.url
+    three_nodes(machine)
+    begin(machine)
+    begin(machine, "StrongConsistency", "s")
+    available, strong = group(), group(zone="s")
+    wait_until(lambda: writes(range(3), available, 1) and writes(range(3), strong, 1))
+
+    assert machine.operator is not None
+    os.kill(machine.operator.pid, signal.SIGSTOP)  # it sees no more of the API server than nodes
+    line.sever()
+    time.sleep(LEASE_S + 0.5)
+    for _ in range(3):
+        assert not writes(range(3), available, 2)
+        assert writes(range(3), strong, 2)
+    assert "Cannot connect" in replicas(0)["node"]["lease_problem"]
+    assert ask(0, Read(available, "k", bounded=True)).status is Status.OK  # type: ignore[union-attr]
+
+    line.mend()
+    wait_until(lambda: writes(range(3), available, 3), 10)  # the operator stands still
+    os.kill(machine.operator.pid, signal.SIGCONT)
+    time.sleep(2 * LEASE_S)
+    assert "departed" not in machine.api.get("topo", "topology")["status"], "nobody has left"
+    line.close()

@@ -28,11 +28,14 @@ from typing import Any, TypeVar
 import aiohttp
 from aiohttp import web
 
+from .disturbances import Disturbance, Watches, passing
+
 _T = TypeVar("_T")
 
 HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "authorization"}
 )
+WATCHES_AND_LISTS = ("/api/", "/apis/")
 READING = frozenset({"GET", "HEAD"})
 REPORTS = "/admin/v1/replicas"
 
@@ -87,6 +90,7 @@ class Relay:
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._runners: list[web.AppRunner] = []
         self._armed = _Armed()
+        self.watches = Watches()
         self._dead = False
         self._held: list[_Call] = []
         self._held_to_the_end = False
@@ -120,6 +124,10 @@ class Relay:
     def arm(self, moment: Moment | None, kill: Callable[[], None] = lambda: None) -> None:
         """Count anew, and call `kill` at `moment`."""
         self._armed = _Armed(moment=moment, kill=kill)
+
+    def disturb(self, disturbance: Disturbance | None) -> None:
+        """Count events and answers anew, and let this happen to one of them."""
+        self.watches = Watches(disturbance=disturbance, before=self.watches.before)
 
     def revive(self) -> None:
         """A successor starts: let its requests pass."""
@@ -242,6 +250,10 @@ class Relay:
             return web.Response(status=answer.status, body=data, headers=_kept(answer))
 
     async def _stream(self, request: web.Request, call: _Call) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await self._watch(request, call)
+        if request.path.startswith(WATCHES_AND_LISTS):
+            return await self._answer(request, call)
         try:
             async with self._session.request(
                 call.method, call.url, data=call.body or None, headers=call.headers
@@ -252,6 +264,30 @@ class Relay:
                     await response.write(chunk)
         except aiohttp.ClientConnectionError:
             return _dropped(request)  # one of the two sides is gone
+        return response
+
+    async def _answer(self, request: web.Request, call: _Call) -> web.StreamResponse:
+        try:
+            async with self._session.request(call.method, call.url, headers=call.headers) as answer:
+                body = await answer.read()
+        except aiohttp.ClientConnectionError:
+            return _dropped(request)
+        if answer.status == 200:
+            body = self.watches.answered(request.path, request.query_string, body)
+        return web.Response(status=answer.status, body=body, headers=_kept(answer))
+
+    async def _watch(self, request: web.Request, call: _Call) -> web.StreamResponse:
+        if self.watches.refuses():
+            return web.json_response({"kind": "Status", "code": 500}, status=500)
+        try:
+            async with self._session.request(call.method, call.url, headers=call.headers) as answer:
+                response = web.StreamResponse(status=answer.status, headers=_kept(answer))
+                await response.prepare(request)
+                events = passing(lambda: self.watches, request.path, answer.content.iter_any())
+                async for line in events:
+                    await response.write(line)
+        except aiohttp.ClientConnectionError:
+            return _dropped(request)
         return response
 
     # --------------------------------------------------------------------------------- what it is

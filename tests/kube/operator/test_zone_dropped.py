@@ -112,28 +112,36 @@ def scene(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> It
         yield Scene(running=running)
 
 
-def writes_of_a_drop(scene: Scene) -> list[str]:
-    """The kinds of write of one drop without a kill."""
+def moments_of_a_drop(scene: Scene) -> list[Moment]:
+    """Every write of one drop without a kill, and every way to die at it."""
     scene.create()
     with scene.untouched_neighbour():
         assert scene.drop_at() == []
-    return scene.running.relay.kinds
+    kinds = scene.running.relay.kinds
+    assert {kind.split()[0] for kind in kinds} >= {"order", "DELETE", "PATCH"}, kinds
+    numbers = range(1, len(kinds) + 1)
+    return [Moment(number=n, way=way) for n, way in itertools.product(numbers, Way)]
 
 
 def test_an_operator_killed_at_a_write_of_a_drop_is_succeeded_by_one_that_ends_it(
-    scene: Scene, request: pytest.FixtureRequest
+    scene: Scene,
 ) -> None:
-    kinds = writes_of_a_drop(scene)
-    assert {kind.split()[0] for kind in kinds} >= {"order", "DELETE", "PATCH"}, kinds
-    moments = [
-        Moment(number=n, way=way) for n, way in itertools.product(range(1, len(kinds) + 1), Way)
-    ]
-    if not request.config.getoption("--every-moment", default=False):
-        moments = random.Random(SEED).sample(moments, SAMPLED)
-    for moment in moments:
+    for moment in random.Random(SEED).sample(moments_of_a_drop(scene), SAMPLED):
         scene.create()
         with scene.untouched_neighbour():
             assert scene.drop_at(moment) == [], str(moment)
+
+
+@pytest.mark.every_moment
+@pytest.mark.timeout(3600)
+def test_every_moment_of_a_drop(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with (tmp_path_factory.getbasetemp() / "drop.txt").open("w") as table:
+        for moment in moments_of_a_drop(scene):
+            scene.create()
+            with scene.untouched_neighbour():
+                left = scene.drop_at(moment)
+            print(f"{moment}  {'; '.join(left) or 'nothing is left'}", file=table, flush=True)
+            assert left == []
 
 
 @pytest.mark.parametrize("way", [None, Way.AFTER, Way.LAST])

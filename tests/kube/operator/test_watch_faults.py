@@ -1,0 +1,153 @@
+"""Watches that lose events or end, and lists that are old: a rebalance ends as without them.
+
+CI takes a few of each kind; `--every-moment` takes all of each rebalance (docs/testing.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .disturbances import Disturbance, Ill
+from .rebalances import Move, Rebalances, Run, rebalances
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+    from .outcome import Outcome
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+
+CYCLE = (Move.JOIN, Move.DRAIN, Move.FILL, Move.LOSS)
+SEED = 3
+SAMPLED_CYCLES = 2
+SETTLED_S = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A zone, how each rebalance goes undisturbed, and what could be disturbed in it, by path."""
+
+    rebalances: Rebalances
+    undisturbed: dict[Move, Run]
+    events: dict[Move, Counter[str]]
+    answers: dict[Move, Counter[str]]
+
+    def disturbances(self, move: Move) -> list[Disturbance]:
+        """All that can happen to it, once each."""
+        found = [
+            Disturbance(ill=ill, number=number, of=path)
+            for ill in (Ill.DROPPED, Ill.GONE, Ill.BROKEN)
+            for path, count in sorted(self.events[move].items())
+            for number in range(1, count + 1)
+        ]
+        return found + [
+            Disturbance(ill=Ill.STALE, number=number, of=path)
+            for path, count in sorted(self.answers[move].items())
+            for number in range(1, count + 1)
+        ]
+
+    def everything(self) -> dict[Move, list[Disturbance]]:
+        """The same for each rebalance, in any order."""
+        rng = random.Random(SEED)
+        found = {move: self.disturbances(move) for move in CYCLE}
+        for some in found.values():
+            rng.shuffle(some)
+        return found
+
+    def go(self, move: Move, disturbance: Disturbance) -> tuple[Run, str | None]:
+        """The rebalance with this, until it has ended as without; and what was hit."""
+        relay = self.rebalances.relay
+        relay.disturb(disturbance)
+        run = self.rebalances.go(move, expected=self._expected(move))
+        hit = relay.watches.hit
+        relay.disturb(None)
+        return run, hit
+
+    def _expected(self, move: Move) -> Outcome:
+        return replace(self.undisturbed[move].outcome, told=None)
+
+
+@pytest.fixture(scope="module")
+def scene(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with rebalances(api_server, tmp_path_factory.mktemp("watched")) as running:
+        runs, events, answers = {}, {}, {}
+        for move in CYCLE:
+            running.relay.disturb(None)
+            runs[move] = running.go(move)
+            assert runs[move].problems == []
+            events[move] = Counter(running.relay.watches.events)
+            answers[move] = Counter(running.relay.watches.answers)
+        yield Scene(rebalances=running, undisturbed=runs, events=events, answers=answers)
+
+
+def one_of_each(
+    left: dict[Move, list[Disturbance]], turn: int
+) -> Iterator[tuple[Move, Disturbance]]:
+    """For each rebalance of the cycle something of another kind; it isn't left any more."""
+    ills = list(Ill)
+    for place, move in enumerate(CYCLE):
+        ill = ills[(place + turn) % len(ills)]
+        chosen = next((d for d in left[move] if d.ill is ill), None)
+        # Each rebalance begins where another ends, so none is left out.
+        chosen = chosen or next(iter(left[move]), Disturbance(ill=ill, number=1))
+        if chosen in left[move]:
+            left[move].remove(chosen)
+        yield move, chosen
+
+
+def test_a_rebalance_ends_alike_whatever_happens_to_a_watch_or_a_list(scene: Scene) -> None:
+    left = scene.everything()
+    hits = 0
+    for turn in range(SAMPLED_CYCLES):
+        for move, disturbance in one_of_each(left, turn):
+            run, hit = scene.go(move, disturbance)
+            assert run.problems == [], f"{move}: {disturbance} ({hit})"
+            hits += hit is not None
+    assert hits > len(CYCLE) * SAMPLED_CYCLES // 2
+
+
+@pytest.mark.every_moment
+@pytest.mark.timeout(3 * 3600)
+def test_every_moment_of_watches_and_lists(
+    scene: Scene, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    left = scene.everything()
+    wrong: list[str] = []
+    with (tmp_path_factory.getbasetemp() / "watches.txt").open("w") as table:
+        for turn in itertools.count():
+            if not any(left.values()):
+                break
+            for move, disturbance in one_of_each(left, turn):
+                run, hit = scene.go(move, disturbance)
+                ended = "; ".join(run.problems) or "as without it"
+                line = f"{move:<5} {run.duration_s:5.1f} s  {disturbance} ({hit})  {ended}"
+                print(line, file=table, flush=True)
+                if run.problems:
+                    wrong.append(line)
+                    scene.rebalances.mend(move)
+    assert wrong == []
+
+
+def test_a_pod_that_vanished_behind_an_expired_watch_is_no_ghost(scene: Scene) -> None:
+    """Its deletion came in no event; whoever decides from an index of pods keeps it for ever."""
+    for ill in (Ill.GONE, Ill.DROPPED):
+        assert scene.rebalances.go(Move.JOIN).problems == []
+        run, hit = scene.go(Move.LOSS, Disturbance(ill=ill, number=1, of="/pods"))
+        assert hit is not None
+        assert run.problems == []
+
+
+def test_a_settled_zone_writes_nothing_also_while_its_watches_expire(scene: Scene) -> None:
+    relay = scene.rebalances.relay
+    for ill in (Ill.GONE, Ill.BROKEN):
+        relay.disturb(Disturbance(ill=ill, number=1, of="/pods"))
+        scene.rebalances.api.kubectl("annotate", "pod", "zq-default-0", "--overwrite", f"x={ill}")
+        assert scene.rebalances.is_quiet(SETTLED_S), relay.kinds
+        assert relay.watches.hit is not None
+    relay.disturb(None)

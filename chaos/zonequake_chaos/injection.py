@@ -15,6 +15,7 @@ from zonequake_chaos.judge import Landing
 from zonequake_chaos.scenario import (
     ComponentPause,
     Fault,
+    LoadPause,
     OnStage,
     Reached,
     RollingRestart,
@@ -45,7 +46,8 @@ class Done:
     places: dict[str, Place | None] = field(default_factory=dict)
     landings: list[Landing] = field(default_factory=list)
     missed: dict[str, str] = field(default_factory=dict)
-    effective: set[str] = field(default_factory=set)
+    effective: dict[str, int] = field(default_factory=dict)
+    """When each fault first took effect, monotonic ns."""
     recovering: list[tuple[FaultLife, Injury]] = field(default_factory=list)
     held: dict[str, list[Held]] = field(default_factory=dict)
     """By the name of the fault until which they hold."""
@@ -106,7 +108,7 @@ async def _inject_once(
         _miss(fault, world, done, f"no proof of its effect: {error}")
         return False
     world.events.emit("fault.effective", described | {"proof": proof}, place=sighting.place)
-    done.effective.add(fault.name)
+    done.effective.setdefault(fault.name, world.clock.now().time_ns)
     done.landings += _landings(fault, injury, injected, proof, world.clock)
     if fault.held_until is not None:
         held = Held(life=life, injury=injury, described=described)
@@ -136,7 +138,8 @@ async def _sight(
     """Waits for the trigger; the view is the one in which it was seen. Raises WaitExpired."""
 
     def look(view: ClusterView) -> tuple[ClusterView, Sighting] | None:
-        seen = sightings(fault.trigger, view, Before(places=done.places))
+        before = Before(places=done.places, effective_ns=done.effective)
+        seen = sightings(fault.trigger, view, before)
         return (view, choose_sighting(seen, chooser)) if seen else None
 
     with world.observer.armed():
@@ -151,7 +154,7 @@ def _choose(
     fault: Fault, view: ClusterView, sighting: Sighting, chooser: Chooser
 ) -> tuple[str, ...]:
     match fault:
-        case Scale() | ComponentPause() | Reached():
+        case Scale() | ComponentPause() | LoadPause() | Reached():
             return ()
         case RollingRestart():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]

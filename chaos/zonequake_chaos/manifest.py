@@ -16,7 +16,7 @@ import yaml
 from msgspec import inspect
 
 from zonequake_chaos.errors import ManifestError
-from zonequake_chaos.scenario import ChaosRun, Fault, OnStage, Target, TargetRole
+from zonequake_chaos.scenario import AfterTime, ChaosRun, Fault, OnStage, Target, TargetRole
 
 _SHIPPED = resources.files("zonequake_chaos") / "scenarios"
 
@@ -174,6 +174,11 @@ def _fault_contradictions(
     zone = getattr(fault.trigger, "zone", None)
     if zone is not None and zone not in zones:
         yield f"{here}: zone {zone!r} is not among spec.zones ({', '.join(zones)})"
+    if isinstance(fault.trigger, AfterTime) and fault.trigger.since not in (None, *earlier):
+        yield (
+            f"{here}: since names {fault.trigger.since!r}, which is no earlier fault "
+            f"({', '.join(earlier) or 'there is none'})"
+        )
     if isinstance(fault.trigger, OnStage):
         other = fault.trigger.other_partition_than
         if other is not None and other not in earlier:

@@ -133,6 +133,8 @@ def _fault_in_words(fault: Fault) -> str:
             what = f"restart every node of {fault.pool or 'all pools'}, one after another"
         case manifest.ComponentPause():
             what = f"pause of the node's {fault.component}"
+        case manifest.LoadPause():
+            what = "no load"
         case manifest.Reached():
             what = "reached"
         case _:

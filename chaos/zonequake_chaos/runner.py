@@ -223,6 +223,7 @@ class Runner:
             events=self._events,
             clock=self._clock,
             release=self._installation.release,
+            loads=self._loads,
         )
         for fault in self._spec.faults:
             await self._one_fault(fault, world)

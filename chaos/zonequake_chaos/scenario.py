@@ -107,9 +107,10 @@ class AtOnce(_Part, frozen=True, kw_only=True, tag_field="when", tag="now"):
 
 
 class AfterTime(_Part, frozen=True, kw_only=True, tag_field="when", tag="time"):
-    """`after_s` seconds after the phase `faults` began."""
+    """`after_s` seconds after the phase `faults` began, or after the fault `since` took effect."""
 
     after_s: Seconds
+    since: str | None = None
     timeout_s: Seconds = 600.0
 
 
@@ -312,6 +313,12 @@ class ComponentPause(FaultBase, frozen=True, kw_only=True, tag="component_pause"
     component: Literal["kube-apiserver", "kubelet"] = "kube-apiserver"
 
 
+class LoadPause(FaultBase, frozen=True, kw_only=True, tag="load_pause"):
+    """No load and no probes for `hold_s`: nothing is written meanwhile."""
+
+    disturbs: ClassVar[bool] = False
+
+
 class Reached(FaultBase, frozen=True, kw_only=True, tag="reached"):
     """No fault, but a state that must be reached: the run is unknown if its trigger never comes."""
 
@@ -337,6 +344,7 @@ Fault = (
     | NetworkPartition
     | ForceDelete
     | ComponentPause
+    | LoadPause
     | Reached
     | Scale
 )

@@ -46,9 +46,10 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What earlier faults of the run were about: fault name -> the partition they saw."""
+    """What is known of earlier faults, by name: the partition they saw, when they took effect."""
 
     places: Mapping[str, Place | None] = field(default_factory=dict)
+    effective_ns: Mapping[str, int] = field(default_factory=dict)
 
 
 def sightings(trigger: Trigger, view: ClusterView, before: Before) -> list[Sighting]:
@@ -56,8 +57,9 @@ def sightings(trigger: Trigger, view: ClusterView, before: Before) -> list[Sight
     match trigger:
         case AtOnce():
             return [Sighting(at_ns=view.at_ns, what="at once")]
-        case AfterTime(after_s=after_s):
-            passed_s = (view.at_ns - view.began_ns) / 1e9
+        case AfterTime(after_s=after_s, since=since):
+            began_ns = view.began_ns if since is None else before.effective_ns.get(since)
+            passed_s = (view.at_ns - began_ns) / 1e9 if began_ns is not None else -1.0
             return [Sighting(at_ns=view.at_ns, what=f"{after_s} s")] if passed_s >= after_s else []
         case OnSettled():
             return [] if unsettled(view) else [Sighting(at_ns=view.at_ns, what="settled")]
@@ -93,8 +95,8 @@ def in_words(trigger: Trigger) -> str:
     match trigger:
         case AtOnce():
             return "at once"
-        case AfterTime(after_s=after_s):
-            return f"{after_s:g} s into the faults"
+        case AfterTime(after_s=after_s, since=since):
+            return f"{after_s:g} s {'into the faults' if since is None else f'after {since}'}"
         case OnSettled():
             return "when every rebalance has ended and every node answers"
         case OnLeader(node=node):

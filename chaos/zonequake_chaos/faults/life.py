@@ -10,7 +10,7 @@ twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from zonequake_chaos.errors import WaitExpired
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.journal import Debt, Journal
 from zonequake_chaos.kube import Kube
+from zonequake_chaos.load_pods import LoadPods
 from zonequake_chaos.observe import Observer
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.state import NodeView
@@ -31,7 +32,7 @@ _POLL_S = 0.2
 class World:
     """What a fault acts on and looks through; `release` is the Helm release.
 
-    `node`: the node itself, where it is this machine's.
+    `node`: the node itself, where it is this machine's. `loads`: the run's load, one per zone.
     """
 
     kube: Kube
@@ -41,6 +42,7 @@ class World:
     events: EventLog
     clock: Clock
     release: str
+    loads: Sequence[LoadPods] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

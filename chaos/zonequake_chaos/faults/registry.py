@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zonequake_chaos import scenario
 from zonequake_chaos.faults.life import FaultLife
+from zonequake_chaos.faults.load_pause import LoadPause
 from zonequake_chaos.faults.node_outage import NodeOutage
 from zonequake_chaos.faults.on_the_node import ComponentPause, ForceDelete, NetworkPartition
 from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill
@@ -32,6 +33,8 @@ def life_of(fault: scenario.Fault) -> FaultLife:
             return ForceDelete()
         case scenario.ComponentPause():
             return ComponentPause(component=fault.component)
+        case scenario.LoadPause():
+            return LoadPause()
         case scenario.Reached():
             return Reached()
         case scenario.RollingRestart():

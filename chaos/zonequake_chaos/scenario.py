@@ -146,7 +146,7 @@ class OnKey(_Part, frozen=True, kw_only=True, tag_field="when", tag="key"):
 
     `empty`; it `holds` a node; it `equals` a set of nodes, in any order; it has `length` nodes, or
     links if it is the chain (whose nodes are those of its newest link); it is `forced`, or
-    `from_reset`, or not. Nodes are named as in `Target.nodes`.
+    `from_reset`, or not. Nodes are named as in `Target.nodes`. `everywhere`: in all partitions.
     """
 
     key: PartitionKey
@@ -156,6 +156,7 @@ class OnKey(_Part, frozen=True, kw_only=True, tag_field="when", tag="key"):
     length: Annotated[int, Meta(ge=1)] | None = None
     forced: bool | None = None
     from_reset: bool | None = None
+    everywhere: bool = False
     zone: str | None = None
     partition: int | None = None
     timeout_s: Seconds = 60.0

@@ -68,13 +68,15 @@ def sightings(trigger: Trigger, view: ClusterView, before: Before) -> list[Sight
             what = f"{', '.join(nodes)}: {state.value}"
             return [Sighting(at_ns=view.at_ns, what=what)] if seen else []
         case OnStage() | OnKey() | OnLeader():
-            return [
-                _sighting(partition, view.at_ns)
+            asked = [
+                partition
                 for place, partition in sorted(view.partitions.items())
-                if trigger.zone in (None, place[0])
-                and trigger.partition in (None, place[1])
-                and _holds(trigger, partition, before)
+                if trigger.zone in (None, place[0]) and trigger.partition in (None, place[1])
             ]
+            found = [one for one in asked if _holds(trigger, one, before)]
+            if isinstance(trigger, OnKey) and trigger.everywhere and len(found) < len(asked):
+                return []
+            return [_sighting(partition, view.at_ns) for partition in found]
 
 
 def unsettled(view: ClusterView) -> list[str]:
@@ -188,7 +190,7 @@ def _node_is(view: ClusterView, name: str, state: NodeState) -> bool:
 
 def _key_in_words(trigger: OnKey) -> str:
     if trigger.empty:
-        return "is empty"
+        return "is empty" + (" everywhere" if trigger.everywhere else "")
     said = []
     if trigger.holds is not None:
         said.append(f"holds {trigger.holds}")
@@ -201,7 +203,7 @@ def _key_in_words(trigger: OnKey) -> str:
         said.append("is forced" if trigger.forced else "is not forced")
     if trigger.from_reset is not None:
         said.append("is from a reset" if trigger.from_reset else "is not from a reset")
-    return " and ".join(said) or "is set"
+    return (" and ".join(said) or "is set") + (" everywhere" if trigger.everywhere else "")
 
 
 def _sighting(partition: PartitionView, at_ns: int) -> Sighting:

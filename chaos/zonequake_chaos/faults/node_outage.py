@@ -1,16 +1,21 @@
 """Holds data nodes down for any time.
 
-A finalizer goes on the pod, then the pod is deleted: its containers end with the kubelet's word,
-and the StatefulSet can't put a successor in its place as long as the object is there. Recovery
-removes the finalizer.
+A finalizer goes on the pod, then the pod is deleted and its process killed: its containers end with
+the kubelet's word, and the StatefulSet can't put a successor in its place as long as the object is
+there. Recovery removes the finalizer.
+
+Deleted first, so that the kubelet doesn't restart the container; killed in the same breath, because
+the kubelet gives it two seconds, in which a data node hands over what it leads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 
 from zonequake_chaos.errors import NotFound
 from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.signals import signal_all
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_chaos.journal import RemoveFinalizer
 from zonequake_chaos.kube import Kube
@@ -40,6 +45,7 @@ class NodeOutage:
             )
         for victim in injury.victims:
             await kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=0)
+        await signal_all(injury, signal.SIGKILL)
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         return await until_processes_gone(injury)

@@ -69,6 +69,11 @@ def test_growing_a_pool_is_no_fault_that_must_be_shown_to_land() -> None:
         ("minProgress: 0.3", "minProgress: 0.6, maxProgress: 0.5", ["can never come"]),
         ("{role: catching_up_peer}", "{role: node}", ["target.node"]),
         ("kind: ChaosRun", "kind: Chaos", ["Chaos"]),
+        (
+            "{when: stage, stages: [CATCHING_UP], minProgress: 0.3}",
+            "{when: time, afterSeconds: 1, since: later}",
+            ["since names 'later'", "(grow)"],
+        ),
         ("replicas: 4}", "replicas: 4, heldUntil: grow}", ["no later fault (kill)"]),
         ("replicas: 4}", "replicas: 4, heldUntil: kill, holdSeconds: 1}", ["neither holdSeconds"]),
         ("{role: catching_up_peer}", "{role: nodes}", ["target.nodes"]),

@@ -163,6 +163,23 @@ def test_time_counts_from_the_begin_of_the_faults(view_of: Callable, group: type
     assert sightings(AtOnce(), view_of(groups), NOBODY)
 
 
+def test_time_can_count_from_an_earlier_faults_effect(view_of: Callable, group: type) -> None:
+    view = view_of([group(partition=0, leader="n0", followers=())], at_ns=8_000_000_000)
+    trigger = AfterTime(after_s=5, since="lag")
+    assert sightings(trigger, view, NOBODY) == [], "it has not taken effect"
+    assert sightings(trigger, view, Before(effective_ns={"lag": 3_000_000_001})) == []
+    assert sightings(trigger, view, Before(effective_ns={"lag": 3_000_000_000}))
+
+
+def test_a_key_can_be_asked_for_in_every_partition(moving: ClusterView) -> None:
+    anywhere = OnKey(key=PartitionKey.PENDING, length=3)
+    assert places(sightings(anywhere, moving, NOBODY)) == [1, 2, 3]
+    everywhere = OnKey(key=PartitionKey.PENDING, length=3, everywhere=True)
+    assert sightings(everywhere, moving, NOBODY) == []
+    stable = OnKey(key=PartitionKey.STABLE, everywhere=True)
+    assert places(sightings(stable, moving, NOBODY)) == [0, 1, 2, 3]
+
+
 def test_settled_needs_every_partition_and_every_node(
     view_of: Callable, group: type, pod_of: Callable, moving: ClusterView
 ) -> None:

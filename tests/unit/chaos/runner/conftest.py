@@ -402,7 +402,9 @@ class FakeCluster:
         socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
         await socket.prepare(request)
         self.signals.append((name, number))
-        if number == 9:
+        if number == 9 and "deletionTimestamp" in self.pods[name]["metadata"]:
+            self.die(name)
+        elif number == 9:
             self.die(name)
             status = self.pods[name]["status"]["containerStatuses"][0]
             status["restartCount"] += 1

@@ -224,6 +224,31 @@ async def test_a_state_that_is_not_reached_makes_the_run_unknown_and_what_was_he
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
 
 
+async def test_the_load_is_quiet_while_a_pause_of_it_lasts(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    seen: list[set[str]] = []
+    die = cluster.die
+
+    def noted(name: str) -> None:
+        seen.append(set(cluster.phases.values()))
+        die(name)
+
+    cluster.die = noted
+    faults = [
+        {"name": "no-load", "type": "load_pause", "heldUntil": "back"},
+        outage("down", "default-0", holdSeconds=0.1),
+        {"name": "back", "type": "reached"},
+        outage("again", "default-1", holdSeconds=0.1),
+    ]
+    _, report = await run_once(
+        ask("node-outage", tmp_path / "run", f"faults={json.dumps(faults)}"), place, quiet_console()
+    )
+    assert report.problems == []
+    assert seen[0] == {"quiet"}
+    assert seen[-1] == {"load"}
+
+
 async def test_named_nodes_return_in_the_order_of_their_names(
     cluster: Any, place: Place, tmp_path: Path, events_of: Events
 ) -> None:

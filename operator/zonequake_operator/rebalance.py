@@ -216,7 +216,9 @@ def _on_report(
         # Only when the keys were lost or restored from a copy; our orders would all be stale.
         keys = replace(keys, configuration_token=_next_token(keys, group))
     if keys.bootstrap is None:
-        return _on_first_reports(keys, group), False
+        after = _on_first_reports(keys, group)
+        # A group that begins anew has lost the wish that its switch keys, pending or planned held.
+        return after, after.bootstrap is not None and after.bootstrap_lineage > 0
     if switch.is_full_restart(keys, group, wish.storage):
         return switch.begun_anew(keys, _next_token(keys, group)), False
     keys = switch.with_lost(keys, group)
@@ -274,10 +276,9 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
 def _on_nothing_wanted(keys: PartitionKeys, group: Group) -> PartitionKeys:
     """`stable` under a new token, if the group stands or is going elsewhere: one more change.
 
-    It has drifted: a member came back without its storage, as another incarnation, or the keys
-    come from a copy. Or its leader runs a change that nobody wants: an order that was under way
-    came after the stable switch. A leader waits for its grant for ever, and meets later changes
-    with `busy`, so that change is replaced by one that is seen through.
+    It has drifted: the keys come from a copy. Or its leader runs a change that nobody wants: an
+    order that was under way came after the stable switch. A leader waits for its grant for ever,
+    and meets later changes with `busy`, so that change is replaced by one that is seen through.
     """
     leading, stable = group.leading, keys.stable
     assert leading is not None

@@ -11,7 +11,7 @@ nobody is accepted under a higher token, and waits for its grant for ever.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zonequake_operator.groups import Group, is_majority, observe
 from zonequake_store.admin_protocol import (
@@ -83,6 +83,7 @@ class StoreGroup:
                 del self.replicas[node]
                 if self.leader == node:
                     self.depose()
+                self._forget_if_gone()
         elif isinstance(order, Bootstrap):
             if self.configuration is None:
                 self.configuration = self.committed = ConfigurationReport(
@@ -184,6 +185,33 @@ class StoreGroup:
             return
         if self.leader == node:
             self.depose()
+
+    def lose(self, node: str) -> None:
+        """The node comes back at once, and without this replica; perhaps its group doesn't survive.
+
+        Nothing is left of the group once nobody holds anything of it.
+        """
+        if self.replicas.pop(node, None) is None:
+            return
+        if self.leader == node:
+            self.depose()
+        self._forget_if_gone()
+
+    def _forget_if_gone(self) -> None:
+        held = [c for c in (self.configuration, self.committed) if c is not None]
+        peers = {p for c in held for p in (*c.peers, *c.old_peers)}
+        if not any(self._has(p, ignore_stopped=True) for p in peers):
+            self.configuration = self.committed = None
+
+    def is_lost(self) -> bool:
+        """Has a half of the configuration that acts no majority any more, for ever?"""
+        acting = self.configuration
+        return acting is None or not self._can_lead(acting, ignore_stopped=True)
+
+    def copy(self) -> StoreGroup:
+        """Another one in the same state."""
+        replicas = {node: replace(replica) for node, replica in self.replicas.items()}
+        return replace(self, replicas=replicas)
 
     # ---------------------------------------------------------------------------------- time
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.probes import Island, Vantage
-from zonequake_analysis.run_folder import Event
-from zonequake_analysis.windows import Unavailability, availability
+from zonequake_analysis.run_folder import Event, Expectations
+from zonequake_analysis.verdict import Check, Verdict
+from zonequake_analysis.windows import Availability, Unavailability, availability
 
 SECOND = 1_000_000_000
 PLACE = {"zone": "z", "partition": 0, "function": "write", "vantage": "load-0"}
+PROBED = Vantage(
+    **PLACE, probes=300, failed=60, interval_ns=SECOND // 10, first_ns=0, last_ns=30 * SECOND
+)
 
 
 def window(*events: Event) -> Unavailability:
@@ -19,10 +29,7 @@ def window(*events: Event) -> Unavailability:
         possible=(10 * SECOND, 16 * SECOND),
         certain=(10 * SECOND + 1, 16 * SECOND - 1),
     )
-    probed = Vantage(
-        **PLACE, probes=300, failed=60, interval_ns=SECOND // 10, first_ns=0, last_ns=30 * SECOND
-    )
-    (found,) = availability([probed], [failed], events).windows
+    (found,) = availability([PROBED], [failed], events).windows
     return found
 
 
@@ -51,3 +58,44 @@ def test_a_reset_of_another_partition_or_after_the_window_explains_nothing() -> 
     other = event("group.reset", 15.5, partition=1, lineage=5)
     late = event("group.reset", 16.5, lineage=5)
     assert not window(other, late).by_reset
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict"),
+    [
+        ({"max_reset_window_ms": 7000}, Verdict.PASSED),
+        ({"max_reset_window_ms": 5000}, Verdict.SLO_BREACHED),
+        ({"max_window_ms": 500, "max_reset_window_ms": 7000}, Verdict.PASSED),
+        ({"max_window_ms": 500}, Verdict.SLO_BREACHED),
+    ],
+)
+def test_its_own_limit_stands_in_for_the_general_one(
+    limits: dict[str, float], verdict: Verdict
+) -> None:
+    by_reset = window(event("group.reset", 15.5, lineage=5))
+    check = judged(by_reset, Expectations(**limits))
+    assert check.verdict is verdict
+    assert "1 ended by a reset, the longest 6,000 ms" in check.summary
+
+
+def test_a_window_without_a_reset_keeps_the_general_limit() -> None:
+    limits = Expectations(max_window_ms=500, max_reset_window_ms=7000)
+    check = judged(window(event("leader.change", 15.6, leader="n2", term=3)), limits)
+    assert check.verdict is Verdict.SLO_BREACHED
+    assert "longer than 500 ms or 7,000 ms with a reset" in check.summary
+
+
+def judged(found: Unavailability, expectations: Expectations) -> Check:
+    evidence: Any = SimpleNamespace(
+        description=SimpleNamespace(expectations=expectations),
+        availability=Availability(
+            windows=(found,),
+            vantages=(PROBED,),
+            silences=(),
+            resolution_ns=SECOND // 10,
+        ),
+        rebalances=(),
+        p99_before_ns=float("nan"),
+        p99_during_ns=float("nan"),
+    )
+    return next(check for check in objective_checks(evidence) if check.name == "availability")

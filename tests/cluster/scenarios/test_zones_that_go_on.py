@@ -1,0 +1,55 @@
+"""Highly available and volatile zones on a real node: the documents' own examples.
+
+What each run shows is the analysis's to say: the expectations are in the scenarios.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+SHORT = "times={beforeSeconds: 5, afterSeconds: 3}"
+
+
+def stables(judged: Any) -> list[list[str]]:
+    """The stable sets of partition 0, by the last character of their nodes' names."""
+    found: list[list[str]] = []
+    for event in judged.events("partition.changed"):
+        names = [node[-1] for node in event["data"]["stable"]]
+        if event["partition"] == 0 and (not found or found[-1] != names):
+            found.append(names)
+    return found
+
+
+def test_a_survivor_goes_on_alone_and_gives_up_exactly_what_it_lacked(run_scenario: Any) -> None:
+    """The A-D scenario of the document high-availability."""
+    judged = run_scenario("ha-loss", SHORT)
+    assert judged.exit_code == 0, judged.output
+    assert stables(judged) == [["0", "1", "2"], ["0"], ["0", "1", "2"]]
+    assert {event["node"][-1] for event in judged.events("group.reset")} == {"0"}
+    print(judged.says("sacrificed-writes"))
+    print(judged.says("availability"))
+
+
+def test_a_chain_is_unwound_to_the_last_set_that_was_written_to(run_scenario: Any) -> None:
+    """Example 2 of the document high-availability: [A … G], then [E, F, G], then [G]."""
+    judged = run_scenario("chain-example-2", SHORT)
+    assert judged.exit_code == 0, judged.output
+    last = judged.events("group.reset")[-1]
+    assert last["node"][-1] in "45", "E or F has what was written to [E, F, G]"
+    print(judged.says("resets"))
+    print(judged.says("restored-writes"))
+
+
+def test_a_volatile_member_leaves_its_group_before_it_comes_back_to_it(run_scenario: Any) -> None:
+    """The example of the document in-memory-reconfiguration."""
+    judged = run_scenario("in-memory-restart", SHORT)
+    assert judged.exit_code == 0, judged.output
+    changes = [event["data"] for event in judged.events("partition.changed")]
+    reduced = {node for change in changes for node in change["switch_reduce"]}
+    appended = {node for change in changes for node in change["switch_append"]}
+    assert appended
+    assert appended <= reduced

@@ -21,6 +21,7 @@ from .errors import Conflict, KubeError, NodeUnreachable
 from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
+from .inspections import Inspections
 from .kube import Kube
 from .model import DEFAULT_RETRY_THRESHOLD, Partition, Snapshot, Zone, ZoneSpec
 from .pacing import Pacer
@@ -91,6 +92,7 @@ class ZoneReconciler:
         self._sessions: dict[str, int] = {}
         """Of the nodes' Leases, as they were when the resources were read."""
         self._pacer = Pacer()
+        self._inspections = Inspections()
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
 
@@ -145,6 +147,7 @@ class ZoneReconciler:
                     partitions=stored.partitions,
                     topology=view.topology,
                     reports=view.reports,
+                    inspected=self._inspections.of(view.reports),
                     attempts=self._pacer.attempts,
                     retry_threshold=self._retry_threshold,
                 )
@@ -327,6 +330,7 @@ class ZoneReconciler:
         except NodeUnreachable as error:
             logger.info("orders for %s may be lost and will be repeated: %s", node, error)
             return
+        self._inspections.heard(node, orders, replies)
         for order, reply in zip(orders, replies.replies, strict=True):
             _log_reply(node, order, reply)
 

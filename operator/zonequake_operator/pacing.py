@@ -2,7 +2,8 @@
 
 The document's failover thread retries a bounded number of times and then calls for help
 (`rebalance`, "Failover"); ours goes on for ever, backed off. How often a change was asked for is
-counted, so that the zone's conditions can call for help (design §3).
+counted, so that the zone's conditions can call for help (design §3). A reset isn't slowed down: its
+survivor refuses it until it has noticed that its leader is gone, and nobody is served meanwhile.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from zonequake_store.admin_protocol import ChangePeers, Order
+from zonequake_store.admin_protocol import ChangePeers, Order, ResetPeers
 
 from .model import Attempts
 from .plan import SendOrder
@@ -71,7 +72,8 @@ class Pacer:
             last_s, delay_s = self._sent.get(key, (float("-inf"), 0.0))
             if now_s - last_s >= delay_s:
                 due.append(send)
-                delay_s = min(max(delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
+                most_s = FIRST_DELAY_S if isinstance(send.order, ResetPeers) else MAX_DELAY_S
+                delay_s = min(max(delay_s * 2, FIRST_DELAY_S), most_s)
                 last_s = now_s
             sent[key] = (last_s, delay_s)
         self._sent = sent

@@ -1,0 +1,179 @@
+"""A HighAvailability zone on real data nodes (document `high-availability`): resets after real
+kills, and both examples of its restart of all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import UNVERIFIED, wait_until
+from .machine import Machine, address
+from .registers import Registers
+from .relay import Relay
+
+if TYPE_CHECKING:
+    from .conftest import ApiServer
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+
+RESET_AFTER_S = 1
+A, B, C, D, E, F, G = NAMES = [f"zq-default-{n}" for n in range(7)]
+
+
+@pytest.fixture
+def loop(api_server: ApiServer) -> Iterator[Relay]:
+    """For its loop alone: nobody speaks through it."""
+    found = Relay(api_server.url, api_server.token, UNVERIFIED)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def machine(
+    request: pytest.FixtureRequest, api_server: ApiServer, tmp_path: Path
+) -> Iterator[Machine]:
+    found = Machine(api_server.in_namespace(f"ha-{hash(request.node.name) % 10**6}"), tmp_path)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def create(machine: Machine, replicas: int) -> None:
+    zone = {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "DistributionZone",
+        "metadata": {"name": "z"},
+        "spec": {
+            "partitions": 1,
+            "replicas": replicas,
+            "consistencyMode": "HighAvailability",
+            "partitionDistributionResetTimeout": RESET_AFTER_S,
+        },
+    }
+    assert machine.api.apply(zone).returncode == 0
+
+
+def keys(machine: Machine) -> dict[str, Any]:
+    return (machine.api.get("zp", "z-0") or {}).get("status", {})  # type: ignore[no-any-return]
+
+
+def nodes(status: dict[str, Any], key: str) -> list[str]:
+    return (status.get(key) or {}).get("nodes", [])  # type: ignore[no-any-return]
+
+
+def chain(machine: Machine) -> list[list[str]]:
+    return [link["nodes"] for link in keys(machine).get("chain", [])]
+
+
+def is_stable(machine: Machine, *names: str) -> bool:
+    found = keys(machine)
+    return nodes(found, "stable") == list(names) and not nodes(found, "pending")
+
+
+def test_a_partition_without_its_majority_is_writable_again_after_the_reset_time_out(
+    machine: Machine, loop: Relay
+) -> None:
+    machine.want(3)
+    for ordinal in range(3):
+        machine.start(ordinal)
+    machine.start_operator()
+    create(machine, 3)
+    wait_until(lambda: machine.is_whole(3) and chain(machine) == [[A, B, C]])
+    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    registers.write("before", 1)
+
+    # Back within the time-out: no reset.
+    machine.api.patch(
+        "dz", "z", {"spec": {"partitionDistributionResetTimeout": 30}}, "--type=merge"
+    )
+    machine.kill(1)
+    machine.kill(2)
+    machine.start(1)
+    machine.start(2)
+    wait_until(lambda: machine.is_whole(3))
+    assert chain(machine) == [[A, B, C]]
+    assert keys(machine).get("resetRevision", 0) == 0
+    short = {"spec": {"partitionDistributionResetTimeout": RESET_AFTER_S}}
+    machine.api.patch("dz", "z", short, "--type=merge")
+
+    # Beyond it: who is left goes on alone.
+    machine.kill(1)
+    machine.kill(2)
+    wait_until(lambda: is_stable(machine, A))
+    assert chain(machine) == [[A, B, C], [A]]
+    registers.write("alone", 2)
+    assert registers.read("before") == 1
+
+    # B and C come back by a rebalance: they follow A, whatever they had.
+    machine.start(1)
+    wait_until(lambda: is_stable(machine, A, B))
+    machine.start(2)
+    wait_until(lambda: machine.is_whole(3) and is_stable(machine, A, B, C))
+    assert chain(machine) == [[A, B, C]]
+    assert (registers.read("before"), registers.read("alone")) == (1, 2)
+    registers.close()
+
+
+def down_to_the_last(machine: Machine, loop: Relay, *, insert: bool) -> Registers:
+    """Steps 1 to 12 of both examples; A(10) to D(10), E(5) to G(5), and with `insert` E(7) to
+    G(7)."""
+    machine.want(7)
+    machine.start(0)
+    machine.start_operator()
+    create(machine, 7)
+    wait_until(lambda: machine.is_whole(1))
+    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(7)])
+    for ordinal in range(1, 7):
+        machine.start(ordinal)
+    wait_until(lambda: machine.is_whole(7) and is_stable(machine, *NAMES))
+    registers.write("five", 5)
+    for ordinal in (4, 5, 6):
+        machine.kill(ordinal)  # [E, F, G] are lagged
+    registers.write("ten", 10)
+    for ordinal in (0, 1, 2, 3):
+        machine.kill(ordinal)
+    for ordinal in (4, 5, 6):
+        machine.start(ordinal)
+    wait_until(lambda: is_stable(machine, E, F, G))
+    if insert:
+        registers.write("seven", 7)
+    machine.kill(4)
+    machine.kill(5)
+    wait_until(lambda: is_stable(machine, G))
+    assert chain(machine) == [NAMES, [E, F, G], [G]]
+    machine.kill(6)
+    return registers
+
+
+def restart_all(machine: Machine, registers: Registers) -> None:
+    """G first: it may not go on alone."""
+    machine.start(6)
+    wait_until(lambda: "zq-default-6" in (machine.status().get("dataNodes") or []))
+    assert not registers.is_writable(within_s=3.0)
+    assert chain(machine) == [NAMES, [E, F, G], [G]]
+    for ordinal in range(6):
+        machine.start(ordinal)
+    wait_until(lambda: machine.is_whole(7) and is_stable(machine, *NAMES))
+
+
+def test_example_1_the_data_of_the_first_link_comes_back(machine: Machine, loop: Relay) -> None:
+    registers = down_to_the_last(machine, loop, insert=False)
+    restart_all(machine, registers)
+    assert (registers.read("five"), registers.read("ten")) == (5, 10)
+    registers.close()
+
+
+def test_example_2_the_data_that_was_put_on_the_second_link_comes_back(
+    machine: Machine, loop: Relay
+) -> None:
+    registers = down_to_the_last(machine, loop, insert=True)
+    restart_all(machine, registers)
+    assert (registers.read("five"), registers.read("seven")) == (5, 7)
+    assert registers.read("ten") is None, "what only A to D had is given up"
+    registers.close()

@@ -24,6 +24,7 @@ from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
 from .conditions import few
 from .groups import Group
 from .model import Condition, ConditionType, Partition, PartitionKeys, Reason, Zone
+from .reset import forced_node
 
 
 class EventReason(StrEnum):
@@ -41,6 +42,10 @@ class EventReason(StrEnum):
     RETRY_THRESHOLD_PASSED = "RetryThresholdPassed"
     REPLICAS_LOST = "ReplicasLost"
     DATA_LOST = "DataLost"
+    PARTITIONS_RESET = "PartitionsReset"
+    CHAIN_UNWOUND = "ChainUnwound"
+    RESET_CARRIED_OUT = "ResetCarriedOut"
+    REPLICA_CLEANED = "ReplicaCleaned"
 
 
 _NORMAL = frozenset(
@@ -49,6 +54,7 @@ _NORMAL = frozenset(
         EventReason.REBALANCE_BEGUN,
         EventReason.REBALANCE_ENDED,
         EventReason.ALL_PARTITIONS_LEAD,
+        EventReason.RESET_CARRIED_OUT,
     }
 )
 
@@ -136,7 +142,85 @@ def announce_keys(
                 once=" ".join(_at(n, before[n].keys) for n in sorted(emptied)),
             )
         )
-    return tuple(said)
+    return (*said, *_resets(before, after))
+
+
+def _resets(
+    before: Mapping[int, Partition], after: Mapping[int, PartitionKeys]
+) -> list[Announcement]:
+    """What has been given up, from whom partitions go on, and when they serve again."""
+    begun: dict[str, list[int]] = {}
+    unwound: dict[tuple[str, str], list[int]] = {}
+    done: list[int] = []
+    for n, keys in sorted(after.items()):
+        old, survivor = before[n].keys, forced_node(keys)
+        if survivor is not None and keys.configuration_token != old.configuration_token:
+            link = _older_link(old, keys)
+            if link is None:
+                begun.setdefault(survivor, []).append(n)
+            else:
+                unwound.setdefault((survivor, link), []).append(n)
+        elif survivor is None and forced_node(old) is not None:
+            done.append(n)
+    said = [
+        Announcement(
+            reason=EventReason.PARTITIONS_RESET,
+            message=f"{survivor} has the newest data that is left of {len(numbers)} partitions and "
+            f"goes on alone: {few(numbers)}. What it lacks is given up.",
+            once=" ".join([survivor, *(_at(n, before[n].keys) for n in numbers)]),
+        )
+        for survivor, numbers in sorted(begun.items())
+    ]
+    said += [
+        Announcement(
+            reason=EventReason.CHAIN_UNWOUND,
+            message=f"All nodes of {len(numbers)} partitions had stopped: {few(numbers)}. They go "
+            f"on from {survivor}, because users wrote last under {link}; what was written apart "
+            "from it is given up.",
+            once=" ".join([survivor, *(_at(n, before[n].keys) for n in numbers)]),
+        )
+        for (survivor, link), numbers in sorted(unwound.items())
+    ]
+    if done:
+        said.append(
+            Announcement(
+                reason=EventReason.RESET_CARRIED_OUT,
+                message=f"{len(done)} partitions that were reset serve again: {few(done)}.",
+                once=" ".join(_at(n, before[n].keys) for n in done),
+            )
+        )
+    return said
+
+
+def _older_link(old: PartitionKeys, keys: PartitionKeys) -> str | None:
+    """The link that a reset goes back to, in words; None if it is the newest one."""
+    together = keys.planned or keys.pending
+    assert together is not None
+    for number in range(len(old.chain) - 1, -1, -1):
+        link = old.chain[number]
+        if set(together.nodes) <= set(link.nodes):
+            newest = number == len(old.chain) - 1
+            place = f"link {number + 1} of {len(old.chain)} of their chain"
+            return None if newest else f"{place} ({few(link.nodes)})"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaning:
+    """A replica from before the last reset that is erased: it comes back by a full rebalance."""
+
+    partition: int
+    node: str
+    incarnation: str
+
+    def announcement(self) -> Announcement:
+        """What to say about it."""
+        return Announcement(
+            reason=EventReason.REPLICA_CLEANED,
+            message=f"The replica of partition {self.partition} on {self.node} is from before the "
+            "last reset and is erased; it comes back by a full rebalance.",
+            once=f"{self.partition} {self.node} {self.incarnation}",
+        )
 
 
 def _at(number: int, keys: PartitionKeys) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from zonequake_store.admin_protocol import Order, OrderReply, OrderStatus, StopReplica
 
 from . import metrics
-from .announcements import announce, announce_keys
+from .announcements import Cleaning, announce, announce_keys
 from .errors import Conflict, KubeError, NodeUnreachable
 from .event_poster import EventPoster
 from .gather import Fleet, View
@@ -73,6 +73,8 @@ class ZoneReconciler:
         self._events = events
         self._failed_tokens: dict[int, int] = {}
         """The newest failed change that was announced, by partition."""
+        self._cleaned: frozenset[Cleaning] = frozenset()
+        """Erasures that were announced and are still under way."""
         self._resync_s = resync_s
         self._view_period_s = view_period_s
         """A view or a message is written at most this often; keys, flipped conditions at once."""
@@ -369,6 +371,10 @@ class ZoneReconciler:
                 self._failed_tokens[change.partition] = change.token
                 metrics.CHANGES_FAILED.labels(self.name).inc()
                 self._events.post_soon(zone, change.announcement())
+        for cleaning in decided.cleaned:
+            if cleaning not in self._cleaned:
+                self._events.post_soon(zone, cleaning.announcement())
+        self._cleaned = frozenset(decided.cleaned)
 
 
 def _has_keys(action: Action) -> bool:

@@ -33,7 +33,7 @@ class Health:
     `missing`: members of stable that don't serve; `broken`: why some of them cannot, by node.
     `at_risk`: one more loss takes the majority. `lost`: the majority is gone. `emptied`: members
     that came back with nothing. `retried`: how often the present change was asked for, and what its
-    leader said last.
+    leader said last. `awaits`: whom its reset or its chain waits for, a sentence.
     """
 
     keys: PartitionKeys
@@ -45,6 +45,7 @@ class Health:
     emptied: tuple[str, ...] = ()
     retried: int = 0
     error: str | None = None
+    awaits: str = ""
 
     @property
     def is_moving(self) -> bool:
@@ -273,7 +274,8 @@ def _data_at_risk(health: Mapping[int, Health]) -> Condition:
             of,
             True,
             Reason.MAJORITY_LOST,
-            f"{len(gone)} partitions have lost their majority: {few(gone)}.{_emptied(health)}",
+            f"{len(gone)} partitions have lost their majority: {few(gone)}."
+            f"{_emptied(health)}{_awaited(health)}",
         )
     at_risk = [n for n, h in health.items() if h.at_risk]
     if at_risk:
@@ -301,6 +303,11 @@ def _emptied(health: Mapping[int, Health]) -> str:
             waits = f"waits for {few(may_hold)}" if may_hold else "can only be reset by hand"
             return f" Partition {number} {waits}: {few(one.emptied)} came back with nothing."
     return ""
+
+
+def _awaited(health: Mapping[int, Health]) -> str:
+    """For whom the first partition waits whose reset or chain can't be decided yet."""
+    return next((f" {one.awaits}" for one in health.values() if one.awaits), "")
 
 
 def _paused(spec: ZoneSpec) -> Condition:

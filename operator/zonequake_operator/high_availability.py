@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from . import chain, reset, restart
+from .conditions import few
 from .groups import Group
 from .model import (
     ConsistencyMode,
@@ -36,6 +37,26 @@ class Verdict:
     withheld: bool = False
     awaits: Undecided | chain.Unjudged | None = None
     inspect: frozenset[str] = frozenset()
+
+    def sentence(self, number: int) -> str:
+        """For whom partition `number` waits; empty if for nobody."""
+        awaits, keys = self.awaits, self.keys
+        if awaits is None:
+            return ""
+        if isinstance(awaits, chain.Unjudged):
+            nodes = few(awaits.nodes) or "a node that holds its data"
+            return (
+                f"Partition {number} waits for {awaits.more} more of {nodes} to report: all its "
+                f"nodes had stopped, and the newest user data may be under link {awaits.link + 1} "
+                f"of {len(keys.chain)} of its chain ({few(keys.chain[awaits.link].nodes)})."
+            )
+        if awaits.unheard:
+            return f"The reset of partition {number} waits for {few(awaits.unheard)} to report."
+        newest = keys.chain[-1].nodes if keys.chain else ()
+        return (
+            f"Nobody alive holds the newest data of partition {number}: it waits for one of "
+            f"{few(newest)}."
+        )
 
 
 def judge(

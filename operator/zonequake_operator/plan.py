@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from zonequake_store.admin_protocol import Order, ReplicaStatus
+from zonequake_store.admin_protocol import Order, ReplicaStatus, StopReplica
 
 from . import affinity, data_nodes, high_availability, orders, rebalance, reset, reset_orders
 from . import filter as filters
-from .announcements import FailedChange, failed_changes
+from .announcements import Cleaning, FailedChange, failed_changes
 from .conditions import Health, diagnose, invalid_spec, judge, summarise
 from .errors import FilterError
 from .groups import Group, by_group, observe
@@ -90,7 +90,8 @@ class Plan:
 
     `settled`: the zone needs nothing but time or a new event. `wake_at_ms`: its next timer.
     `behind`: nodes that hold a stable replica which doesn't yet follow its leader closely.
-    `failed`: changes that their leaders gave up.
+    `failed`: changes that their leaders gave up. `cleaned`: replicas from before the last reset
+    that are erased.
     """
 
     actions: list[Action]
@@ -99,6 +100,7 @@ class Plan:
     behind: frozenset[str] = frozenset()
     health: Mapping[int, Health]
     failed: tuple[FailedChange, ...] = ()
+    cleaned: tuple[Cleaning, ...] = ()
 
 
 Calculate = Callable[[tuple[str, ...], int, int], Sequence[AssignmentSet | None]]
@@ -131,6 +133,9 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     problem, accepted = _accept_inputs(snapshot, spec)
     verdicts = high_availability.verdicts(snapshot, spec, accepted, groups)
     accepted = high_availability.without_done_reset(snapshot, accepted, groups)
+    for n, verdict in verdicts.items():
+        if verdict.awaits is not None:
+            health[n] = replace(health[n], awaits=verdict.sentence(n))
 
     actions: list[Action] = []
     if not spec.paused and accepted.revision == before.revision:
@@ -165,6 +170,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
         behind=_behind(health, groups),
         health=health,
         failed=failed_changes(snapshot.partitions, groups),
+        cleaned=_cleaned(sends, snapshot, groups),
     )
 
 
@@ -359,6 +365,22 @@ def _orders(
             ),
         ]
     ]
+
+
+def _cleaned(
+    sends: list[SendOrder], snapshot: Snapshot, groups: Mapping[int, Group]
+) -> tuple[Cleaning, ...]:
+    numbers = {group.name: number for number, group in groups.items()}
+    found = []
+    for send in sends:
+        if isinstance(send.order, StopReplica):
+            number = numbers[send.order.group]
+            replica = groups[number].replicas[send.node]
+            if replica.enforced_lineage < reset.last_forced_token(snapshot.partitions[number].keys):
+                found.append(
+                    Cleaning(partition=number, node=send.node, incarnation=replica.incarnation)
+                )
+    return tuple(found)
 
 
 def _settings(

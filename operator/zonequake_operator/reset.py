@@ -255,6 +255,14 @@ def two_phases(
 # ----------------------------------------------------------------------------- Carried out or not
 
 
+def forced_node(keys: PartitionKeys) -> str | None:
+    """The node that a running reset has chosen."""
+    if keys.pending is None or not keys.pending.force:
+        return None
+    (node,) = keys.pending.nodes
+    return node
+
+
 def forced_token(keys: PartitionKeys) -> int:
     """Below this token nobody takes part: the running reset's, or the last one's (hole 12)."""
     if keys.pending is not None and keys.pending.force:

@@ -12,7 +12,7 @@ from zonequake_store.admin_protocol import InspectReplica, Order, PeerName, Rese
 
 from .groups import Group
 from .model import PartitionKeys
-from .reset import forced_token, is_carried_out
+from .reset import forced_node, forced_token, is_carried_out
 
 
 def to_tell(keys: PartitionKeys, group: Group) -> frozenset[str]:
@@ -22,7 +22,9 @@ def to_tell(keys: PartitionKeys, group: Group) -> frozenset[str]:
     that lets it refuse. But if it leads alone by an older reset, it is the leader that it hears.
     """
     return frozenset(
-        node for node in _untold(keys, group) if node != survivor(keys) or _leads_alone(node, group)
+        node
+        for node in _untold(keys, group)
+        if node != forced_node(keys) or _leads_alone(node, group)
     )
 
 
@@ -45,14 +47,6 @@ def _leads_alone(node: str, group: Group) -> bool:
     )
 
 
-def survivor(keys: PartitionKeys) -> str | None:
-    """The node that a running reset has chosen."""
-    if keys.pending is None or not keys.pending.force:
-        return None
-    (node,) = keys.pending.nodes
-    return node
-
-
 def resets(
     keys: PartitionKeys, group: Group, *, alive: frozenset[str], answered: frozenset[str]
 ) -> list[tuple[str, Order]]:
@@ -60,7 +54,7 @@ def resets(
 
     A member that is in the topology but silent may still run: it must answer, or leave by proof.
     """
-    node = survivor(keys)
+    node = forced_node(keys)
     if node is None or not group.is_running(node) or is_carried_out(keys, group.leading):
         return []
     could_run = frozenset(keys.stable.nodes if keys.stable else ())

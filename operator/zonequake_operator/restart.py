@@ -17,7 +17,7 @@ from zonequake_store.admin_protocol import Role
 
 from . import chain
 from .model import PartitionKeys
-from .reset import Holders, two_phases
+from .reset import Holders, forced_node, two_phases
 
 
 def must_unwind(keys: PartitionKeys, holders: Holders) -> bool:
@@ -52,9 +52,9 @@ def is_under_way(keys: PartitionKeys, holders: Holders) -> bool:
 
     Nobody is started before the chain is unwound, so that was decided after the restart.
     """
-    if keys.pending is None or not keys.pending.force:
+    node = forced_node(keys)
+    if node is None:
         return False
-    (node,) = keys.pending.nodes
     replica = holders.group.replicas.get(node)
     return (
         replica is not None
@@ -83,7 +83,7 @@ def unwind(
     found = chain.unwind(keys.chain, reported)
     if isinstance(found, chain.Unjudged):
         return found
-    if keys.pending is not None and keys.pending.force and keys.pending.nodes == (found.source,):
+    if forced_node(keys) == found.source:
         return keys
     together = [n for n in keys.chain[found.link].nodes if reported.get(n) is not None]
     return two_phases(keys, found.source, together, revision=revision, token=token)

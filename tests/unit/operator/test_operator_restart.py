@@ -1,0 +1,355 @@
+"""The restart of a whole group (`high-availability`, "Chain unwind"; design §3, hole 9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from zonequake_operator import chain
+from zonequake_operator.announcements import announce_keys
+from zonequake_operator.chain import Unjudged, Unwound
+from zonequake_operator.groups import observe
+from zonequake_operator.high_availability import Verdict, judge
+from zonequake_operator.inspections import Inspections
+from zonequake_operator.model import (
+    AssignmentSet,
+    Link,
+    Partition,
+    PartitionKeys,
+    ResetDue,
+    TokenPeers,
+    Topology,
+    TopologyNode,
+)
+from zonequake_operator.orders import ReplicaSettings, orders
+from zonequake_operator.reset import Holders
+from zonequake_store.admin_protocol import (
+    ConfigurationReport,
+    InspectReplica,
+    NodeIdentity,
+    OrderReplies,
+    OrderReply,
+    OrderStatus,
+    PeerName,
+    ReplicasReport,
+    ReplicaStatus,
+    Role,
+)
+
+GROUP = "z.12345678.0"
+EVERYONE = "ABCDEFG"
+FIRST = Link(nodes=tuple(EVERYONE), term=1, index=4)
+SECOND = Link(nodes=tuple("EFG"), term=2, index=7, token=6)
+THIRD = Link(nodes=tuple("G"), term=3, index=9, token=9)
+SETTINGS = ReplicaSettings(
+    zone="z", partition=0, partitions=1, fsync=True, catch_up_bytes_per_second=0, addresses={}
+)
+
+
+def status(user: tuple[int, int], role: Role = Role.FOLLOWER, **more: object) -> ReplicaStatus:
+    made = ReplicaStatus(
+        group=GROUP,
+        zone="z",
+        partition=0,
+        incarnation="1",
+        role=role,
+        term=3,
+        token=3,
+        configuration=ConfigurationReport(peers=[PeerName("A", "1")], token=1, index=1),
+        last_user_term=user[0],
+        last_user_index=user[1],
+    )
+    return replace_fields(made, **more)
+
+
+def replace_fields(status: ReplicaStatus, **more: object) -> ReplicaStatus:
+    return msgspec.structs.replace(status, **more)
+
+
+EXAMPLE_1 = {n: status((1, 10)) for n in "ABCD"} | {n: status((1, 5)) for n in "EFG"}
+EXAMPLE_2 = {n: status((1, 10)) for n in "ABCD"} | {n: status((2, 8)) for n in "EF"}
+EXAMPLE_2["G"] = status((1, 5))
+
+
+def unwound(reported: dict[str, ReplicaStatus | None]) -> Unwound | Unjudged:
+    return chain.unwind((FIRST, SECOND, THIRD), reported)
+
+
+def only(reported: dict[str, ReplicaStatus], nodes: str) -> dict[str, ReplicaStatus | None]:
+    return {node: reported[node] for node in nodes}
+
+
+# ----------------------------------------------------------------------------------- chain.unwind
+
+
+def test_example_1_goes_back_to_the_first_link() -> None:
+    assert unwound({**EXAMPLE_1}) == Unwound(link=0, source="A")
+
+
+def test_example_2_goes_back_to_the_link_that_user_data_was_put_on() -> None:
+    assert unwound({**EXAMPLE_2}) == Unwound(link=1, source="E")
+
+
+def test_a_link_is_judged_once_a_majority_of_its_set_has_reported() -> None:
+    assert unwound({}) == Unjudged(link=2, nodes=("G",), more=1)
+    assert unwound(only(EXAMPLE_2, "AG")) == Unjudged(link=1, nodes=("E", "F"), more=1)
+    assert unwound(only(EXAMPLE_2, "FG")) == Unwound(link=1, source="F")
+    assert unwound(only(EXAMPLE_1, "EFG")) == Unjudged(link=0, nodes=tuple("ABCD"), more=1)
+    assert unwound(only(EXAMPLE_1, "DEFG")) == Unwound(link=0, source="D")
+
+
+def test_only_nodes_of_a_link_s_own_set_speak_for_it() -> None:
+    # A is newer than the second link, but no member of it.
+    reported = {**EXAMPLE_1, "A": status((2, 99))}
+    assert unwound({**reported}) == Unwound(link=0, source="A")
+
+
+def test_user_entries_are_compared_with_the_link_s_own_place_lexicographically() -> None:
+    at_it = {n: status((2, 7)) for n in "EFG"}
+    assert unwound({**EXAMPLE_1, **at_it}) == Unwound(link=0, source="E")
+    # A higher index of an older term: an old majority that lived on apart.
+    older = {n: status((1, 99)) for n in "EFG"}
+    assert unwound({**EXAMPLE_1, **older}) == Unwound(link=0, source="E")
+    newer = {n: status((3, 1)) for n in "EF"}
+    assert unwound({**EXAMPLE_1, **newer}) == Unwound(link=1, source="E")
+
+
+def test_what_was_written_before_the_second_phase_of_a_reset_belongs_to_its_link() -> None:
+    # E was reset at (2, 6), took a write at (2, 7), and only then F and G had caught up.
+    grown = replace(SECOND, index=8, since_term=2, since_index=6)
+    reported: dict[str, ReplicaStatus | None] = {n: status((2, 7)) for n in "EFG"}
+    assert chain.unwind((FIRST, grown), reported) == Unwound(link=1, source="E")
+
+
+@pytest.mark.parametrize(
+    ("e", "f", "source"),
+    [((2, 8), (2, 9), "F"), ((3, 1), (2, 9), "E"), ((2, 8), (2, 8), "E")],
+)
+def test_the_newest_user_entry_is_the_source_and_names_decide_ties(
+    e: tuple[int, int], f: tuple[int, int], source: str
+) -> None:
+    reported = {**EXAMPLE_2, "E": status(e, last_index=99), "F": status(f)}
+    assert unwound({**reported}) == Unwound(link=1, source=source)
+
+
+def test_a_member_that_holds_nothing_has_reported_but_is_no_source() -> None:
+    assert unwound({**only(EXAMPLE_2, "G"), "E": None}) == Unjudged(
+        link=0, nodes=tuple("ABCDF"), more=2
+    )
+    nothing: dict[str, ReplicaStatus | None] = dict.fromkeys(EVERYONE)
+    assert isinstance(unwound(nothing), Unjudged)
+
+
+# --------------------------------------------------------------------------- when, and what is told
+
+
+def keys(pending: AssignmentSet | None = None, *links: Link) -> PartitionKeys:
+    return PartitionKeys(
+        stable=AssignmentSet.of("G"),
+        pending=pending,
+        configuration_token=9,
+        bootstrap=TokenPeers(token=1, peers=(PeerName("A", "1"),)),
+        chain=links or (FIRST, SECOND, THIRD),
+    )
+
+
+def waiting(nodes: str) -> dict[str, ReplicaStatus]:
+    resting = status((0, 0), Role.WAITING, configuration=None, term=0)
+    return dict.fromkeys(nodes, resting)
+
+
+def holders(
+    replicas: dict[str, ReplicaStatus],
+    inspected: dict[str, ReplicaStatus],
+    answered: str | None = None,
+    alive: str = EVERYONE,
+) -> Holders:
+    nodes = {
+        name: TopologyNode(
+            name=name,
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid="u",
+            restarts=0,
+            attributes={},
+            peer_address="",
+            since=20,
+        )
+        for name in alive
+    }
+    heard = frozenset(alive if answered is None else answered)
+    return Holders(
+        group=observe(GROUP, replicas, heard),
+        topology=Topology(version=20, nodes=nodes),
+        answered=heard,
+        inspected=inspected,
+    )
+
+
+def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = None) -> Verdict:
+    return judge(before, now, due=due, revision=30)
+
+
+RESTED = holders(waiting(EVERYONE), EXAMPLE_2)
+
+
+def test_a_restarted_group_forms_anew_in_two_phases_on_its_target_link() -> None:
+    after = verdict(keys(), RESTED).keys
+    assert after.pending == AssignmentSet(nodes=("E",), force=True)
+    assert after.planned == AssignmentSet(nodes=("E", "F", "G"), from_reset=True)
+    assert after.configuration_token == 10, "a new token, so that an older link may lead again"
+    assert (after.reset_revision, after.change_trigger_revision) == (30, 30)
+
+
+def test_only_members_that_hold_something_are_planned() -> None:
+    now = holders(waiting("FG"), EXAMPLE_2, alive="FG")
+    assert verdict(keys(), now).keys.planned == AssignmentSet(nodes=("F", "G"), from_reset=True)
+
+
+def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
+    now = holders(waiting(EVERYONE), {})
+    found = verdict(keys(), now)
+    assert found.withheld
+    assert found.inspect == frozenset(EVERYONE)
+    assert found.sentence(0) == (
+        "Partition 0 waits for 1 more of G to report: all its nodes had stopped, and the newest "
+        "user data may be under link 3 of 3 of its chain (G)."
+    )
+    told = orders(
+        keys(),
+        now.group,
+        SETTINGS,
+        alive=frozenset(EVERYONE),
+        reachable=now.answered,
+        withheld=True,
+    )
+    assert told == []
+
+
+def test_a_link_that_is_judged_asks_nobody_else() -> None:
+    now = holders(waiting(EVERYONE), {n: EXAMPLE_2[n] for n in "EG"})
+    found = verdict(keys(), now)
+    assert found.inspect == frozenset()
+    assert found.keys.pending == AssignmentSet(nodes=("E",), force=True)
+
+
+def test_one_link_is_an_ordinary_recovery() -> None:
+    found = verdict(keys(None, FIRST), holders(waiting(EVERYONE), EXAMPLE_1))
+    assert (found.keys, found.withheld, found.inspect) == (keys(None, FIRST), False, frozenset())
+
+
+def test_a_member_that_has_had_a_leader_since_its_start_makes_it_an_ordinary_recovery() -> None:
+    alive = waiting(EVERYONE) | {"G": status((1, 5), had_leader=True)}
+    found = verdict(keys(), holders(alive, EXAMPLE_2))
+    assert (found.keys, found.withheld) == (keys(), False)
+
+
+def test_a_silent_member_may_be_alive() -> None:
+    found = verdict(keys(), holders(waiting("ABCDEF"), EXAMPLE_2, answered="ABCDEF"))
+    assert (found.keys, found.withheld) == (keys(), False)
+
+
+def test_a_broken_replica_has_not_reported() -> None:
+    replicas = waiting(EVERYONE) | {"G": status((0, 0), Role.BROKEN)}
+    found = verdict(keys(), holders(replicas, EXAMPLE_2))
+    assert isinstance(found.awaits, Unjudged)
+
+
+def test_what_another_incarnation_showed_counts_for_nothing() -> None:
+    renewed = {n: replace_fields(s, incarnation="2") for n, s in waiting(EVERYONE).items()}
+    assert isinstance(verdict(keys(), holders(renewed, EXAMPLE_2)).awaits, Unjudged)
+
+
+def test_the_timer_resets_nothing_before_the_chain_is_unwound() -> None:
+    due = ResetDue(revision=25, topology_version=19)
+    stable = replace(keys(None, FIRST, SECOND), stable=AssignmentSet.of("E", "F", "G"))
+    found = verdict(stable, holders(waiting("E"), EXAMPLE_2, alive="E"), due)
+    assert found.keys == stable
+    assert found.withheld
+
+
+def test_an_unwinding_that_is_decided_is_carried_out_and_not_decided_again() -> None:
+    decided = verdict(keys(), RESTED).keys
+    again = verdict(decided, RESTED)
+    assert (again.keys, again.withheld) == (decided, False)
+    begun = waiting(EVERYONE) | {"E": status((2, 8), enforced_lineage=10, term=10_000_000_000)}
+    # A newer report that comes later doesn't move a reset that is under way.
+    late = EXAMPLE_2 | {"F": status((2, 9))}
+    found = verdict(decided, holders(begun, late))
+    assert (found.keys, found.withheld) == (decided, False)
+
+
+def test_a_forced_set_from_before_the_restart_is_judged_anew() -> None:
+    stale = keys(AssignmentSet(nodes=("G",), force=True), FIRST, SECOND)
+    stale = replace(stale, stable=AssignmentSet.of("E", "F", "G"))
+    after = verdict(stale, RESTED).keys
+    assert after.pending == AssignmentSet(nodes=("E",), force=True)
+
+
+# ------------------------------------------------------------------------------------------ events
+
+
+def test_an_unwinding_names_its_link_and_its_source() -> None:
+    before = {0: Partition(number=0, resource_version="1", keys=keys())}
+    (said,) = announce_keys(before, {0: verdict(keys(), RESTED).keys})
+    assert said.reason == "ChainUnwound"
+    assert said.message == (
+        "All nodes of 1 partitions had stopped: 0. They go on from E, because users wrote last "
+        "under link 2 of 3 of their chain (E, F, G); what was written apart from it is given up."
+    )
+
+
+def test_a_reset_says_who_goes_on_and_when_the_partition_serves_again() -> None:
+    old = keys(None, FIRST)
+    new = replace(old, pending=AssignmentSet(nodes=("A",), force=True), configuration_token=10)
+    partition = Partition(number=4, resource_version="1", keys=old)
+    (begun,) = announce_keys({4: partition}, {4: new})
+    assert begun.reason == "PartitionsReset"
+    assert begun.message.startswith("A has the newest data that is left of 1 partitions")
+    served = replace(new, stable=AssignmentSet.of("A"), pending=None)
+    (done,) = announce_keys({4: replace(partition, keys=new)}, {4: served})
+    assert done.message == "1 partitions that were reset serve again: 4."
+
+
+# ------------------------------------------------------------------------------------- inspections
+
+
+def report(node: str, process: str) -> ReplicasReport:
+    identity = NodeIdentity(
+        name=node,
+        process_incarnation=process,
+        storage_incarnation="s",
+        pod_uid="u",
+        attributes={},
+        peer_address="",
+        client_address="",
+    )
+    return ReplicasReport(node=identity, replicas=[])
+
+
+def test_an_inspection_is_good_until_its_process_ends() -> None:
+    inspections = Inspections()
+    reply = OrderReply(status=OrderStatus.RECEIVED, replica=status((1, 10)))
+    inspections.heard(
+        "A",
+        [InspectReplica(group=GROUP)],
+        OrderReplies(process_incarnation="p", replies=[reply]),
+    )
+    assert inspections.of({"A": report("A", "p")}) == {"A": {GROUP: status((1, 10))}}
+    assert inspections.of({"B": report("B", "p")}) == {}, "it is silent in this round"
+    assert inspections.of({"A": report("A", "p")}) != {}
+    assert inspections.of({"A": report("A", "q")}) == {}
+    assert inspections.of({"A": report("A", "p")}) == {}
+
+
+def test_what_could_not_be_inspected_is_not_known() -> None:
+    inspections = Inspections()
+    failed = OrderReply(status=OrderStatus.FAILED, error="the replica cannot be read")
+    inspections.heard(
+        "A",
+        [InspectReplica(group=GROUP)],
+        OrderReplies(process_incarnation="p", replies=[failed]),
+    )
+    assert inspections.of({"A": report("A", "p")}) == {}

@@ -6,6 +6,8 @@ the simulation proves of the operator is what nodes do. Disk, network and clock 
 
 from __future__ import annotations
 
+import msgspec
+
 from zonequake_store.admin_protocol import (
     Bootstrap,
     CancelChangePeers,
@@ -13,7 +15,9 @@ from zonequake_store.admin_protocol import (
     Grant,
     OrderReply,
     OrderStatus,
+    ReplicaStatus,
     ResetPeers,
+    Role,
     StartReplica,
     StopReplica,
     TransferLeadership,
@@ -22,7 +26,7 @@ from zonequake_store.log_writes import GroupRecord
 from zonequake_store.raft.errors import RaftError
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica import Replica
-from zonequake_store.reports import peers_of
+from zonequake_store.reports import peers_of, replica_status
 
 ReplicaOrder = Bootstrap | ChangePeers | CancelChangePeers | ResetPeers | Grant | TransferLeadership
 """An order to a replica that runs."""
@@ -130,6 +134,18 @@ def may_not_stop(
             f"{record.incarnation}",
         )
     return None
+
+
+def looked_at(replica: Replica) -> ReplicaStatus:
+    """Fake start: what a replica shows that is made to be looked at. Raises LOG_ERRORS.
+
+    Its core is never ticked and steps no message; what it has committed is applied in memory.
+    """
+    while replica.raft.has_ready():
+        ready = replica.raft.ready()
+        replica.apply(ready.committed)
+        replica.raft.stored(ready)
+    return msgspec.structs.replace(replica_status(replica), role=Role.WAITING)
 
 
 def failed(error: str) -> OrderReply:

@@ -16,7 +16,6 @@ from zonequake_store.admin_protocol import (
     Order,
     OrderReply,
     OrderStatus,
-    Role,
     StartReplica,
     StopReplica,
 )
@@ -24,7 +23,14 @@ from zonequake_store.data_store import Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
 from zonequake_store.host import Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
-from zonequake_store.obedience import failed, may_not_start, may_not_stop, obey, start_again
+from zonequake_store.obedience import (
+    failed,
+    looked_at,
+    may_not_start,
+    may_not_stop,
+    obey,
+    start_again,
+)
 from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.reports import replica_status
 from zonequake_store.settings import PlantedFault
@@ -105,17 +111,10 @@ class Orders:
                 record,
                 to_look=True,
             )
-            while replica.raft.has_ready():
-                ready = replica.raft.ready()
-                replica.apply(ready.committed)
-                replica.raft.stored(ready)
-            found = replica_status(replica)
+            found = looked_at(replica)
         except (*LOG_ERRORS, StateCorrupt) as error:
             return failed(f"the replica cannot be read ({error})")
-        return OrderReply(
-            status=OrderStatus.RECEIVED,
-            replica=msgspec.structs.replace(found, role=Role.WAITING),
-        )
+        return OrderReply(status=OrderStatus.RECEIVED, replica=found)
 
     # ── start ────────────────────────────────────────────────────────────────────────────────
 

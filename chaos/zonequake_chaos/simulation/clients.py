@@ -370,7 +370,7 @@ class _Run:
     def _listen(self) -> None:
         assert self._pause is not None, "only a pause is listened in"
         self._listens = True
-        rest_us = int(self._pause.pause_s * (1 - PAUSE_FLOOR) * 1e6)
+        rest_us = max(1, int(self._pause.pause_s * (1 - PAUSE_FLOOR) * 1e6))
         self.timer = self._client.later(rest_us, self._wake)
         self.hear()
 

@@ -22,6 +22,7 @@ from zonequake_store.data_store import Overlay
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
 from zonequake_store.partition import Partition
+from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica import Faults, Replica
@@ -200,6 +201,23 @@ class Replicas:
             token=token,
         )
 
+    def look(self, group: str) -> Replica | None:
+        """A replica that waits on the disk, made to be looked at. Raises LogCorrupt."""
+        record = self.waiting.get(group)
+        if record is None:
+            return None
+        beginning = from_disk(self._disk.log, self._disk.data, record)
+        me = Peer(self._name, record.incarnation)
+        raft = Raft(
+            me=me,
+            settings=self._scenario.settings,
+            log=beginning.log,
+            hard_state=beginning.hard_state,
+            random=lambda _: 0,
+            applied=beginning.state.index,
+        )
+        return self._replica(group, record, me, raft, beginning)
+
     def _started(
         self,
         place: GroupPlace,
@@ -221,8 +239,15 @@ class Replicas:
         self.lives[place.name] = self._known[place.name] = life
         raft.witness = life
         rules.began(life, is_volatile=raft.is_volatile)
-        self.running[place.name] = replica = Replica(
-            group=place.name,
+        self.running[place.name] = replica = self._replica(place.name, record, me, raft, beginning)
+        rules.state.holds(replica)
+        return replica
+
+    def _replica(
+        self, group: str, record: GroupRecord, me: Peer, raft: Raft, beginning: Beginning
+    ) -> Replica:
+        return Replica(
+            group=group,
             record=record,
             me=me,
             raft=raft,
@@ -238,5 +263,3 @@ class Replicas:
             client_address=lambda node: node,
             clock_ms=self._clock_ms,
         )
-        rules.state.holds(replica)
-        return replica

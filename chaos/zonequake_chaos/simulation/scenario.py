@@ -93,6 +93,8 @@ class Scenario:
     is_operated: bool = False
     """The real operator runs, over a simulated API server and pods; wishes are changes of the zone.
     """
+    is_highly_available: bool = False
+    """The zone's consistency mode."""
     watch_loss: float = 0.1
     """Share of an operator's watch events that never come."""
     steps: int = STEPS

@@ -188,7 +188,11 @@ class Trouble:
 
     def _delete_pod(self, node: Node, fault: Fault) -> None:
         """Its process outlives the object by a while."""
-        if self._control is None or not node.alive or not self._control.pods.delete(node):
+        if self._control is None or not node.alive:
+            return
+        if self._scenario.is_volatile and not self._may_lose([node]):
+            return
+        if not self._control.pods.delete(node):
             return
         self._world.bites(fault.kind)
         process = node.process
@@ -295,7 +299,8 @@ class Trouble:
 
     def _long(self, fault: Fault) -> Fault:
         """Long enough for Leases to run out, and for a reset."""
-        return replace(fault, for_ms=fault.for_ms + 2 * self._scenario.lease_ms)
+        more_ms = 2_000 if self._scenario.is_highly_available else 0
+        return replace(fault, for_ms=fault.for_ms + 2 * self._scenario.lease_ms + more_ms)
 
     def _black_out(self, fault: Fault) -> None:
         inside = {node.name for node in self._majority(fault)}
@@ -367,6 +372,8 @@ class Trouble:
         still go by, each half must keep a majority. Who goes on alone after a reset has all.
         """
         gone = {node.name for node in nodes}
+        if self._scenario.is_volatile and self._control is not None:
+            gone |= self._control.pods.is_deleted  # their processes will follow
         for group, operator in self._operators.items():
             survivor = operator.wish.survivor
             if survivor is not None and survivor.node in gone:

@@ -16,8 +16,15 @@ from zonequake_store.admin_protocol import (
     StartReplica,
     StopReplica,
 )
-from zonequake_store.obedience import failed, may_not_start, may_not_stop, obey, start_again
-from zonequake_store.replica import LOG_ERRORS
+from zonequake_store.obedience import (
+    failed,
+    looked_at,
+    may_not_start,
+    may_not_stop,
+    obey,
+    start_again,
+)
+from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.reports import replica_status, resting_status
 
 
@@ -51,9 +58,7 @@ def carry_out(node: Node, order: Order) -> OrderReply:
         return _stop(node, order)
     replica = node.replicas.get(order.group)
     if isinstance(order, InspectReplica):
-        if replica is None:
-            return OrderReply(status=OrderStatus.NOT_HERE)
-        return OrderReply(status=OrderStatus.RECEIVED, replica=replica_status(replica))
+        return _inspect(node, order, replica)
     if replica is None:
         return OrderReply(status=OrderStatus.NOT_HERE)
     try:
@@ -63,6 +68,18 @@ def carry_out(node: Node, order: Order) -> OrderReply:
         return failed(str(error))
     node.act(order.group, lambda _: None)
     return reply
+
+
+def _inspect(node: Node, order: InspectReplica, replica: Replica | None) -> OrderReply:
+    if replica is not None:
+        return OrderReply(status=OrderStatus.RECEIVED, replica=replica_status(replica))
+    try:
+        found = node.home.look(order.group)
+        if found is None:
+            return OrderReply(status=OrderStatus.NOT_HERE)
+        return OrderReply(status=OrderStatus.RECEIVED, replica=looked_at(found))
+    except LOG_ERRORS as error:
+        return failed(f"the replica cannot be read ({error})")
 
 
 def _start(node: Node, order: StartReplica) -> OrderReply:

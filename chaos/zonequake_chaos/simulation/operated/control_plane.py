@@ -31,6 +31,7 @@ _FILTERS = (None, None, None, '"eu"', '"us" || "ssd"', '!"eu"', '"nowhere"')
 _SIZES = (1, 2, 3, 3, 3, 4, 5)
 _UP_S = (0, 0, 1, 2)
 _DOWN_S = (0, 1, 1, 3, "Infinite", "Infinite")
+_HIGHLY_AVAILABLE = {"consistencyMode": "HighAvailability"}
 _MODES = ("Update", "Update", "Queue", "Cancel")
 
 
@@ -121,6 +122,7 @@ class ControlPlane:
                 "storage": "Volatile" if self._scenario.is_volatile else "Persistent",
                 "catchUpBytesPerSecond": self._scenario.settings.catch_up_bytes_per_second,
                 **self._drawn_spec(draw, first=True),
+                **(_HIGHLY_AVAILABLE if self._scenario.is_highly_available else {}),
             },
         }
 
@@ -129,6 +131,8 @@ class ControlPlane:
             "replicas": draw.choice(self._scenario.members if first else _SIZES),
             "changePeers": draw.choice(_MODES),
         }
+        if self._scenario.is_highly_available:
+            spec["partitionDistributionResetTimeout"] = draw.choice(_UP_S)
         if draw.random() < 0.15:
             spec["dataNodesAutoAdjust"] = draw.choice(_UP_S)
         else:

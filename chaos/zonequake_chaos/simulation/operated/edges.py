@@ -93,6 +93,8 @@ class SimulatedKube(Kube):
 
         def arrive() -> None:
             if weather.is_out:
+                if random.random() < 0.7:
+                    fail(KubeError(call, 0, "connection refused"))
                 return
             fails = weather.errors and random.random() < weather.errors
             if fails and random.random() < 0.5:

@@ -27,6 +27,7 @@ from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.client_protocol import Reply, RouteReply, Status, Transaction
 from zonequake_store.data_store import Overlay
+from zonequake_store.lease import Permission
 from zonequake_store.peer_protocol import (
     CatchUpFrame,
     Hello,
@@ -84,6 +85,10 @@ class Node(Edge):
         self._nodes = nodes
         self._died = died
         self._random = world.stream(f"node {name}")
+        self.began: Callable[[], None] = lambda: None
+        """Called when a process has begun."""
+        self.replicas_changed: Callable[[], None] = lambda: None
+        """Called when a replica has started or stopped."""
         self.home = Replicas(
             name,
             world=world,
@@ -119,6 +124,7 @@ class Node(Edge):
             self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
         ]
         self._lease = self._new_lease()
+        self.began()
         if self._scenario.lease_ms:
             self._timers.append(self._world.later(0, self._renew))
         self._world.note(TraceKind.START, self.name)
@@ -187,6 +193,10 @@ class Node(Edge):
     def clock_ms(self) -> int:
         """The node's own clock, as fast as its ticks."""
         return int(self._world.now_us / self._rate / 1000)
+
+    def clock_s(self) -> float:
+        """The same in seconds, exactly."""
+        return self._world.now_us / self._rate / 1e6
 
     def _tick(self) -> None:
         self._timers[0] = self._world.later(int(TICK_US * self._rate), self._tick)
@@ -348,7 +358,14 @@ class Node(Edge):
 
     # ── replicas come and go ─────────────────────────────────────────────────────────────────
 
-    def start_replica(self, place: GroupPlace, *, token: int, lineage: int) -> Replica | None:
+    def start_replica(
+        self,
+        place: GroupPlace,
+        *,
+        token: int,
+        lineage: int,
+        permission: Permission | None = None,
+    ) -> Replica | None:
         """What a start order does: recover what is stored, or begin anew. None: it is broken.
 
         `lineage`: below which no replica takes part.
@@ -356,13 +373,14 @@ class Node(Edge):
         replica = self.replicas.get(place.name)
         if replica is not None:
             return replica
-        replica = self.home.begin(place, token=token)
+        replica = self.home.begin(place, token=token, permission=permission)
         if replica is None:
             return None
         replica.raft.enforce(lineage)
         self.watch.admit(replica)
         if self.refuses:
             replica.raft.refuse_leadership(True)
+        self.replicas_changed()
         self._wake(replica)
         self._turn()
         return replica
@@ -378,6 +396,7 @@ class Node(Edge):
             self.catch_up.removed(replica)
         self.catch_up.forget(group)
         self.home.erase(group)
+        self.replicas_changed()
         return True
 
     def _flush_due(self) -> None:

@@ -20,6 +20,7 @@ from zonequake_store.beginning import Beginning, from_disk, with_nothing
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.data_store import Overlay
 from zonequake_store.errors import LogCorrupt
+from zonequake_store.lease import Permission
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
 from zonequake_store.partition import Partition
 from zonequake_store.raft.core import Raft
@@ -112,14 +113,16 @@ class Replicas:
         self.broken.clear()
         self.waiting.clear()
 
-    def begin(self, place: GroupPlace, *, token: int) -> Replica | None:
+    def begin(
+        self, place: GroupPlace, *, token: int, permission: Permission | None = None
+    ) -> Replica | None:
         """Recover what is stored of a replica that does not run, or begin anew. None: broken."""
         if place.name in self.broken:
             return None
         record = self.waiting.pop(place.name, None)
         if self._scenario.is_volatile:
             record = self._new_record(place, token, number=0, data_number=0)
-            return self._started(place, record, with_nothing())
+            return self._started(place, record, with_nothing(), permission)
         if record is None:
             new = self._disk.storage.new_number
             record = self._new_record(place, token, number=new(), data_number=new())
@@ -127,7 +130,8 @@ class Replicas:
             record = msgspec.structs.replace(record, token=token)
         self._disk.log.write([PutRecord(place.name, record)])
         try:
-            return self._started(place, record, from_disk(self._disk.log, self._disk.data, record))
+            beginning = from_disk(self._disk.log, self._disk.data, record)
+            return self._started(place, record, beginning, permission)
         except (LogCorrupt, LogCorrupted) as error:
             self._found_broken(place.name, record, str(error))
             return None
@@ -223,6 +227,7 @@ class Replicas:
         place: GroupPlace,
         record: GroupRecord,
         beginning: Beginning,
+        permission: Permission | None,
     ) -> Replica:
         me = Peer(self._name, record.incarnation)
         raft = WatchedRaft(
@@ -240,6 +245,7 @@ class Replicas:
         raft.witness = life
         rules.began(life, is_volatile=raft.is_volatile)
         self.running[place.name] = replica = self._replica(place.name, record, me, raft, beginning)
+        replica.permission = permission
         rules.state.holds(replica)
         return replica
 

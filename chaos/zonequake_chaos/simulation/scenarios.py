@@ -139,7 +139,12 @@ SCENARIOS = {
             groups=2,
             is_operated=True,
             steps=2_500,
-            faults=_NETWORK | _PROCESSES | _CHANGES | _OPERATORS | {FaultKind.STANDSTILL: 2},
+            faults=_NETWORK
+            | _PROCESSES
+            | _WRITES
+            | _CHANGES
+            | _OPERATORS
+            | {FaultKind.STANDSTILL: 2},
         ),
         Scenario(
             name="operated-volatile",
@@ -148,18 +153,6 @@ SCENARIOS = {
             is_volatile=True,
             steps=2_500,
             faults=_NETWORK | _PROCESSES | _CHANGES | _OPERATORS,
-        ),
-        Scenario(
-            name="operated-available",
-            nodes=5,
-            is_operated=True,
-            is_highly_available=True,
-            steps=2_500,
-            faults=_NETWORK
-            | _PROCESSES
-            | _WRITES
-            | _OPERATORS
-            | {FaultKind.WISH: 3, FaultKind.MASSACRE: 8, FaultKind.STANDSTILL: 3},
         ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _WRITES | _DISKS),
     )

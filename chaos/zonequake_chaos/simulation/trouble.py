@@ -299,7 +299,7 @@ class Trouble:
 
     def _long(self, fault: Fault) -> Fault:
         """Long enough for Leases to run out, and for a reset."""
-        more_ms = 2_000 if self._scenario.is_highly_available else 0
+        more_ms = 3_500 if self._scenario.is_highly_available else 0
         return replace(fault, for_ms=fault.for_ms + 2 * self._scenario.lease_ms + more_ms)
 
     def _black_out(self, fault: Fault) -> None:

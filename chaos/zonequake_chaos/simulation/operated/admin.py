@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zonequake_chaos.simulation.member import Node
+from zonequake_chaos.simulation.operated.lease_keeper import LeaseKeeper
 from zonequake_chaos.simulation.replicas import GroupPlace
 from zonequake_store.admin_protocol import (
     InspectReplica,
@@ -28,7 +29,9 @@ from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.reports import replica_status, resting_status
 
 
-def report(node: Node, *, pod_uid: str, attributes: Mapping[str, str]) -> ReplicasReport:
+def report(
+    node: Node, *, pod_uid: str, attributes: Mapping[str, str], keeper: LeaseKeeper
+) -> ReplicasReport:
     """Who a node is, and all of its replicas."""
     home = node.home
     resting = [resting_status(group, record, None) for group, record in home.waiting.items()]
@@ -42,18 +45,19 @@ def report(node: Node, *, pod_uid: str, attributes: Mapping[str, str]) -> Replic
             attributes=dict(attributes),
             peer_address=node.name,
             client_address=node.name,
+            lease_session=keeper.lease.session,
         ),
         replicas=[*map(replica_status, node.replicas.values()), *resting, *broken],
     )
 
 
-def carry_out(node: Node, order: Order) -> OrderReply:
+def carry_out(node: Node, order: Order, keeper: LeaseKeeper) -> OrderReply:
     """Carry one order out."""
     broken = node.home.broken.get(order.group)
     if broken is not None and not isinstance(order, StopReplica):
         return failed(f"the replica is broken ({broken[1]}); stop and erase it")
     if isinstance(order, StartReplica):
-        return _start(node, order)
+        return _start(node, order, keeper)
     if isinstance(order, StopReplica):
         return _stop(node, order)
     replica = node.replicas.get(order.group)
@@ -82,7 +86,7 @@ def _inspect(node: Node, order: InspectReplica, replica: Replica | None) -> Orde
         return failed(f"the replica cannot be read ({error})")
 
 
-def _start(node: Node, order: StartReplica) -> OrderReply:
+def _start(node: Node, order: StartReplica, keeper: LeaseKeeper) -> OrderReply:
     replica = node.replicas.get(order.group)
     record = replica.record if replica else node.home.waiting.get(order.group)
     refusal = may_not_start(order, replica, record)
@@ -93,7 +97,12 @@ def _start(node: Node, order: StartReplica) -> OrderReply:
         node.act(order.group, lambda _: None)
         return reply
     place = GroupPlace(name=order.group, partition=order.partition, partitions=order.partitions)
-    replica = node.start_replica(place, token=order.token, lineage=order.enforced_token)
+    replica = node.start_replica(
+        place,
+        token=order.token,
+        lineage=order.enforced_token,
+        permission=keeper.permission(order),
+    )
     if replica is None:
         return failed("the replica is broken; stop and erase it")
     return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)

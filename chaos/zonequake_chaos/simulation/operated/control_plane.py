@@ -12,6 +12,7 @@ from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.checks.keys import KeyRules
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
+from zonequake_chaos.simulation.operated.lease_keeper import LeaseKeeper
 from zonequake_chaos.simulation.operated.objects import Object, Objects
 from zonequake_chaos.simulation.operated.pods import Pods
 from zonequake_chaos.simulation.operated.process import OperatorProcess
@@ -98,6 +99,11 @@ class ControlPlane:
         self._rules_of = {place_of(n, scenario.groups).name: r for n, r in self._rules.items()}
         self.objects.written.append(self._written)
         self.objects.put("distributionzones", self._first_zone(draw), ZONE)
+        self.keepers: dict[str, LeaseKeeper] = {}
+        """Of the nodes' Leases."""
+        for node in nodes.values():
+            node.began = partial(self._began, node)
+            node.replicas_changed = partial(self._replicas_changed, node)
         self._started = 0
         _failures.newest = None
         self.start_operator()
@@ -170,6 +176,12 @@ class ControlPlane:
         self._world.tally["operators killed"] += 1
         self._world.note(TraceKind.CRASH, process.name)
 
+    def _began(self, node: Node) -> None:
+        self.keepers[node.name] = LeaseKeeper(node, self._world, self._network, self.objects)
+
+    def _replicas_changed(self, node: Node) -> None:
+        self.keepers[node.name].replicas_changed()
+
     def comes(self, node: Node, order: Order) -> None:
         """An order is about to be carried out at a node. Raises Violation."""
         rules = self._rules_of[order.group]
@@ -207,6 +219,17 @@ class ControlPlane:
         self.objects.put(
             "distributionzones", {**zone, "metadata": meta, "spec": {**spec, **drawn}}, ZONE
         )
+
+    def come_to_rest(self) -> None:
+        """A zone that never had data nodes gets some."""
+        if any(
+            (found := self.partition(number)) is None or found.keys.stable is None
+            for number in self._rules
+        ):
+            zone = self._zone_object()
+            spec = {key: value for key, value in zone["spec"].items() if key != "dataNodesFilter"}
+            meta = {**zone["metadata"], "generation": zone["metadata"]["generation"] + 1}
+            self.objects.put("distributionzones", {**zone, "metadata": meta, "spec": spec}, ZONE)
 
     def _zone_object(self) -> Object:
         zone = self.objects.get("distributionzones", ZONE)

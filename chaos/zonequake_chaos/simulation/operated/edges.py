@@ -19,6 +19,7 @@ from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.operated import admin
 from zonequake_chaos.simulation.operated.event_loop import VirtualLoop
+from zonequake_chaos.simulation.operated.lease_keeper import LeaseKeeper
 from zonequake_chaos.simulation.operated.objects import Object, Objects, Refused
 from zonequake_chaos.simulation.operated.pods import RELEASE, Pods
 from zonequake_chaos.simulation.world import World
@@ -61,6 +62,7 @@ class SimulatedKube(Kube):
         self._objects = objects
         self._random = world.stream(f"api of {name}")
         self.weather = ApiWeather()
+        self._open: dict[asyncio.Future[Object], Callable[[KubeError], None]] = {}
         self.armed: Callable[[bool], None] | None = None
         """Called once in the middle of the next write: before it is stored (False), or behind."""
 
@@ -81,12 +83,14 @@ class SimulatedKube(Kube):
 
         def fail(error: KubeError) -> None:
             timer.cancel()
+            self._open.pop(answered, None)
             if not answered.done():
                 answered.set_exception(error)
                 self._loop.run_ready()
 
         def answer(reply: Object) -> None:
             timer.cancel()
+            self._open.pop(answered, None)
             if not answered.done():
                 answered.set_result(reply)
                 self._loop.run_ready()
@@ -117,8 +121,15 @@ class SimulatedKube(Kube):
         def delay_us() -> int:
             return random.randrange(200, weather.slowest_us)
 
+        self._open[answered] = fail
         self._world.later(delay_us(), arrive)
         return await answered
+
+    def calm(self) -> None:
+        """Fine weather; calls that hang are reset."""
+        self.weather, self.armed = ApiWeather(), None
+        for fail in list(self._open.values()):
+            fail(KubeError("a call", 0, "connection reset"))
 
     def _strike(self, method: str, *, behind: bool) -> None:
         if self.armed is not None and method in ("PUT", "POST"):
@@ -126,7 +137,11 @@ class SimulatedKube(Kube):
 
 
 class OrdersSeen(Protocol):
-    """Who is told of orders, at the node that they are for."""
+    """Who is told of orders, at the node that they are for, and keeps the nodes' Leases."""
+
+    @property
+    def keepers(self) -> Mapping[str, LeaseKeeper]:
+        """Of the processes that run, by node."""
 
     def comes(self, node: Node, order: Order) -> None:
         """It is about to be carried out, or refused."""
@@ -158,6 +173,7 @@ class SimulatedStore(StoreClient):
         self._attributes = attributes
         self._orders = orders
         self._random = world.stream(f"admin of {name}")
+        self._open: dict[object, Callable[[str], None]] = {}
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -167,7 +183,10 @@ class SimulatedStore(StoreClient):
 
         def read(node: Node) -> ReplicasReport:
             return admin.report(
-                node, pod_uid=self._pods.uid(node.name), attributes=self._attributes[node.name]
+                node,
+                pod_uid=self._pods.uid(node.name),
+                attributes=self._attributes[node.name],
+                keeper=self._orders.keepers[node.name],
             )
 
         return await self._exchange(address, read, REPORT_TIMEOUT_S)
@@ -183,7 +202,7 @@ class SimulatedStore(StoreClient):
 
     def _carried_out(self, node: Node, order: Order) -> OrderReply:
         self._orders.comes(node, order)
-        reply = admin.carry_out(node, order)
+        reply = admin.carry_out(node, order, self._orders.keepers[node.name])
         self._world.tally[f"order {type(order).__name__} {reply.status.value}"] += 1
         if reply.status is OrderStatus.RECEIVED:
             self._orders.received(node, order)
@@ -197,6 +216,7 @@ class SimulatedStore(StoreClient):
 
         def fail(reason: str) -> None:
             timer.cancel()
+            self._open.pop(answered, None)
             if not answered.done():
                 answered.set_exception(NodeUnreachable(f"{address}: {reason}"))
                 self._loop.run_ready()
@@ -204,6 +224,7 @@ class SimulatedStore(StoreClient):
         def answer(reply: _T) -> None:
             if not network.blocked(node.name, NAME):
                 timer.cancel()
+                self._open.pop(answered, None)
                 if not answered.done():
                     answered.set_result(reply)
                     self._loop.run_ready()
@@ -221,9 +242,15 @@ class SimulatedStore(StoreClient):
             reply = act(node)
             world.later(self._delay_us(), lambda: answer(reply))
 
+        self._open[answered] = fail
         timer = world.later(int(timeout_s * 1e6), lambda: fail("time-out"))
         world.later(self._delay_us(), arrive)
         return await answered
+
+    def calm(self) -> None:
+        """Calls that hang are reset."""
+        for fail in list(self._open.values()):
+            fail("connection reset")
 
     def _delay_us(self) -> int:
         """As the network is; what it loses comes behind a retransmission."""

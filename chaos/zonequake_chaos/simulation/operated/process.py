@@ -53,7 +53,7 @@ class OperatorProcess:
         self._world = world
         self._loop = VirtualLoop(world)
         self.kube = SimulatedKube(self._loop, world, objects, name)
-        store = SimulatedStore(
+        self._store = store = SimulatedStore(
             self._loop,
             world,
             network,
@@ -108,6 +108,12 @@ class OperatorProcess:
     def resume(self) -> None:
         """It goes on, with all that it had in mind."""
         self._loop.resume()
+
+    def calm(self) -> None:
+        """Nothing is in its way any more; it goes on."""
+        self._loop.resume()
+        self.kube.calm()
+        self._store.calm()
 
     def pods_changed(self) -> None:
         """Its watch tells of a pod."""

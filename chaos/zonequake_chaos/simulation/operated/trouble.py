@@ -45,9 +45,8 @@ class ControlTrouble:
         if not operators:
             self._control.start_operator()
         for operator in operators:
-            operator.kube.armed = None
-            operator.kube.weather = ApiWeather()
-            operator.resume()
+            operator.calm()
+        self._control.come_to_rest()
 
     def strike(self, fault: Fault) -> None:
         """Do it."""

@@ -40,9 +40,11 @@ def build(
     lock = None
     if given.pending is not None:
         token += 1
+        wanted = _peers(group, given.pending.nodes)
         if given.pending_lock:
-            lock = TokenPeers(token=token, peers=_peers(group, given.pending.nodes))
-            group.stage, group.stage_token, group.stage_peers = Stage.JOINT, token, lock.peers
+            lock = TokenPeers(token=token, peers=wanted)
+        if not given.pending.force:
+            _begin_change(group, token, wanted, granted=given.pending_lock)
     return PartitionKeys(
         stable=_set(given.stable),
         pending=_set(given.pending),
@@ -75,14 +77,30 @@ def _build_group(
         switch_reduce=given.switch_reduce,
     )
     wanted = hosts(keys) - frozenset(given.switch_reduce)
-    if given.pending_lock and given.pending is not None:
-        for node in given.pending.nodes:
-            if node not in group.replicas:
-                group.new_replica(node, running=False)
+    for node in given.pending.nodes if given.pending else ():
+        if node not in group.replicas:
+            group.new_replica(node, running=False)
     for node, replica in group.replicas.items():
         replica.running = node in alive and node in wanted
         replica.had_leader = replica.running
     group.elect()
+
+
+def _begin_change(
+    group: SupposedGroup, token: int, wanted: tuple[PeerName, ...], *, granted: bool
+) -> None:
+    """The leader runs the change to pending that it was asked for, if it could begin it."""
+    members = group.configuration.peers if group.configuration else []
+    if group.leader is None or not all(
+        peer in members or group.replicas[peer.node].running for peer in wanted
+    ):
+        return
+    for peer in wanted:
+        group.replicas[peer.node].token = token
+    group.hear(token)
+    group.stage, group.stage_token, group.stage_peers = Stage.CATCHING_UP, token, wanted
+    if granted:
+        group.go_joint()
 
 
 def restore(group: SupposedGroup, chain: tuple[Link, ...]) -> None:

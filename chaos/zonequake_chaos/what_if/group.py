@@ -20,7 +20,6 @@ from zonequake_store.admin_protocol import (
     Bootstrap,
     ChangePeers,
     ConfigurationReport,
-    Grant,
     PeerName,
     ReconfigurationStatus,
     ReplicaStatus,
@@ -292,13 +291,13 @@ class SupposedGroup:
         self.stage_peers = tuple(sorted(order.peers))
         self.caught_up, self.failed = False, None
 
-    def grant(self, order: Grant) -> None:
-        """The leader goes on to the joint configuration."""
+    def go_joint(self) -> None:
+        """The change was granted: the leader goes on to the joint configuration."""
         current = self.settled
         assert current is not None
         self.stage, self.caught_up = Stage.JOINT, False
         self.configuration = replace(
-            current, peers=sorted(order.peers), old_peers=current.peers, token=order.token
+            current, peers=list(self.stage_peers), old_peers=current.peers, token=self.stage_token
         )
 
     def apply_change(self) -> None:

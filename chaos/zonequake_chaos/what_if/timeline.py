@@ -57,6 +57,9 @@ class _Run:
         self._question = question
         self._world = World(question.zone, auto_apply=question.auto_apply)
         self._highest = 0
+        """The highest number that any event has."""
+        self._known = 0
+        """The highest revision that was given, or that the zone had: what isn't above is stale."""
         self._shown: State | None = None
 
     def steps(self) -> Iterator[Step]:
@@ -65,7 +68,7 @@ class _Run:
         yield self._step("create")
         if question.auto_apply and world.as_given:
             world.as_given.clear()
-            world.apply_all()
+            world.apply_running()
             world.settle()
             yield from self._changed("applied")
         for event in question.events:
@@ -96,7 +99,7 @@ class _Run:
             world.give(number, built, group)
         world.set_logs(question.replicas)
         world.start_at(self._highest)
-        world.settle()
+        self._known = self._highest
 
     # ------------------------------------------------------------------------------------- timers
 
@@ -121,7 +124,7 @@ class _Run:
     # ------------------------------------------------------------------------------------- events
 
     def _event(self, event: Event) -> Iterator[Step]:
-        if event.revision is not None and event.revision <= self._highest:
+        if event.revision is not None and event.revision <= self._known:
             return  # stale: "changes nothing, the topology included"
         world = self._world
         if isinstance(event, PartitionEvent) and not isinstance(event, Target):
@@ -140,7 +143,8 @@ class _Run:
                 world.instead[event.partition] = AssignmentSet.of(*event.nodes)
                 self._raise_revision(event.revision, accepted=True)
             case _:
-                self._highest = self._number(event.revision)
+                self._highest = max(self._highest, self._number(event.revision))
+                self._known = max(self._known, event.revision or 0)
                 if self._report(event):
                     world.settle([event.partition] if isinstance(event, PartitionEvent) else None)
         yield from self._changed(cause)
@@ -186,14 +190,15 @@ class _Run:
         `accepted`: nothing that it watches has changed, but the number counts.
         """
         world, before = self._world, self._world.revision
-        self._highest = self._number(number)
+        revision = self._known = self._number(number)
+        self._highest = max(self._highest, revision)
         if not accepted:
-            world.revision = self._highest - 1
+            world.revision = revision - 1
             world.accept()
-            if world.revision < self._highest:
+            if world.revision < revision:
                 world.revision = before  # a paused zone accepts nothing
         elif not world.spec.paused:
-            world.revision = self._highest
+            world.revision = revision
         world.settle()
         world.finish()
 

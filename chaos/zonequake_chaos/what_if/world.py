@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 
 from zonequake_chaos.errors import HarnessError
 from zonequake_chaos.what_if import zone_fields
@@ -101,7 +100,7 @@ class World:
         self.groups = {n: self.new_group(n) for n in numbers}
         self.auto_apply = auto_apply
         self.as_given: set[int] = set()
-        """Partitions whose keys the file gave and that no event concerned yet: nobody writes."""
+        """Partitions whose keys the file gave and that no event concerned yet: nobody acts."""
         self.instead: dict[int, AssignmentSet] = {}
         """Sets that stand in for the calculated ones."""
         self.actions: list[Action] = []
@@ -314,13 +313,10 @@ class World:
                 if n != number or not isinstance(order, CancelChangePeers)
             }
 
-    def apply_all(self) -> None:
-        """Let every change and reset that was asked for succeed (autoApply)."""
-        for (number, node), order in list(self._asked.items()):
-            if isinstance(order, ResetPeers):
-                self.group(number).apply_reset(node, order)
+    def apply_running(self) -> None:
+        """Let every change that runs succeed (autoApply)."""
         for number, group in self.groups.items():
-            if group.stage is Stage.CATCHING_UP:
+            if group.stage in (Stage.CATCHING_UP, Stage.JOINT):
                 self.group(number).apply_change()
 
     # ---------------------------------------------------------------------------------- decisions
@@ -459,6 +455,8 @@ class World:
         for send in decided.actions:
             if isinstance(send, SendOrder):
                 number = self._numbers[send.order.group]
+                if number in self.as_given:
+                    continue
                 wanted.add((number, send.node))
                 if self._is_due(send) and self._obey(number, send.node, send.order):
                     done.add(number)
@@ -469,7 +467,7 @@ class World:
         """A change that failed is asked for again ever more slowly (`rebalance`, Failover)."""
         if not isinstance(send.order, ChangePeers) or self._pacer.due([send], self.now_ms / 1000):
             return True
-        at_ms = ceil(self._pacer.change_due_s(send.order) * 1000)
+        at_ms = int(self._pacer.change_due_s(send.order) * 1000) + 1
         self._retry_ms = at_ms if self._retry_ms is None else min(at_ms, self._retry_ms)
         return False
 
@@ -495,12 +493,12 @@ class World:
             case StopReplica():
                 group.stop(node, keeps_state=True)
             case Grant():
-                group.grant(order)
+                group.go_joint()
             case ChangePeers():
                 group.change_peers(order)
-                if self._succeeds_at_once(number):
+                if self.auto_apply:
                     group.apply_change()
-            case ResetPeers() if self._succeeds_at_once(number):
+            case ResetPeers() if self.auto_apply:
                 group.apply_reset(node, order)
             case ResetPeers() | CancelChangePeers():
                 self._asked[number, node] = order
@@ -509,9 +507,6 @@ class World:
         if action is not None:
             self.actions.append(action)
         return (number, node) not in self._asked
-
-    def _succeeds_at_once(self, number: int) -> bool:
-        return self.auto_apply and number not in self.as_given
 
 
 def _nodes_of(status: ZoneStatus) -> frozenset[str]:

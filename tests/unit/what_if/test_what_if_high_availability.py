@@ -1,0 +1,350 @@
+"""Document `high-availability`: both phases, its scenario and its examples, and their holes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+ABC = "topology: {A: {}, B: {}, C: {}}\n"
+HA = (
+    "zone: {partitions: 1, replicas: 3, consistencyMode: HighAvailability, "
+    "partitionDistributionResetTimeout: 5, dataNodesAutoAdjustScaleUp: 600}\n"
+)
+EVENTS = "events:\n"
+LOGS = (
+    "replicas: {0: {A: {term: 1, index: 50}, B: {term: 1, index: 60}, C: {term: 1, index: 60}}}\n"
+)
+
+
+def given(keys: str = "") -> str:
+    return f"partitions: {{0: {{stable: [A, B, C], changeTriggerRevision: 5{keys}}}}}\n"
+
+
+def applied(at: float, peers: str, term: int = 2, index: int = 60) -> str:
+    return (
+        f"- {{at: {at}, applied: {{partition: 0, peers: [{', '.join(peers)}], "
+        f"term: {term}, index: {index}}}}}\n"
+    )
+
+
+def chain(answer: Any, seconds: float) -> list[tuple[str, int, int]]:
+    links = answer.keys(seconds)["chain"] or []
+    return [("".join(link["nodes"]), link["term"], link["index"]) for link in links]
+
+
+def reset_timer(answer: Any, seconds: float) -> tuple[float, str] | None:
+    found = answer.at(seconds)["timers"]["reset"]
+    return None if found is None else (found["at"], "".join(found["nodes"]))
+
+
+# --------------------------------------------------------------- Algorithm for phase 1: the timer
+
+
+def test_a_leaving_node_arms_the_reset_timer_and_a_joining_one_does_not(ask: Any) -> None:
+    answer = ask(ABC + HA + EVENTS + "- {at: 1, join: {D: {}}}\n- {at: 2, leave: [C]}\n")
+    assert reset_timer(answer, 1) is None
+    assert reset_timer(answer, 2) == (7, "C")
+
+
+def test_a_topology_leap_arms_all_timers(ask: Any) -> None:
+    zone = HA.replace("ScaleUp: 600", "ScaleUp: 600, dataNodesAutoAdjustScaleDown: 700")
+    answer = ask(ABC + zone + EVENTS + "- {at: 2, leave: [C], join: {D: {}}}\n")
+    timers = answer.at(2)["timers"]
+    assert reset_timer(answer, 2) == (7, "C")
+    assert (timers["scaleUp"]["at"], timers["scaleDown"]["at"]) == (602, 702)
+
+
+def test_a_new_loss_reschedules_the_timer_with_its_revision(ask: Any) -> None:
+    answer = ask(ABC + HA + EVENTS + "- {at: 1, leave: [C]}\n- {at: 4, leave: [B]}\n")
+    assert reset_timer(answer, 4) == (9, "BC")
+    assert answer.sets(8.999) == ("ABC", "", "")
+    assert answer.sets(9) == ("ABC", "A!", "")
+
+
+@pytest.mark.parametrize("at", [1.5, 3, 5.999])
+def test_the_saved_intent_survives_an_operator_restart(ask: Any, at: float) -> None:
+    events = f"- {{at: 1, leave: [B, C]}}\n- {{at: {at}, operatorRestart: true}}\n"
+    answer = ask(ABC + HA + EVENTS + events)
+    assert answer.sets(5.999) == ("ABC", "", "")
+    assert answer.sets(6) == ("ABC", "A!", "")
+    assert "resetPeers A A" in answer.actions(6)
+
+
+def test_a_strongly_consistent_zone_is_never_reset(ask: Any) -> None:
+    zone = HA.replace("consistencyMode: HighAvailability, ", "")
+    answer = ask(ABC + zone + EVENTS + "- {at: 1, leave: [B, C]}\nuntil: 10000\n")
+    assert reset_timer(answer, 1) is None
+    assert answer.sets(10000) == ("ABC", "", "")
+
+
+# ---------------------------------------------------------------------------------- checkMajority
+
+
+def test_a_majority_that_is_alive_is_not_reset(ask: Any) -> None:
+    answer = ask(ABC + HA + EVENTS + "- {at: 1, leave: [C]}\n")
+    assert answer.sets(6) == ("ABC", "", "")
+    assert not any("resetPeers" in action for action in answer.actions())
+
+
+def test_hole_6_a_majority_that_is_back_in_time_is_not_reset(ask: Any) -> None:
+    answer = ask(ABC + HA + EVENTS + "- {at: 1, leave: [B, C]}\n- {at: 3, join: {B: {}}}\n")
+    assert answer.sets(60) == ("ABC", "", "")
+
+
+def test_hole_6_the_majority_of_a_locked_pending_counts_too(ask: Any) -> None:
+    topology = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}, F: {}}\n"
+    keys = given(", pending: [A, E, F], pendingLock: true")
+    answer = ask(topology + HA + keys + EVENTS + "- {at: 1, leave: [E, F]}\n")
+    assert answer.sets(6)[1].endswith("!")
+
+
+def test_hole_8_one_loss_is_one_reset(ask: Any) -> None:
+    events = (
+        "- {at: 1, leave: [B, C]}\n"
+        + applied(7, "A")
+        + "- {at: 8, operatorRestart: true}\n- {at: 9, join: {D: {}}}\n"
+    )
+    answer = ask(ABC + HA + EVENTS + events)
+    resets = [action for action in answer.actions() if action.startswith("resetPeers")]
+    assert resets == ["resetPeers A A"]
+    assert answer.sets(9) == ("A", "", "")
+
+
+# --------------------------------------------------------------------------------- resetPartition
+
+
+def test_hole_7_the_newest_log_goes_on_and_all_alive_holders_are_planned(ask: Any) -> None:
+    topology = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
+    zone = HA.replace("replicas: 3", "replicas: 5")
+    logs = (
+        "replicas: {0: {A: {term: 2, index: 50}, B: {term: 1, index: 70}, "
+        "C: {term: 2, index: 40}, D: {term: 2, index: 60}}}\n"
+    )
+    answer = ask(topology + zone + logs + EVENTS + "- {at: 1, leave: [C, D, E]}\n")
+    assert answer.sets(6) == ("ABCDE", "A!", "AB*")
+    assert answer.actions(6)[-1] == "resetPeers A A"
+
+
+def test_hole_7_ties_are_broken_by_name(ask: Any) -> None:
+    topology = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
+    zone = HA.replace("replicas: 3", "replicas: 5")
+    answer = ask(topology + zone + EVENTS + "- {at: 1, leave: [A, D, E]}\n")
+    assert answer.sets(6) == ("ABCDE", "B!", "BC*")
+
+
+def test_two_phases_end_with_the_alive_nodes_and_no_immediate_restoration(ask: Any) -> None:
+    topology = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
+    zone = HA.replace("replicas: 3", "replicas: 5")
+    events = "- {at: 1, leave: [C, D, E]}\n" + applied(7, "A", 2, 70) + applied(8, "AB", 2, 72)
+    answer = ask(topology + zone + EVENTS + events)
+    assert answer.sets(7) == ("A", "AB*", "")
+    assert answer.sets(8) == ("AB", "", "")
+    assert chain(answer, 8)[-1] == ("AB", 2, 72)
+    assert [link[0] for link in chain(answer, 8)] == ["ABCDE", "AB"]
+
+
+def test_hole_7_nobody_alive_means_nothing_is_written_until_somebody_joins(ask: Any) -> None:
+    events = "- {at: 1, leave: [A, B, C]}\n- {at: 20, join: {D: {}}}\n"
+    answer = ask(ABC + HA + EVENTS + events)
+    assert answer.sets(30) == ("ABC", "", "")
+    assert not any("resetPeers" in action for action in answer.actions())
+
+
+def test_a_forced_pending_whose_node_has_left_is_replaced(ask: Any) -> None:
+    topology = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
+    zone = HA.replace("replicas: 3", "replicas: 5")
+    events = "- {at: 1, leave: [C, D, E]}\n- {at: 8, leave: [A]}\n"
+    answer = ask(topology + zone + EVENTS + events)
+    assert answer.sets(6) == ("ABCDE", "A!", "AB*")
+    assert answer.sets(13) == ("ABCDE", "B!", "")
+
+
+def test_with_auto_apply_a_reset_is_over_in_the_instant_of_the_timer(ask: Any) -> None:
+    answer = ask(ABC + HA + LOGS + EVENTS + "- {at: 1, leave: [A, C]}\nautoApply: true\n")
+    assert answer.sets(6) == ("B", "", "")
+    assert answer.actions(6) == ["resetPeers B B"]
+
+
+# -------------------------------------- Additional notes: rebalance when data nodes are the same
+
+
+def test_a_returned_node_is_added_though_the_data_nodes_are_the_same(ask: Any) -> None:
+    """[A, B, C]; B and C left, narrowed to [A]; B is back: [A, B]."""
+    events = "- {at: 1, leave: [B, C]}\n" + applied(7, "A", 2, 70) + "- {at: 10, join: {B: {}}}\n"
+    answer = ask(ABC + HA + EVENTS + events)
+    assert answer.at(10)["timers"]["scaleUp"] == {"at": 610, "nodes": ["B"]}
+    assert answer.sets(609) == ("A", "", "")  # the timer still holds B
+    assert answer.at(610)["dataNodes"] == ["A", "B", "C"]
+    assert answer.sets(610) == ("A", "AB", "")
+
+
+def test_hole_14_absent_nodes_are_not_dropped_before_scale_down(ask: Any) -> None:
+    zone = HA.replace("ScaleUp: 600", "ScaleUp: 0, dataNodesAutoAdjustScaleDown: 100")
+    answer = ask(ABC + zone + EVENTS + "- {at: 1, leave: [C]}\n- {at: 2, join: {D: {}}}\n")
+    assert "C" in answer.sets(2)[0]
+    assert answer.sets(2)[1] in ("", "ACD", "BCD")  # with C, if D is calculated
+    assert "C" not in (answer.sets(101)[1] or answer.sets(101)[0])
+
+
+def test_a_rolling_restart_resets_nothing_and_moves_nothing(ask: Any) -> None:
+    events = "".join(
+        f"- {{at: {at}, leave: [{node}]}}\n- {{at: {at + 2}, join: {{{node}: {{}}}}}}\n"
+        for at, node in ((10, "A"), (20, "B"), (30, "C"))
+    )
+    answer = ask(ABC + HA + EVENTS + events + "until: 2000\n")
+    assert {answer.sets(one["at"]) for one in answer.lines} == {("ABC", "", "")}
+    assert all("resetPeers" not in action for action in answer.actions())
+
+
+# ------------------------------------------------------------------------------- the A-D scenario
+
+
+def test_the_documents_scenario_b_goes_on_alone_and_c_and_d_come_back_cleaned(ask: Any) -> None:
+    """Use cases, steps 1 to 3: B, C and D hold the partition; C and D are lost."""
+    events = (
+        "- {at: 1, leave: [C, D]}\n"
+        + applied(7, "B", 2, 60)
+        + "- {at: 100, join: {C: {}, D: {}}}\n"
+        + "- {at: 701, caughtUp: {partition: 0, peers: [B, C, D]}}\n"
+        + applied(702, "BCD", 2, 90)
+    )
+    answer = ask(
+        "topology: {B: {}, C: {}, D: {}}\n"
+        + HA
+        + "replicas: {0: {B: {term: 1, index: 50}, C: {term: 1, index: 60}, "
+        + "D: {term: 1, index: 60}}}\n"
+        + EVENTS
+        + events
+    )
+    assert answer.sets(6) == ("BCD", "B!", "")
+    assert answer.sets(7) == ("B", "", "")
+    # "After a dataNodesAutoAdjustScaleUp period, nodes C and D rejoin"
+    assert answer.sets(699) == ("B", "", "")
+    assert answer.sets(700) == ("B", "BCD", "")
+    assert answer.sets(702) == ("BCD", "", "")
+    assert chain(answer, 702) == [("BCD", 2, 90)]  # a graceful change: one link
+
+
+def test_the_documents_scenario_a_lone_d_waits_for_the_majority(ask: Any) -> None:
+    """Use cases, steps 4 to 6: all stop, D alone is back: it waits for [B, C, D]'s majority."""
+    link = "chain: [{nodes: [B, C, D], term: 2, index: 90}]"
+    keys = f"partitions: {{0: {{stable: [B, C, D], {link}}}}}\n"
+    events = (
+        "- {at: 1, groupRestart: {partition: 0, alive: [D]}}\n"
+        "- {at: 50, groupRestart: {partition: 0, alive: [B, C, D]}}\n"
+    )
+    answer = ask("topology: {B: {}, C: {}, D: {}}\n" + HA + keys + EVENTS + events)
+    assert answer.sets(49) == ("BCD", "", "")
+    assert answer.sets(50) == ("BCD", "", "")
+    assert not any("resetPeers" in action for action in answer.actions())
+    assert answer.actions(50) == ["startReplica B", "startReplica C", "startReplica D"]
+
+
+# ---------------------------------------------------------------------------- Chain of assignments
+
+
+def test_a_graceful_change_leaves_one_link(ask: Any) -> None:
+    keys = given(
+        ", pending: [A, B], chain: [{nodes: [A, B, C], term: 1, index: 7}, "
+        "{nodes: [A, B, C], term: 2, index: 9}]"
+    )
+    answer = ask(ABC + HA + keys + EVENTS + applied(1, "AB", 3, 60))
+    assert chain(answer, 1) == [("AB", 3, 60)]
+
+
+def test_a_from_reset_change_replaces_the_last_link(ask: Any) -> None:
+    keys = (
+        "partitions: {0: {stable: [A], pending: {nodes: [A, B], fromReset: true}, "
+        "chain: [{nodes: [A, B, C], term: 1, index: 7}, {nodes: [A], term: 2, index: 9}]}}\n"
+    )
+    answer = ask(ABC + HA + keys + EVENTS + applied(1, "AB", 2, 60))
+    assert chain(answer, 1) == [("ABC", 1, 7), ("AB", 2, 60)]
+
+
+def test_a_forced_change_adds_a_link(ask: Any) -> None:
+    keys = given(
+        ", pending: {nodes: [A], force: true}, chain: [{nodes: [A, B, C], term: 1, index: 7}]"
+    )
+    answer = ask(ABC + HA + keys + EVENTS + applied(1, "A", 2, 60))
+    assert chain(answer, 1) == [("ABC", 1, 7), ("A", 2, 60)]
+
+
+# ------------------------------------------------------------------------------------ Chain unwind
+
+SEVEN = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}, F: {}, G: {}}\n"
+HA_7 = HA.replace("replicas: 3", "replicas: 7")
+CHAIN = (
+    "partitions: {0: {stable: [G], chain: [{nodes: [A, B, C, D, E, F, G], term: 1, index: 1}, "
+    "{nodes: [E, F, G], term: 2, index: 6}, {nodes: [G], term: 3, index: 8}]}}\n"
+)
+
+
+def logs(user: dict[str, tuple[int, int]]) -> str:
+    """`user`: the newest user entry of each node."""
+    return (
+        "replicas: {0: {"
+        + ", ".join(
+            f"{node}: {{term: {term}, index: {index}, lastUserCmdTerm: {term}, "
+            f"lastUserCmdIdx: {index}}}"
+            for node, (term, index) in user.items()
+        )
+        + "}}\n"
+    )
+
+
+EXAMPLE_1 = logs({**dict.fromkeys("ABCD", (1, 10)), **dict.fromkeys("EFG", (1, 5))})
+EXAMPLE_2 = logs({**dict.fromkeys("ABCD", (1, 10)), "E": (2, 7), "F": (2, 7), "G": (1, 5)})
+
+
+def restart(at: float, alive: str) -> str:
+    return f"- {{at: {at}, groupRestart: {{partition: 0, alive: [{', '.join(alive)}]}}}}\n"
+
+
+def test_example_1_the_whole_group_forms_from_the_first_link(ask: Any) -> None:
+    answer = ask(SEVEN + HA_7 + CHAIN + EXAMPLE_1 + EVENTS + restart(1, "ABCDEFG"))
+    assert answer.sets(1) == ("G", "A!", "ABCDEFG*")
+    assert "resetPeers A A" in answer.actions(1)
+    # "Nobody is erased before that group leads"
+    assert not any(action.startswith("erase") for action in answer.actions())
+
+
+def test_example_2_the_group_forms_from_the_link_with_the_newest_user_input(ask: Any) -> None:
+    answer = ask(SEVEN + HA_7 + CHAIN + EXAMPLE_2 + EVENTS + restart(1, "ABCDEFG"))
+    assert answer.sets(1) == ("G", "E!", "EFG*")
+
+
+@pytest.mark.parametrize("alive", ["AG", "G", "ABCD", "ABCG"])
+def test_a_link_is_judged_only_once_a_majority_of_it_has_reported(ask: Any, alive: str) -> None:
+    answer = ask(SEVEN + HA_7 + CHAIN + EXAMPLE_1 + EVENTS + restart(1, alive))
+    assert answer.sets(1) == ("G", "", "")
+    assert not any(action.startswith("erase") for action in answer.actions())
+
+
+def test_a_restarted_group_ends_whole_and_leads_again(ask: Any) -> None:
+    events = restart(1, "ABCDEFG") + applied(2, "A", 4, 12) + applied(3, "ABCDEFG", 4, 14)
+    answer = ask(SEVEN + HA_7 + CHAIN + EXAMPLE_1 + EVENTS + events)
+    assert answer.sets(2) == ("A", "ABCDEFG*", "")
+    assert answer.sets(3) == ("ABCDEFG", "", "")
+
+
+def test_one_link_in_the_chain_is_ordinary_recovery(ask: Any) -> None:
+    link = "chain: [{nodes: [A, B, C], term: 1, index: 7}]"
+    answer = ask(ABC + HA + given(f", {link}") + EVENTS + restart(1, "AB"))
+    assert answer.sets(1) == ("ABC", "", "")
+    assert answer.actions(1) == ["startReplica A", "startReplica B"]
+
+
+def test_hole_9_no_user_entry_above_any_link_means_the_oldest(ask: Any) -> None:
+    nothing = logs(dict.fromkeys("ABCDEFG", (0, 0)))
+    answer = ask(SEVEN + HA_7 + CHAIN + nothing + EVENTS + restart(1, "ABCDEFG"))
+    assert answer.sets(1) == ("G", "A!", "ABCDEFG*")
+
+
+def test_hole_9_a_user_entry_counts_for_links_of_its_own_nodes_alone(ask: Any) -> None:
+    # (1, 10) of A lies above (1, 8) of a chain in one term, but A isn't in [G].
+    one_term = CHAIN.replace("term: 2, index: 6", "term: 1, index: 6").replace(
+        "term: 3, index: 8", "term: 1, index: 8"
+    )
+    answer = ask(SEVEN + HA_7 + one_term + EXAMPLE_1 + EVENTS + restart(1, "ABCDEFG"))
+    assert answer.sets(1)[1] == "A!"

@@ -23,7 +23,7 @@ from .gather import Fleet, View
 from .groups import by_group
 from .inspections import Inspections
 from .kube import Kube
-from .model import DEFAULT_RETRY_THRESHOLD, Partition, Snapshot, Zone, ZoneSpec
+from .model import DEFAULT_RETRY_THRESHOLD, Partition, PartitionKeys, Snapshot, Zone, ZoneSpec
 from .pacing import Pacer
 from .parsing import owner_uid, parse_partition, parse_zone
 from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
@@ -301,6 +301,8 @@ class ZoneReconciler:
         )
         if action.urgent:
             logger.info("%s: %s", name, _describe(action))
+        if _is_forced_anew(before.keys, action.keys):
+            metrics.RESETS.labels(stored.zone.name).inc()
 
     async def _cas(
         self, plural: str, kind: str, name: str, at: Zone | Partition, status: dict[str, Any]
@@ -379,6 +381,11 @@ class ZoneReconciler:
 
 def _has_keys(action: Action) -> bool:
     return isinstance(action, WritePartition) and action.urgent
+
+
+def _is_forced_anew(before: PartitionKeys, after: PartitionKeys) -> bool:
+    forced = after.pending is not None and after.pending.force
+    return forced and after.pending != before.pending
 
 
 def _describe(action: WritePartition) -> str:

@@ -117,6 +117,7 @@ def summarise(health: Mapping[int, Health], total: int) -> PartitionSummary:
         total=total,
         available=sum(h.view.state in served for h in health.values()),
         moving=sum(h.is_moving for h in health.values()),
+        at_risk=sum(h.at_risk or h.lost for h in health.values()),
     )
 
 

@@ -21,6 +21,11 @@ RECONCILES = Counter("zonequake_operator_reconciles", "Plans made.", ["zone", "r
 CHANGES_FAILED = Counter(
     "zonequake_operator_changes_failed", "Changes that a leader gave up.", ["zone"]
 )
+RESETS = Counter(
+    "zonequake_operator_resets",
+    "Partitions forced to a survivor, by a reset or after a restart of all its nodes.",
+    ["zone"],
+)
 PLAN_SECONDS = Histogram(
     "zonequake_operator_plan_seconds",
     "Time to make one plan.",
@@ -54,7 +59,17 @@ CONDITION = Gauge(
     "zonequake_operator_zone_condition", "1 if the zone's condition is true.", ["zone", "condition"]
 )
 
-_OF_ZONES = (RECONCILES, CHANGES_FAILED, PARTITIONS, MOVING, AT_RISK, LOST, SETTLED, CONDITION)
+_OF_ZONES = (
+    RECONCILES,
+    CHANGES_FAILED,
+    RESETS,
+    PARTITIONS,
+    MOVING,
+    AT_RISK,
+    LOST,
+    SETTLED,
+    CONDITION,
+)
 
 
 def show_zone(
@@ -72,6 +87,8 @@ def show_zone(
     AT_RISK.labels(zone).set(sum(one.at_risk for one in health.values()))
     LOST.labels(zone).set(sum(one.lost for one in health.values()))
     SETTLED.labels(zone).set(settled)
+    for counter in (RESETS, CHANGES_FAILED):
+        counter.labels(zone)  # from 0 on, or the first one would be no increase
     for condition in conditions:
         CONDITION.labels(zone, condition.type.value).set(condition.status)
 

@@ -201,11 +201,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSummary:
-    """Numbers for `kubectl get dz`."""
+    """Numbers for `kubectl get dz`. `at_risk`: the majority is lost, or is with one more loss."""
 
     total: int = 0
     available: int = 0
     moving: int = 0
+    at_risk: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,7 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
             total=status.partitions.total,
             available=status.partitions.available,
             moving=status.partitions.moving,
+            at_risk=status.partitions.at_risk,
         ),
     )
 

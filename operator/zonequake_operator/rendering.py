@@ -89,7 +89,10 @@ def render_zone_status(
         if due is None
         else WireResetDue(revision=due.revision, topology_version=due.topology_version),
         partitions=WireSummary(
-            total=summary.total, available=summary.available, moving=summary.moving
+            total=summary.total,
+            available=summary.available,
+            moving=summary.moving,
+            at_risk=summary.at_risk,
         ),
     )
     if nodes is not None:

@@ -86,6 +86,7 @@ class WireSummary(Wire, frozen=True):
     total: int = 0
     available: int = 0
     moving: int = 0
+    at_risk: int = 0
 
 
 class WireZoneStatus(Wire, frozen=True):

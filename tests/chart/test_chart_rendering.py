@@ -18,7 +18,7 @@ FOREIGN_GROUPS = {"monitoring.coreos.com", "zonequake.io"}
 KUBERNETES_MINOR = "1.34"
 
 
-@pytest.mark.parametrize("values", ["defaults", "minimal", "pools", "monitoring"])
+@pytest.mark.parametrize("values", ["defaults", "minimal", "pools", "monitoring", "everything"])
 def test_the_chart_passes_strict_lint(helm: Callable[..., object], values: str) -> None:
     files = [] if values == "defaults" else [f"--values={CHART}/ci/{values}-values.yaml"]
     done = helm("lint", "--strict", str(CHART), *files)
@@ -94,6 +94,7 @@ def test_a_scraped_data_node_is_labelled_with_its_name_and_pool(
     assert labels == {
         "__address__": address,
         "component": "store",
+        "namespace": "zonequake",
         "pod": "zq-fast-disks-12",
         "pool": "fast-disks",
     }

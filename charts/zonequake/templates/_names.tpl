@@ -38,3 +38,60 @@ imagePullSecrets:
   {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Names of all data nodes that the pools' sizes say, for helm test. */}}
+{{- define "zonequake.nodeNames" -}}
+{{- $names := list }}
+{{- range $pool := .Values.nodePools }}
+{{- range $ordinal := until (int $pool.replicas) }}
+{{- $names = append $names (printf "%s-%s-%d" $.Release.Name $pool.name $ordinal) }}
+{{- end }}
+{{- end }}
+{{- join " " $names }}
+{{- end }}
+
+{{/* What else of the release is to answer, for helm test. */}}
+{{- define "zonequake.testUrls" -}}
+{{- $urls := list }}
+{{- if .Values.operator.enabled }}
+{{- $urls = append $urls (printf "http://%s-operator.%s.svc:8080/healthz" .Release.Name .Release.Namespace) }}
+{{- end }}
+{{- if .Values.prometheus.enabled }}
+{{- $urls = append $urls (printf "http://%s-prometheus.%s.svc:9090/-/ready" .Release.Name .Release.Namespace) }}
+{{- end }}
+{{- join " " $urls }}
+{{- end }}
+
+{{/* Parts of network policies; call zonequake.ofUs with (dict "root" $ "components" "store, load"). */}}
+{{- define "zonequake.ofUs" -}}
+podSelector:
+  matchLabels:
+    app.kubernetes.io/name: zonequake
+    app.kubernetes.io/instance: {{ .root.Release.Name }}
+  matchExpressions:
+    - {key: app.kubernetes.io/component, operator: In, values: [{{ .components }}]}
+{{- end }}
+
+{{- define "zonequake.addresses" -}}
+{{- range . }}
+- ipBlock: {cidr: {{ . }}}
+{{- end }}
+{{- end }}
+
+{{- define "zonequake.lookups" -}}
+# Names are looked up everywhere.
+- ports:
+    - {protocol: UDP, port: 53}
+    - {protocol: TCP, port: 53}
+{{- end }}
+
+{{- define "zonequake.toApi" -}}
+- ports:
+    {{- range .Values.networkPolicy.apiServer.ports }}
+    - {protocol: TCP, port: {{ . }}}
+    {{- end }}
+  {{- with .Values.networkPolicy.apiServer.cidrs }}
+  to:
+    {{- include "zonequake.addresses" . | nindent 4 }}
+  {{- end }}
+{{- end }}

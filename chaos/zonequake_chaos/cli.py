@@ -227,6 +227,12 @@ _lazy(
     "chaos,operator",
     "What would the operator do? Its rules over a file, in virtual time.",
 )
+_lazy(
+    "reset",
+    "zonequake_chaos.reset_command",
+    "chaos,operator",
+    "Give up a lost majority by hand, after a look at the proof.",
+)
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Judge a run folder again.")
 
 

@@ -24,7 +24,7 @@ from .model import DEFAULT_RETRY_THRESHOLD
 from .store_client import StoreClient
 from .table_keeper import TableKeeper
 from .watch import watch
-from .wire import FINALIZER, GROUP, VERSION
+from .wire import FINALIZER, GROUP, VERSION, reset_requests
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +169,8 @@ class App:
             return
         generation = event["object"]["metadata"].get("generation")
         running.reconcilers[name].generation_seen(int(str(generation or 0)))
+        annotations = event["object"]["metadata"].get("annotations")
+        running.reconcilers[name].requests_seen(reset_requests(annotations))
 
     async def table_changed(self, event: kopf.RawEvent, **_: object) -> None:
         """A table was made or altered."""

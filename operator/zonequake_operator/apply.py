@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -105,6 +105,11 @@ class ZoneReconciler:
     def generation_seen(self, generation: int) -> None:
         """Somebody saw the zone at this generation; read it again if ours is older."""
         if self._stored is not None and generation > self._stored.zone.generation:
+            self.invalidate()
+
+    def requests_seen(self, requests: Mapping[int, int]) -> None:
+        """Somebody saw these requests for resets at the zone; read it again if they are new."""
+        if self._stored is not None and requests != self._stored.zone.reset_requests:
             self.invalidate()
 
     async def step(self, view: View) -> Plan:

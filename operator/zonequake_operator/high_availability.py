@@ -65,31 +65,45 @@ def judge(
     *,
     due: ResetDue | None,
     revision: int,
+    automatic: bool = True,
+    by_hand: bool = False,
 ) -> Verdict:
-    """The verdict on a partition of a HighAvailability zone.
+    """The verdict on a partition of a HighAvailability zone, or one that is to be reset by hand.
 
     Args:
         keys: as stored.
         holders: what is known of its replicas.
         due: the newest reset timer that fired.
         revision: the zone's; a reset raises the partition's revisions to it.
+        automatic: the zone is a HighAvailability one.
+        by_hand: somebody asked for a reset. It needs no timer and unwinds no chain, but it is
+            refused like any other while a majority or its leader may be alive.
     """
-    token = holders.next_token(keys)
     if keys.bootstrap is None or keys.stable is None or holders.group.confirmed:
+        return Verdict(keys=keys)
+    if by_hand and reset.has_lost_majority(keys, holders, holders.topology.version):
+        return _reset(keys, holders, revision)
+    if not automatic:
         return Verdict(keys=keys)
     if restart.must_unwind(keys, holders):
         hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
+        token = holders.next_token(keys)
         unwound = restart.unwind(keys, holders, revision=revision, token=token)
         if isinstance(unwound, chain.Unjudged):
             return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
         return Verdict(keys=unwound, withheld=unwound != keys)
     if due is not None and is_due(keys, holders, due):
-        after = reset.reset_partition(keys, holders, revision=revision, token=token)
-        if isinstance(after, Undecided):
-            hidden = {n for n in after.unheard if holders.is_hidden(n)}
-            return Verdict(keys=keys, awaits=after, inspect=frozenset(hidden))
-        return Verdict(keys=after)
+        return _reset(keys, holders, revision)
     return Verdict(keys=keys)
+
+
+def _reset(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
+    token = holders.next_token(keys)
+    after = reset.reset_partition(keys, holders, revision=revision, token=token)
+    if isinstance(after, Undecided):
+        hidden = frozenset(n for n in after.unheard if holders.is_hidden(n))
+        return Verdict(keys=keys, awaits=after, inspect=hidden)
+    return Verdict(keys=after)
 
 
 def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
@@ -105,15 +119,28 @@ def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
 def verdicts(
     snapshot: Snapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
 ) -> dict[int, Verdict]:
-    """The verdict on each partition; none in a StrongConsistency zone, which loses nothing."""
-    if spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
+    """The verdict on each partition; in a StrongConsistency zone on those asked for by hand."""
+    automatic = spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY
+    requests = snapshot.zone.reset_requests
+    if not automatic and not requests:
         return {}
     return {
         partition.number: judge(
-            partition.keys, holders, due=status.reset_due, revision=status.revision
+            partition.keys,
+            holders,
+            due=status.reset_due,
+            revision=status.revision,
+            automatic=automatic,
+            by_hand=is_asked_for(partition, requests),
         )
         for partition, holders in _each(snapshot, groups)
+        if automatic or is_asked_for(partition, requests)
     }
+
+
+def is_asked_for(partition: Partition, requests: Mapping[int, int]) -> bool:
+    """Is a reset asked for by hand, for the keys as they are now?"""
+    return requests.get(partition.number) == partition.keys.configuration_token
 
 
 def without_done_reset(

@@ -245,7 +245,11 @@ class ZoneStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
-    """A DistributionZone. `spec` is the sentence that says what is wrong if it can't be used."""
+    """A DistributionZone. `spec` is the sentence that says what is wrong if it can't be used.
+
+    `reset_requests`: partitions to be reset by hand, and the token of the keys that this was asked
+    for; other keys are another loss.
+    """
 
     name: str
     namespace: str
@@ -257,6 +261,7 @@ class Zone:
     deleting: bool = False
     conditions: tuple[Condition, ...] = ()
     summary: PartitionSummary = PartitionSummary()
+    reset_requests: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ from .wire import (
     WireZoneSpec,
     WireZoneStatus,
     from_rfc3339,
+    reset_requests,
 )
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
         generation=meta.get("generation", 1),
         resource_version=meta["resourceVersion"],
         deleting="deletionTimestamp" in meta,
+        reset_requests=reset_requests(meta.get("annotations")),
         spec=parse_zone_spec(obj.get("spec") or {}),
         status=ZoneStatus(
             observed_generation=status.observed_generation,

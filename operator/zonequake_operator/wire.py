@@ -6,6 +6,7 @@ knows. Unknown fields are ignored, so that a newer CRD doesn't stop an older ope
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -172,6 +173,19 @@ class WireTopologyStatus(Wire, frozen=True):
     node_names: list[str] = []  # `kubectl get` can't show a field of each node
     nodes: list[WireNode] = []
     departed: list[WireDeparture] = []
+
+
+RESET_ANNOTATION = "zonequake.io/reset"
+"""Of a DistributionZone: what `zonequake reset` asks for, {partition: configurationToken}."""
+
+
+def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, int]:
+    """The partitions that a zone's annotation asks to be reset; none if it can't be read."""
+    text = (annotations or {}).get(RESET_ANNOTATION, "{}")
+    try:
+        return msgspec.json.decode(text, type=dict[int, int])
+    except msgspec.DecodeError:
+        return {}  # written by hand; the command shows that nothing came of it
 
 
 def partition_name(zone: str, number: int) -> str:

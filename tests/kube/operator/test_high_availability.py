@@ -3,6 +3,8 @@ kills, and both examples of its restart of all nodes."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +46,7 @@ def machine(
         found.end()
 
 
-def create(machine: Machine, replicas: int) -> None:
+def create(machine: Machine, replicas: int, *, mode: str = "HighAvailability") -> None:
     zone = {
         "apiVersion": "zonequake.io/v1alpha1",
         "kind": "DistributionZone",
@@ -52,7 +54,7 @@ def create(machine: Machine, replicas: int) -> None:
         "spec": {
             "partitions": 1,
             "replicas": replicas,
-            "consistencyMode": "HighAvailability",
+            "consistencyMode": mode,
             "partitionDistributionResetTimeout": RESET_AFTER_S,
         },
     }
@@ -127,7 +129,7 @@ def down_to_the_last(machine: Machine, loop: Relay, *, insert: bool) -> Register
     machine.start(0)
     machine.start_operator()
     create(machine, 7)
-    wait_until(lambda: machine.is_whole(1))
+    wait_until(lambda: is_stable(machine, A) and "leader" in keys(machine))
     registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(7)])
     for ordinal in range(1, 7):
         machine.start(ordinal)
@@ -176,4 +178,41 @@ def test_example_2_the_data_that_was_put_on_the_second_link_comes_back(
     restart_all(machine, registers)
     assert (registers.read("five"), registers.read("seven")) == (5, 7)
     assert registers.read("ten") is None, "what only A to D had is given up"
+    registers.close()
+
+
+def reset_by_hand(machine: Machine, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from zonequake_chaos.cli import main; main()", "reset", "z"]
+    place = [f"--kubeconfig={machine.api.kubeconfig}", f"--namespace={machine.api.namespace}"]
+    return subprocess.run(
+        [*command, *place, *options], capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+def test_a_strongly_consistent_zone_is_reset_by_hand_alone(machine: Machine, loop: Relay) -> None:
+    machine.want(3)
+    for ordinal in range(3):
+        machine.start(ordinal)
+    machine.start_operator()
+    create(machine, 3, mode="StrongConsistency")
+    wait_until(lambda: machine.is_whole(3))
+    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    registers.write("before", 1)
+    refused = reset_by_hand(machine, "--yes")
+    assert refused.returncode == 1
+    assert "no partition of zone z has lost its majority" in refused.stdout
+
+    machine.kill(1)
+    machine.kill(2)
+    wait_until(lambda: "leader" not in keys(machine))
+    assert not registers.is_writable(within_s=RESET_AFTER_S + 3.0)
+    assert "resetRevision" not in keys(machine)
+    done = reset_by_hand(machine, "--yes")
+    assert done.returncode == 0, done
+    assert f"{B} has left with version" in done.stdout
+    registers.write("alone", 2)
+    machine.start(1)
+    machine.start(2)
+    wait_until(lambda: machine.is_whole(3) and is_stable(machine, A, B, C))
+    assert (registers.read("before"), registers.read("alone")) == (1, 2)
     registers.close()

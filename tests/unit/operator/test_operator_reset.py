@@ -9,11 +9,12 @@ import pytest
 
 from zonequake_operator import reset
 from zonequake_operator.groups import observe
-from zonequake_operator.high_availability import Verdict, judge
+from zonequake_operator.high_availability import Verdict, is_asked_for, judge
 from zonequake_operator.model import (
     AssignmentSet,
     Departure,
     Link,
+    Partition,
     PartitionKeys,
     ResetDue,
     ResetTimer,
@@ -23,6 +24,7 @@ from zonequake_operator.model import (
 )
 from zonequake_operator.orders import ReplicaSettings, orders
 from zonequake_operator.reset import Holders, Undecided
+from zonequake_operator.wire import RESET_ANNOTATION, reset_requests
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
     Order,
@@ -462,3 +464,54 @@ def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
         if isinstance(order, StartReplica)
     ]
     assert starts == [("B", 5)]
+
+
+# ----------------------------------------------------------------------------------------- by hand
+
+
+def by_hand(before: PartitionKeys, now: Holders) -> Verdict:
+    return judge(before, now, due=None, revision=12, automatic=False, by_hand=True)
+
+
+def test_a_strongly_consistent_partition_is_never_reset_automatically() -> None:
+    found = judge(keys("ABC", chain=()), ALONE, due=DUE, revision=12, automatic=False)
+    assert found.keys == keys("ABC", chain=())
+
+
+def test_a_reset_by_hand_needs_no_timer() -> None:
+    assert by_hand(keys("ABC", chain=()), ALONE).keys.pending == of("A", force=True)
+
+
+def test_a_reset_by_hand_is_refused_while_a_majority_may_be_alive() -> None:
+    silent = holders(topology("AB", departed=left("C")), {"A": replica("ABC")}, answered="A")
+    assert by_hand(keys("ABC"), silent).keys == keys("ABC")
+    both = {"A": replica("ABC"), "B": replica("ABC")}
+    present = holders(topology("AB", departed=left("C")), both)
+    assert by_hand(keys("ABC"), present).keys == keys("ABC")
+
+
+def test_a_reset_by_hand_gives_up_older_links_of_the_chain() -> None:
+    chain = (
+        Link(nodes=tuple("ABC"), term=1, index=1),
+        Link(nodes=tuple("BC"), term=5_000_000_001, index=11, token=1),
+    )
+    stopped = {"B": replica("BC", role=Role.WAITING, configuration=None, had_leader=False)}
+    waits = replace(
+        holders(topology("B", departed=left("AC")), stopped), inspected={"B": replica("BC")}
+    )
+    before = keys("BC", chain=chain)
+    assert verdict(before, waits).withheld, "else C is waited for"
+    assert by_hand(before, waits).keys.pending == of("B", force=True)
+
+
+def test_a_request_for_other_keys_is_another_loss_s() -> None:
+    partition = Partition(number=3, resource_version="1", keys=keys("ABC"))
+    assert is_asked_for(partition, {3: 5})
+    assert not is_asked_for(partition, {3: 4})
+    assert not is_asked_for(partition, {2: 5})
+
+
+def test_requests_that_cannot_be_read_ask_for_nothing() -> None:
+    assert reset_requests({RESET_ANNOTATION: '{"0": 5, "12": 7}'}) == {0: 5, 12: 7}
+    assert reset_requests({RESET_ANNOTATION: "all of them"}) == {}
+    assert reset_requests(None) == {}

@@ -304,7 +304,7 @@ class Relay:
             return "order " + "+".join(sorted(types))
         parts = path.removesuffix("/status").split("/")
         resource = parts[-1] if request.method == "POST" else parts[-2]
-        if request.method != "PUT":
+        if request.method != "PUT" or not path.endswith("/status"):
             return f"{request.method} {resource}"
         before = next((s for p, s in self._last.items() if p.endswith(path)), {})
         return f"{resource}: {_changed(before, json.loads(body)['status'])}"

@@ -31,11 +31,10 @@ NO_ANSWER = "no answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorView:
-    """The operator's pods: how many there are, how many are ready, and who holds the Lease."""
+    """The operator's pods: how many there are, and how many are ready."""
 
     pods: int = 0
     ready: int = 0
-    holder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,103 @@
+"""What is at risk, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from zonequake_chaos.plugin.findings import Finding, Severity, findings, partitions_text
+from zonequake_chaos.plugin.sight import Sight
+from zonequake_store.admin_protocol import Role
+
+
+def found(sight: Sight) -> list[Finding]:
+    return findings(sight, sight.zones[0])
+
+
+def test_a_healthy_zone_has_no_findings(sight: Callable[..., Sight]) -> None:
+    assert found(sight({0: "abc", 1: "bca"})) == []
+
+
+def test_partitions_in_the_same_trouble_for_the_same_reason_share_a_sentence(
+    sight: Callable[..., Sight],
+) -> None:
+    silent = found(sight({0: "abc", 1: "abc", 2: "bac", 3: "abd"}, nodes="abcd", silent="c"))
+    assert [(one.severity, one.text, one.why) for one in silent] == [
+        (
+            Severity.RISK,
+            "3 partitions (0-2): 2 of 3 members run: one more loss takes the majority",
+            ("c doesn't answer",),
+        )
+    ]
+
+
+def test_a_lost_majority_comes_first_and_says_what_brings_it_back(
+    sight: Callable[..., Sight],
+) -> None:
+    lost = found(sight({0: "abc", 1: "dce"}, nodes="abcde", silent="bc"))
+    assert [one.severity for one in lost] == [Severity.LOST, Severity.RISK]
+    assert lost[0].text == "partition 0: majority lost, 1 of 3 members run"
+    assert lost[0].why == (
+        "b doesn't answer",
+        "c doesn't answer",
+        "it is served again once 1 of them is back; "
+        "it is never reset by itself (StrongConsistency)",
+    )
+
+
+def test_a_lost_majority_in_high_availability_waits_for_its_reset(
+    sight: Callable[..., Sight],
+) -> None:
+    spec = {"consistencyMode": "HighAvailability", "partitionDistributionResetTimeout": 7}
+    (lost,) = found(sight({0: "abc"}, silent="bc", spec=spec))
+    assert "or 7 s after they have left it is reset without them" in lost.why[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"role": Role.BROKEN, "broken_reason": "a page is torn"}, "is broken: a page is torn"),
+        ({"role": Role.WAITING}, "waits for its start order"),
+        ({"incarnation": "2"}, "is back without its data"),
+        ({"incarnation": "2", "abstains": True}, "abstains: the partition was reset"),
+    ],
+)
+def test_a_member_that_does_not_serve_is_explained(
+    sight: Callable[..., Sight], changes: dict[str, object], why: str
+) -> None:
+    (one,) = found(sight({0: "abc"}, changes={(0, "c"): changes}))
+    assert one.why[0].startswith(f"c {why}")
+
+
+def test_nodes_that_nobody_may_ask_are_no_loss(sight: Callable[..., Sight]) -> None:
+    unheard = dict.fromkeys("abc", "you may not ask it")
+    (one,) = found(sight({0: "abc"}, silent="abc", unheard=unheard))
+    assert one.severity is Severity.WARNING
+    assert "No data node could be asked" in one.text
+    assert one.why == ("you may not ask it",)
+
+
+def test_an_operator_that_does_not_run_is_told(sight: Callable[..., Sight]) -> None:
+    (one,) = found(sight({0: "abc"}, operators=0))
+    assert one.text.startswith("No operator runs")
+
+
+def test_what_the_data_nodes_say_newer_is_not_said_again_by_old_conditions(
+    sight: Callable[..., Sight],
+) -> None:
+    def condition(of: str, reason: str) -> dict[str, object]:
+        return {"type": of, "status": "False", "reason": reason, "message": "Some sentence."}
+
+    stale = {"conditions": [condition("Ready", "PartitionsWithoutLeader")]}
+    assert found(sight({0: "abc"}, status=stale)) == []
+    lasting = {"conditions": [condition("Ready", "InvalidFilter")]}
+    (one,) = found(sight({0: "abc"}, status=lasting))
+    assert one.text == "InvalidFilter: Some sentence."
+
+
+def test_many_partitions_are_named_by_ranges_and_the_rest_is_counted() -> None:
+    assert partitions_text([3]) == "partition 3"
+    assert partitions_text([0, 1, 2, 7]) == "4 partitions (0-2, 7)"
+    text = partitions_text(range(0, 40, 2))
+    assert text == "20 partitions (0, 2, 4, 6, 8, 10, 12, 14 and 12 more)"

@@ -1,0 +1,73 @@
+"""What people see, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rich.console import Console, RenderableType
+
+from zonequake_chaos.plugin.screen import screen
+from zonequake_chaos.plugin.sight import Sight
+from zonequake_operator.wire import to_rfc3339
+
+NOW_MS = 1_800_000_000_000
+
+
+def text_of(found: RenderableType) -> list[str]:
+    console = Console(width=120, no_color=True, highlight=False)
+    with console.capture() as captured:
+        console.print(found)
+    return [" ".join(line.split()) for line in captured.get().splitlines()]
+
+
+def test_the_first_line_is_the_verdict(sight: Callable[..., Sight]) -> None:
+    assert text_of(screen(sight({0: "abc", 1: "abc"})))[0] == "Zone z all 2 partitions are served"
+    lost = text_of(screen(sight({0: "abc", 1: "bcd"}, nodes="abcd", silent="ab")))
+    assert lost[0] == "Zone z 2 of 2 partitions are NOT served"
+    paused = text_of(screen(sight({0: "abc"}, spec={"paused": True})))
+    assert paused[0] == "Zone z all 1 partitions are served, PAUSED"
+    unknown = text_of(screen(sight({0: "abc"}, silent="abc")))
+    assert unknown[0] == "Zone z unknown: no data node could be asked"
+
+
+def test_a_namespace_without_zones_says_so(sight: Callable[..., Sight]) -> None:
+    empty = Sight(now_ms=0, namespace="ns", topology=sight({0: "a"}).topology, zones=())
+    assert text_of(screen(empty)) == ["There are no zones in namespace ns."]
+
+
+def test_timers_say_when_and_for_whom(sight: Callable[..., Sight]) -> None:
+    def armed(node: str, ago_s: int, **more: object) -> dict[str, object]:
+        return {"nodes": [node], "armedAt": to_rfc3339(NOW_MS - ago_s * 1000), **more}
+
+    status = {
+        "scaleUp": armed("d", 10),
+        "scaleDown": armed("c", 4),
+        "reset": armed("c", 4, revision=3, topologyVersion=2),
+    }
+    spec = {"dataNodesAutoAdjustScaleUp": 30, "partitionDistributionResetTimeout": 60}
+    lines = text_of(screen(sight({0: "abc"}, nodes="abcd", status=status, spec=spec)))
+    assert "Timers in 20 s scale-up adds d (armed 10 s ago)" in lines
+    assert "never, its time-out is Infinite: scale-down removes c (armed 4 s ago)" in lines
+    assert any("in 56 s reset of partitions without a majority" in line for line in lines)
+    row = next(line for line in lines if line.startswith("d "))
+    assert row.startswith("d not yet yes")
+
+
+def test_a_move_shows_who_comes_who_goes_and_how_far_it_is(
+    sight: Callable[..., Sight], progress: Callable[[str, int, int], Mapping[str, object]]
+) -> None:
+    keys = {0: {"pending": {"nodes": ["a", "b", "d"]}, "planned": {"nodes": ["b", "d"]}}}
+    changes = {(0, "a"): progress("d", 12_000_000, 48_000_000)}
+    lines = text_of(screen(sight({0: "abc"}, nodes="abcd", keys=keys, changes=changes)))
+    assert lines[0].endswith(", 1 of them moving")
+    assert "0 a b c +d -c CATCHING_UP d 25%, 12.0 MB of 48.0 MB of the log b d" in lines
+    assert lines[-1] == "12.0 MB of 48.0 MB are copied (25%)"
+
+
+def test_many_moves_are_counted_not_listed(sight: Callable[..., Sight]) -> None:
+    many = dict.fromkeys(range(40), "abc")
+    keys = {number: {"pending": {"nodes": ["a", "b", "d"]}} for number in many}
+    lines = text_of(screen(sight(many, nodes="abcd", keys=keys)))
+    assert sum("about to begin" in line for line in lines) == 12
+    assert "and 28 more" in lines
+    assert len(lines) < 30, "one screen"

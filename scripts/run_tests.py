@@ -57,7 +57,7 @@ GROUPS = (
     Group(name="unit", folder="tests/unit", options=("-n", "2")),
     Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=900),
     Group(name="processes", folder="tests/processes", limit_s=1800),
-    Group(name="chart", folder="tests/chart"),
+    Group(name="chart", folder="tests/chart", limit_s=900),
     Group(name="kube", folder="tests/kube"),
     Group(name="spark", folder="tests/spark"),
     Group(name="foreign", folder="tests/foreign"),

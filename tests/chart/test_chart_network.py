@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.chart
 
-# docs/operator.md, "Who speaks to whom".
+# charts/zonequake/README.md, "Network policies".
 NEEDED = {
     ("store", "store", 7001),
     ("store", "store", 7002),

@@ -93,7 +93,7 @@ def _way_back(zone: ZoneSight, size: int, serving: int) -> str:
     back = f"it is served again once {needed} of them {'is' if needed == 1 else 'are'} back"
     spec = zone.spec
     if spec is None or spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
-        return f"{back}; it is never reset by itself (StrongConsistency)"
+        return f"{back}; StrongConsistency is reset by hand alone (zonequake reset)"
     return f"{back}, or {spec.reset_timeout_s} s after they have left it is reset without them"
 
 

@@ -191,7 +191,7 @@ async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_p
     assert re.search(r"LOST .*majority lost, 1 of 3 members run", seen)
     assert "zq-default-1 has left" in seen
     assert "zq-default-2 doesn't answer" in seen
-    assert "it is never reset by itself (StrongConsistency)" in seen
+    assert "StrongConsistency is reset by hand alone" in seen
 
     path = tmp_path / "report.zip"
     async with connected(machine) as kube:

@@ -42,7 +42,7 @@ def test_a_lost_majority_comes_first_and_says_what_brings_it_back(
         "b doesn't answer",
         "c doesn't answer",
         "it is served again once 1 of them is back; "
-        "it is never reset by itself (StrongConsistency)",
+        "StrongConsistency is reset by hand alone (zonequake reset)",
     )
 
 

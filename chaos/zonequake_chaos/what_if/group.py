@@ -284,6 +284,11 @@ class SupposedGroup:
             replica = self.replicas[self.leader]
             replica.token = max(replica.token, token)
 
+    def cancel(self, token: int) -> None:
+        """cancelChangePeers, answered with true: the leader runs nothing any more."""
+        self.hear(token)
+        self.report_stage(Stage.NONE, ReconfigurationStatus.CANCELLED.value)
+
     def change_peers(self, order: ChangePeers) -> None:
         """changePeersAsync: the leader catches the peers up."""
         self.hear(order.token)

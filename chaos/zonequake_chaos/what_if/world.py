@@ -54,7 +54,6 @@ from zonequake_store.admin_protocol import (
     NodeIdentity,
     Order,
     PeerName,
-    ReconfigurationStatus,
     ReplicasReport,
     ReplicaStatus,
     ResetPeers,
@@ -303,10 +302,8 @@ class World:
 
     def answer_cancel(self, number: int, *, accepted: bool) -> None:
         """The leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
-        group = self.group(number)
         if accepted:
-            group.hear(self.keys(number).configuration_token)
-            group.report_stage(Stage.NONE, ReconfigurationStatus.CANCELLED.value)
+            self.group(number).cancel(self.keys(number).configuration_token)
             self._asked = {
                 (n, node): order
                 for (n, node), order in self._asked.items()
@@ -500,6 +497,8 @@ class World:
                     group.apply_change()
             case ResetPeers() if self.auto_apply:
                 group.apply_reset(node, order)
+            case CancelChangePeers() if self.auto_apply:
+                group.cancel(order.token)  # no change runs that couldn't be cancelled
             case ResetPeers() | CancelChangePeers():
                 self._asked[number, node] = order
             case _:

@@ -154,6 +154,24 @@ SCENARIOS = {
             steps=2_500,
             faults=_NETWORK | _PROCESSES | _CHANGES | _OPERATORS,
         ),
+        Scenario(
+            name="operated-available",
+            nodes=5,
+            is_operated=True,
+            is_highly_available=True,
+            steps=3_500,
+            faults=_NETWORK
+            | _PROCESSES
+            | _WRITES
+            | _OPERATORS
+            | {
+                FaultKind.WISH: 3,
+                FaultKind.MASSACRE: 6,
+                FaultKind.BLACKOUT: 6,
+                FaultKind.STANDSTILL: 3,
+                FaultKind.API_OUTAGE: 1,
+            },
+        ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _WRITES | _DISKS),
     )
 }

@@ -267,6 +267,8 @@ class ControlPlane:
         return (
             status.observed_generation == zone.generation
             and status.handled_revision == status.revision
+            and status.reset is None
+            and status.reset_due is None
             and nodes.up is None
             and (nodes.down is None or spec.timers.scale_down_s is None)
         )

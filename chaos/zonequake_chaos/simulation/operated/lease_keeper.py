@@ -30,6 +30,7 @@ class LeaseKeeper:
         self._objects = objects
         self._random = world.stream(f"lease of {node.name}, process {node.process}")
         self._timer: Timer | None = None
+        self._is_calling = False
         self._watch = LeaseWatch(node)
         self.lease = NodeLease(holder=f"{node.name}-{node.process}", duration_s=LEASE_S)
         self._look_later()
@@ -69,7 +70,7 @@ class LeaseKeeper:
             self._timer = None
         rest_s = self.lease.rest_s(self._node.clock_s())
         if rest_s is not None:
-            self._timer = self._world.later(1 + int(rest_s * 1e6), self._step)
+            self._timer = self._world.later(1 + int(rest_s * 1.03e6), self._step)
 
     def _step(self) -> None:
         self._timer = None
@@ -77,8 +78,10 @@ class LeaseKeeper:
             return
         call = self.lease.next_call(self._node.clock_s())
         if call is not None:
+            self._is_calling = True
             self._call(call)
-        # One that is under way goes on to the next step when it ends.
+        elif not self._is_calling:
+            self._soon()  # the node's clock is slower than ours
 
     def _put_off(self, action: Callable[[], None]) -> bool:
         later_us = self._node.awake_again_us()
@@ -98,6 +101,7 @@ class LeaseKeeper:
             if is_open:
                 is_open = False
                 timer.cancel()
+                self._is_calling = False
                 tell()
                 self._soon()
 

@@ -41,8 +41,8 @@ from zonequake_store.data_store import MemoryCells, Overlay, cells_of
 from zonequake_store.partition import digest
 from zonequake_store.replica import Replica
 
-_VIEWS_MS = 2_500
-_SILENCE_MS = 4_500
+_VIEWS_MS = 1_500
+_SILENCE_MS = 3_000
 _MEMORY = Path("/dev/shm")  # noqa: S108
 
 

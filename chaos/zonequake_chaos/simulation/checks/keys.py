@@ -5,13 +5,13 @@ Nothing here asks the operator's rules: what was committed and who lives is know
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from zonequake_chaos.simulation.violation import Violation, require
+from zonequake_chaos.simulation.checks.reset_keys import ResetRules
+from zonequake_chaos.simulation.violation import require
 from zonequake_operator.model import AssignmentSet, PartitionKeys
 from zonequake_store.admin_protocol import Grant
-from zonequake_store.raft.messages import Peer
+from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.reports import peers_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 class KeyRules:
     """The keys of one partition."""
 
-    def __init__(self, group: str, *, rules: GroupRules, nodes: dict[str, Node]) -> None:
+    def __init__(
+        self,
+        group: str,
+        *,
+        rules: GroupRules,
+        nodes: dict[str, Node],
+        resets: ResetRules | None,
+    ) -> None:
+        self._resets = resets
         self.locks: set[tuple[int, tuple[tuple[str, str], ...]]] = set()
         """(token, peers) that were ever locked."""
         self._group = group
@@ -43,6 +51,8 @@ class KeyRules:
         self._lock(before, after)
         self._stable(before, after)
         self._planned(before, after)
+        if self._resets is not None:
+            self._resets.written(before, after)
 
     def _sets_are_wished(self, after: PartitionKeys) -> None:
         for wanted in (after.stable, after.pending, after.planned):
@@ -135,29 +145,24 @@ class KeyRules:
                 (leader, order.term, order.token, peers_of(order.peers))
             )
 
-    def erased(self, node: Node) -> None:
-        """A replica that its group's newest configuration names isn't erased. Raises Violation."""
+    def is_needed(self, node: Node) -> str | None:
+        """Whether the group's newest committed configuration names this node's replica: how."""
         life = node.home.known(self._group)
-        if life is None:
-            return
-        newest: tuple[tuple[int, int, int], object, Iterable[object]] | None = None
+        if life is None or node.home.present(self._group) is None:
+            return None
+        newest: tuple[tuple[int, int], Configuration] | None = None
         for other in self._nodes.values():
-            found = other.home.known(self._group)
-            configuration = found.core.log.configuration if found is not None else None
-            if found is None or configuration is None:
+            known = other.home.known(self._group)
+            if known is None:
                 continue
-            log = found.core.log
-            for index, each in log._configurations[-2:]:
-                if index <= log.commit:
-                    key = (each.lineage, index, each.token)
-                    if newest is None or key > newest[0]:
-                        newest = key, each, each.members
-        if newest is not None and life.peer in newest[2]:
-            raise Violation(
-                "no replica is erased that its group's newest configuration names",
-                node=node.name,
-                configuration=newest[1],
-            )
+            log = known.core.log
+            for index, configuration in log._configurations[-2:]:
+                place = configuration.lineage, index
+                if index <= log.commit and (newest is None or place > newest[0]):
+                    newest = place, configuration
+        if newest is None or life.peer not in newest[1].members:
+            return None
+        return str(newest[1])
 
 
 def _nodes(wanted: AssignmentSet | None) -> frozenset[str]:

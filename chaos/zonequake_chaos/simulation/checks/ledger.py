@@ -97,6 +97,8 @@ class Ledger:
         """(index, term) → digest over all entries up to it."""
         self.acknowledged = 0
         """The newest lineage in which a client was told that something is done."""
+        self.acknowledged_to: dict[int, int] = {}
+        """Lineage → the last index that a client was told of as written."""
 
     def lineage(self, term: int) -> Lineage:
         """The lineage of a term."""

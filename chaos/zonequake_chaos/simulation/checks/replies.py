@@ -107,6 +107,9 @@ class ReplyRules:
                 newest=ledger.acknowledged,
             )
         ledger.acknowledged = number
+        if not isinstance(body, Read) and reply.index:
+            upto = max(reply.index, ledger.acknowledged_to.get(number, 0))
+            ledger.acknowledged_to[number] = upto
 
     def _fresh(
         self, node: str, body: Read, reply: Reply, lineage: Lineage, bound_ms: float

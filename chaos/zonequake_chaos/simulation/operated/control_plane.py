@@ -10,6 +10,7 @@ from typing import Any
 
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.checks.keys import KeyRules
+from zonequake_chaos.simulation.checks.reset_keys import ResetRules
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.operated.lease_keeper import LeaseKeeper
@@ -19,13 +20,14 @@ from zonequake_chaos.simulation.operated.process import OperatorProcess
 from zonequake_chaos.simulation.replicas import ZONE, GroupPlace
 from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.trace import TraceKind
+from zonequake_chaos.simulation.violation import require
 from zonequake_chaos.simulation.world import World
 from zonequake_operator import affinity
 from zonequake_operator import filter as filters
-from zonequake_operator.model import Partition, Zone, ZoneSpec, group_name
-from zonequake_operator.parsing import parse_partition, parse_zone
-from zonequake_operator.wire import partition_name
-from zonequake_store.admin_protocol import Grant, Order
+from zonequake_operator.model import Partition, Topology, Zone, ZoneSpec, group_name
+from zonequake_operator.parsing import parse_partition, parse_topology, parse_zone
+from zonequake_operator.wire import TOPOLOGY_NAME, partition_name
+from zonequake_store.admin_protocol import Grant, Order, StopReplica
 
 ZONE_UID = "5eed0000-0000-4000-8000-000000000000"
 _FILTERS = (None, None, None, '"eu"', '"us" || "ssd"', '!"eu"', '"nowhere"')
@@ -92,13 +94,26 @@ class ControlPlane:
             for name, attributes in self.attributes.items()
         }
         self._rules = {
-            number: KeyRules(group, rules=rules[group], nodes=nodes)
+            number: KeyRules(
+                group,
+                rules=rules[group],
+                nodes=nodes,
+                resets=ResetRules(
+                    group, rules=rules[group], nodes=nodes, topology_at=self._topology_at
+                )
+                if scenario.is_highly_available
+                else None,
+            )
             for number in range(scenario.groups)
             for group in (place_of(number, scenario.groups).name,)
         }
         self._rules_of = {place_of(n, scenario.groups).name: r for n, r in self._rules.items()}
         self.objects.written.append(self._written)
         self.objects.put("distributionzones", self._first_zone(draw), ZONE)
+        self._needed: str | None = None
+        self._parsed_zone: tuple[Object, Zone] | None = None
+        self._parsed: dict[int, tuple[Object, Partition]] = {}
+        self._sets: tuple[tuple[object, ...], list[tuple[str, ...]]] | None = None
         self.keepers: dict[str, LeaseKeeper] = {}
         """Of the nodes' Leases."""
         for node in nodes.values():
@@ -188,11 +203,18 @@ class ControlPlane:
         replica = node.replicas.get(order.group)
         if isinstance(order, Grant) and replica is not None:
             rules.granting(replica.me, order)
+        self._needed = rules.is_needed(node) if isinstance(order, StopReplica) else None
         if self._world.tracing:
             self._world.note(TraceKind.STAGE, node.name, str(order))
 
     def received(self, node: Node, order: Order) -> None:
-        """An order was carried out."""
+        """An order was carried out. Raises Violation."""
+        require(
+            not isinstance(order, StopReplica) or self._needed is None,
+            "no replica is erased that its group's newest configuration names",
+            node=node.name,
+            configuration=self._needed,
+        )
         if isinstance(order, Grant):
             after = self.after_grant.pop(order.group, None)
             if after is not None:
@@ -238,25 +260,43 @@ class ControlPlane:
 
     # ── what is stored ───────────────────────────────────────────────────────────────────────
 
+    def _topology_at(self, ago_us: int) -> Topology:
+        at_us = self._world.now_us - ago_us
+        found = self.objects.get("logicaltopologies", TOPOLOGY_NAME, at_us=at_us)
+        return parse_topology(found) if found is not None else Topology()
+
     @property
     def zone(self) -> Zone:
         """As it is stored."""
-        return parse_zone(self._zone_object())
+        found = self._zone_object()
+        if self._parsed_zone is None or self._parsed_zone[0] is not found:
+            self._parsed_zone = found, parse_zone(found)
+        return self._parsed_zone[1]
 
     def partition(self, number: int) -> Partition | None:
         """As it is stored."""
         found = self.objects.get("partitions", partition_name(ZONE, number))
-        return None if found is None else parse_partition(found)
+        if found is None:
+            return None
+        known = self._parsed.get(number)
+        if known is None or known[0] is not found:
+            known = self._parsed[number] = found, parse_partition(found)
+        return known[1]
 
     def wanted(self, number: int, zone: Zone) -> tuple[str, ...]:
         """What a partition must become while all nodes live: a function of zone and nodes."""
         spec = zone.spec
         assert isinstance(spec, ZoneSpec), "nobody writes a spec that can't be used"
+        asked = spec.filter, spec.partitions, spec.replicas
+        if self._sets is not None and self._sets[0] == asked:
+            return self._sets[1][number]
         matches = filters.parse(spec.filter).matches if spec.filter else None
         nodes = [
             name for name in sorted(self._nodes) if not matches or matches(name, self._tags[name])
         ]
-        return tuple(sorted(affinity.rendezvous(nodes, spec.partitions, spec.replicas)[number]))
+        sets = affinity.rendezvous(nodes, spec.partitions, spec.replicas)
+        self._sets = asked, [tuple(sorted(each)) for each in sets]
+        return self._sets[1][number]
 
     def is_handled(self, zone: Zone) -> bool:
         """Whether the zone's last input was evaluated for all partitions, and no timer runs."""

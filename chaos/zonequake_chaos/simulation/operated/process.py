@@ -18,7 +18,7 @@ from zonequake_operator.event_poster import EventPoster
 from zonequake_operator.gather import Fleet
 from zonequake_operator.watch import watch
 
-RESYNC_S = 4.0
+RESYNC_S = 2.5
 VIEW_PERIOD_S = 1.0
 _EPOCH_MS = 1_800_000_000_000
 

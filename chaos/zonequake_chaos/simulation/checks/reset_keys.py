@@ -1,0 +1,176 @@
+"""What a reset may write, judged against what the nodes truly hold (design §3, holes 6 to 9, 14).
+
+The operator sees nodes some rounds late. So a rule is broken only if what forbids a write was true
+when it was made, and `LATE_US` before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from zonequake_chaos.simulation.violation import require
+from zonequake_operator.model import PartitionKeys, Topology
+
+if TYPE_CHECKING:
+    from zonequake_chaos.simulation.checks.group import GroupRules
+    from zonequake_chaos.simulation.checks.life import Life
+    from zonequake_chaos.simulation.member import Node
+
+LATE_US = 3_000_000
+
+TopologyAt = Callable[[int], Topology]
+"""The topology as it was stored so many µs ago."""
+
+
+class ResetRules:
+    """The resets of one partition. `topology_at`: of the zone's cluster."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        rules: GroupRules,
+        nodes: Mapping[str, Node],
+        topology_at: TopologyAt,
+    ) -> None:
+        self._group = group
+        self._rules = rules
+        self._nodes = nodes
+        self._topology_at = topology_at
+
+    def written(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        """The keys were replaced. Raises Violation."""
+        forced = after.pending is not None and after.pending.force
+        if forced and after.pending != before.pending:
+            self._begun(before, after)
+        if after.chain != before.chain and before.chain:
+            require(
+                after.chain[:-1] == before.chain
+                or after.chain[:-1] == before.chain[:-1]
+                or len(after.chain) == 1,
+                "a chain grows by its newest link, or ends with it",
+                before=before.chain,
+                after=after.chain,
+            )
+        self._aims_at_the_living(before, after)
+
+    def _begun(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        assert after.pending is not None
+        assert before.stable is not None, "a reset is of a partition that stands"
+        (chosen,) = after.pending.nodes
+        require(
+            after.reset_revision > before.reset_revision or not self._alone(before),
+            "one loss, one reset",
+            before=before,
+            after=after,
+        )
+        require(
+            after.planned is None or (after.planned.from_reset and chosen in after.planned.nodes),
+            "the second phase of a reset holds the first one's node",
+            before=before,
+            after=after,
+        )
+        present = self._steady()
+        holding = {name for name in present if self._life(name) is not None}
+        if 2 * len(holding.intersection(before.stable.nodes)) > len(before.stable.nodes):
+            # Then all had been stopped, and the chain was unwound.
+            require(
+                not any(self._led(name) for name in before.stable.nodes),
+                "nobody is reset who has a majority",
+                before=before,
+                after=after,
+                holding=sorted(holding),
+            )
+        self._loses_nothing_that_is_there(before, chosen, holding)
+
+    def _alone(self, keys: PartitionKeys) -> bool:
+        """Whether a forced node is there, and was."""
+        return (
+            keys.pending is not None
+            and keys.pending.force
+            and set(keys.pending.nodes) <= self._steady()
+            and all(self._life(node) is not None for node in keys.pending.nodes)
+        )
+
+    def _loses_nothing_that_is_there(
+        self, before: PartitionKeys, chosen: str, holding: set[str]
+    ) -> None:
+        """Of those who can go on, nobody has more of what the newest lineage acknowledged."""
+        ledger = self._rules.ledger
+        number, upto = ledger.acknowledged, ledger.acknowledged_to.get(ledger.acknowledged, 0)
+        lineage = ledger.lineages[number]
+        has = {
+            name: max(
+                (i for i in range(1, upto + 1) if lineage.has(i, self._term(life, i))), default=0
+            )
+            for name in holding | {chosen}
+            if (life := self._life(name)) is not None
+        }
+        members = set(before.stable.nodes if before.stable else ()) | set(
+            before.pending.nodes if before.pending else ()
+        )
+        for link in before.chain[-1:]:
+            members |= set(link.nodes)
+        best = max((has.get(name, 0) for name in holding & members), default=0)
+        require(
+            has.get(chosen, 0) >= min(best, upto),
+            "who goes on has all that anybody there has of what was acknowledged",
+            chosen=chosen,
+            has=has,
+            acknowledged=upto,
+            lineage=number,
+        )
+
+    def _aims_at_the_living(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        """A new wish names nobody outside the topology who holds nothing anyway."""
+        pending = after.pending
+        if pending is None or pending == before.pending or pending.from_reset or pending.force:
+            return
+        known = set(before.stable.nodes if before.stable else ())
+        known |= set(before.planned.nodes if before.planned else ())
+        known |= set(before.pending.nodes if before.pending else ())
+        away = {node for node in pending.nodes if self._is_away(node)}
+        require(
+            not away - known,
+            "a highly available partition waits for nobody who is away",
+            before=before,
+            after=after,
+            away=sorted(away),
+        )
+
+    # ── what is true ─────────────────────────────────────────────────────────────────────────
+
+    def _steady(self) -> set[str]:
+        """Nodes that are in the topology, by the process that runs, and were."""
+        now, then = self._topology_at(0).nodes, self._topology_at(LATE_US).nodes
+        return {
+            name
+            for name, node in self._nodes.items()
+            if name in now
+            and name in then
+            and now[name].since == then[name].since
+            and node.alive
+            and now[name].process_incarnation == f"{name}-{node.process}"
+        }
+
+    def _is_away(self, node: str) -> bool:
+        return all(node not in self._topology_at(us).nodes for us in (0, LATE_US // 2, LATE_US))
+
+    def _life(self, node: str) -> Life | None:
+        """What this node holds, perhaps on its disk alone."""
+        home = self._nodes[node].home
+        return home.known(self._group) if home.present(self._group) is not None else None
+
+    def _led(self, node: str) -> bool:
+        """Whether its replica runs, and has had a leader."""
+        replica = self._nodes[node].replicas.get(self._group)
+        return replica is not None and replica.raft.status().had_leader
+
+    def _term(self, life: Life, index: int) -> int:
+        stored = self._rules.ledger.stored[life.peer]
+        place = index - stored.first_index
+        if place < 0:  # part of a snapshot, which holds what was committed where it was made
+            chosen = self._rules.ledger.lineages[self._rules.ledger.acknowledged].chosen
+            return chosen.get(index, 0) if stored.start_term else 0
+        return stored.terms[place] if place < len(stored.terms) else 0

@@ -59,6 +59,7 @@ class _Running:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     web: web.AppRunner | None = None
     reconcilers: dict[str, ZoneReconciler] = field(default_factory=dict)
+    """By the zone's uid: another zone may get the name before the last one's daemon has ended."""
 
 
 def wall_ms() -> int:
@@ -122,21 +123,23 @@ class App:
 
     # ------------------------------------------------------------------------------------- zones
 
-    async def watch_zone(self, name: str, stopped: kopf.DaemonStopped, **_: object) -> None:
+    async def watch_zone(
+        self, name: str, uid: str, stopped: kopf.DaemonStopped, **_: object
+    ) -> None:
         """One zone for as long as it exists; never returns early, kopf wouldn't start it again."""
         await watch(
-            self._reconciler(name),
+            self._reconciler(name, uid),
             self._fleet,
             stopped,
             resync_s=self.options.resync_s,
             wall_ms=wall_ms,
         )
         # Also where somebody took the finalizer away, so that no handler of a deletion runs.
-        metrics.forget_zone(name)
+        self._forget(name, uid)
 
-    async def delete_zone(self, name: str, **_: object) -> None:
+    async def delete_zone(self, name: str, uid: str, **_: object) -> None:
         """Erase the zone's replicas wherever a node answers, then its partitions."""
-        reconciler = self._reconciler(name)
+        reconciler = self._reconciler(name, uid)
         reconciler.invalidate()
         give_up_s = time.monotonic() + ERASE_PATIENCE_S
         seen = 0
@@ -153,24 +156,27 @@ class App:
                 ", ".join(sorted(silent)),
             )
         await reconciler.delete_partitions()
+        self._forget(name, uid)
+
+    def _forget(self, name: str, uid: str) -> None:
         self._fleet.forget(name)
         metrics.forget_zone(name)
         if self._running is not None:
-            self._running.reconcilers.pop(name, None)
+            self._running.reconcilers.pop(uid, None)
 
-    async def zone_changed(self, name: str, event: kopf.RawEvent, **_: object) -> None:
+    async def zone_changed(self, uid: str, event: kopf.RawEvent, **_: object) -> None:
         """Somebody wrote the zone: its spec may be new."""
         running = self._running
         if running is None:
             return
         if event["type"] != "MODIFIED":
             running.tables.wake()
-        if name not in running.reconcilers:
+        if uid not in running.reconcilers:
             return
         generation = event["object"]["metadata"].get("generation")
-        running.reconcilers[name].generation_seen(int(str(generation or 0)))
+        running.reconcilers[uid].generation_seen(int(str(generation or 0)))
         annotations = event["object"]["metadata"].get("annotations")
-        running.reconcilers[name].requests_seen(reset_requests(annotations))
+        running.reconcilers[uid].requests_seen(reset_requests(annotations))
 
     async def table_changed(self, event: kopf.RawEvent, **_: object) -> None:
         """A table was made or altered."""
@@ -189,11 +195,11 @@ class App:
         assert self._running is not None
         return self._running.fleet
 
-    def _reconciler(self, name: str) -> ZoneReconciler:
+    def _reconciler(self, name: str, uid: str) -> ZoneReconciler:
         running = self._running
         assert running is not None
-        if name not in running.reconcilers:
-            running.reconcilers[name] = ZoneReconciler(
+        if uid not in running.reconcilers:
+            running.reconcilers[uid] = ZoneReconciler(
                 name,
                 kube=running.kube,
                 store=running.store,
@@ -205,7 +211,7 @@ class App:
                 monotonic_s=time.monotonic,
                 wall_ms=wall_ms,
             )
-        return running.reconcilers[name]
+        return running.reconcilers[uid]
 
     # -------------------------------------------------------------------------------------- HTTP
 

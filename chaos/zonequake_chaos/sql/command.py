@@ -17,7 +17,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from zonequake_chaos.errors import Conflict, UsageError
+from zonequake_chaos.errors import Conflict, NotFound, UsageError
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 
@@ -117,9 +117,15 @@ async def _carry_out(kube: Kube, statement: Statement, text: str) -> Outcome:
 
 
 async def _read(kube: Kube) -> World:
-    zones, tables, topologies = await asyncio.gather(
-        kube.find(ZONE), kube.find(TABLE), kube.find("LogicalTopology")
-    )
+    try:
+        zones, tables, topologies = await asyncio.gather(
+            kube.find(ZONE), kube.find(TABLE), kube.find("LogicalTopology")
+        )
+    except NotFound as error:
+        raise UsageError(
+            f"the cluster has no zones and tables ({error}); install the chart first: "
+            "zonequake install"
+        ) from error
     return World(
         zones={zone["metadata"]["name"]: zone for zone in zones},
         tables={table["metadata"]["name"]: table for table in tables},

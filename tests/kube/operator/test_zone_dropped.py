@@ -32,6 +32,7 @@ PARTITIONS = 2
 SEED = 5
 SAMPLED = 5
 LIMIT_S = 45.0
+FORCED = 2
 
 
 @dataclass(slots=True)
@@ -39,6 +40,8 @@ class Scene:
     """Two zones over the same nodes: `ZONE` stays, `DROPPED` comes and goes."""
 
     running: Rebalances
+    abandoned: tuple[str, ...] = ()
+    """Beginnings of the groups of zones that were let go by force: their replicas stay."""
 
     @property
     def api(self) -> ApiServer:
@@ -81,12 +84,24 @@ class Scene:
     def left(self) -> list[str]:
         """What there still is of the dropped zone."""
         found = ["the zone"] if self.api.get("dz", DROPPED) else []
-        partitions = self.api.get("zp")["items"]
-        found += [p["metadata"]["name"] for p in partitions if p["spec"]["zone"] == DROPPED]
-        for ordinal in sorted(self.running.running):
-            held = replicas_at(address(ordinal))
-            found += [f"{r.group} on {ordinal}" for r in held if r.zone == DROPPED]
-        return found
+        return [*found, *self.partitions(), *self.groups()]
+
+    def partitions(self) -> list[str]:
+        found = self.api.get("zp")["items"]
+        return [p["metadata"]["name"] for p in found if p["spec"]["zone"] == DROPPED]
+
+    def groups(self) -> list[str]:
+        """Its replicas on the data nodes, by group and node."""
+        return [
+            f"{replica.group} on {ordinal}"
+            for ordinal in sorted(self.running.running)
+            for replica in replicas_at(address(ordinal))
+            if replica.zone == DROPPED and not replica.group.startswith(self.abandoned)
+        ]
+
+    def group_prefix(self) -> str:
+        """With which the names of its groups begin: another zone of its name has another one."""
+        return f"{DROPPED}.{self.api.get('dz', DROPPED)['metadata']['uid'][:8]}."
 
     @contextmanager
     def untouched_neighbour(self) -> Iterator[None]:
@@ -160,6 +175,29 @@ def test_a_zone_is_dropped_in_the_middle_of_its_rebalance(scene: Scene, way: Way
     moments = () if way is None else (Moment(number=1, way=way, of=kind),)
     with scene.untouched_neighbour():
         assert scene.drop_at(*moments, before=move) == []
+
+
+def test_a_zone_is_let_go_by_force_and_another_gets_its_name_at_once(scene: Scene) -> None:
+    """The documented way out of a deletion, while the operator is in the middle of it."""
+    release = ("patch", "dz", DROPPED, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    for _ in range(FORCED):
+        scene.create()
+        old = scene.group_prefix()
+        with scene.untouched_neighbour():
+            scene.running.relay.arm(None)
+            scene.drop()
+            scene.api.kubectl(*release)
+            wait_until(lambda: scene.api.get("dz", DROPPED) is None)
+            for partition in scene.partitions():  # nobody collects garbage here
+                scene.api.kubectl("delete", "zp", partition)
+            scene.create()
+            new = scene.group_prefix()
+            assert new != old
+            scene.abandoned += (old,)
+            assert scene.groups()
+            scene.drop()
+            wait_until(lambda: scene.api.get("dz", DROPPED) is None)
+            assert scene.groups() == []
 
 
 def test_a_zone_is_dropped_while_its_timers_are_armed(scene: Scene) -> None:

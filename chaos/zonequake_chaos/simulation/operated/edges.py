@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kubernetes.aio import client
 from tenacity import wait_exponential
 
 from zonequake_chaos.simulation.api import NAME
@@ -56,7 +55,8 @@ class SimulatedKube(Kube):
     pauses = wait_exponential(multiplier=0.1, max=2)
 
     def __init__(self, loop: VirtualLoop, world: World, objects: Objects, name: str) -> None:
-        super().__init__(client.ApiClient.__new__(client.ApiClient), NAMESPACE, RELEASE)
+        # Not the base's: there is no client whose calls could be made.
+        self._namespace, self._release = NAMESPACE, RELEASE
         self._loop = loop
         self._world = world
         self._objects = objects

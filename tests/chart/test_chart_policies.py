@@ -100,7 +100,7 @@ def test_selectors_match_the_pods_they_mean(documents: list[dict]) -> None:
     }
     for document in documents:
         name, kind = document["metadata"]["name"], document["kind"]
-        if kind in {"Deployment", "StatefulSet", "PodDisruptionBudget"}:
+        if kind in {"Deployment", "StatefulSet"}:
             wanted = document["spec"]["selector"]["matchLabels"].items()
             assert wanted <= templates[name].items(), f"{kind}/{name}"
             others = [t for t, labels in templates.items() if wanted <= labels.items()]

@@ -75,11 +75,22 @@ def test_a_pool_has_its_own_storage_resources_and_place(render: Callable, one: C
     assert slow["resources"]["requests"]["storage"] == "1Gi"
 
 
-def test_a_pool_of_one_has_no_disruption_budget(render: Callable) -> None:
-    budgets = [d for d in render(values=[POOLS]) if d["kind"] == "PodDisruptionBudget"]
-    assert [(b["metadata"]["name"], b["spec"]["maxUnavailable"]) for b in budgets] == [
-        ("zq-fast", 1)
-    ]
+def test_one_pod_of_all_pools_may_be_evicted_at_a_time(render: Callable) -> None:
+    # One from each of two pools could be the majority of a partition.
+    (budget,) = [d for d in render(values=[POOLS]) if d["kind"] == "PodDisruptionBudget"]
+    assert budget["spec"]["maxUnavailable"] == 1
+    labels = budget["spec"]["selector"]["matchLabels"]
+    pools = [d for d in render(values=[POOLS]) if d["kind"] == "StatefulSet"]
+    assert len(pools) == 2
+    for pool in pools:
+        assert labels.items() <= pool["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_a_single_data_node_has_no_disruption_budget_which_would_block_drains(
+    render: Callable,
+) -> None:
+    minimal = POOLS.with_name("minimal-values.yaml")
+    assert not [d for d in render(values=[minimal]) if d["kind"] == "PodDisruptionBudget"]
 
 
 def test_caught_up_gates_readiness_only_where_an_operator_sets_it(

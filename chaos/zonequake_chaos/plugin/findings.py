@@ -125,12 +125,17 @@ def _conditions(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
         if condition.status is not SHOWN_CONDITIONS.get(condition.type, True):
             continue
         if condition.reason in QUIET_REASONS and zone.reports:
+            # Beyond its first sentence, which only counts, there may be whom it waits for.
+            waits = condition.message.partition(". ")[2]
+            if condition.reason is Reason.MAJORITY_LOST and waits:
+                yield Finding(severity=Severity.RISK, text=waits)
             continue
+        text = f"{condition.reason.value}: {condition.message}"
         since_ms = zone.since_ms.get(condition.type.value)
         age = f" (for {duration_text((sight.now_ms - since_ms) / 1000)})" if since_ms else ""
         yield Finding(
             severity=Severity.NOTE if condition.type is ConditionType.SYNCED else Severity.WARNING,
-            text=f"{condition.reason.value}: {condition.message}{age}",
+            text=f"{text}{age}",
         )
 
 

@@ -96,6 +96,17 @@ def test_what_the_data_nodes_say_newer_is_not_said_again_by_old_conditions(
     assert one.text == "InvalidFilter: Some sentence."
 
 
+def test_whom_a_lost_majority_waits_for_is_said_as_the_operator_has_it(
+    sight: Callable[..., Sight],
+) -> None:
+    message = "1 partitions have lost their majority: 0. Partition 0 waits for b: c is empty."
+    condition = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost"}
+    status = {"conditions": [{**condition, "message": message}]}
+    texts = [one.text for one in found(sight({0: "abc"}, silent="bc", status=status))]
+    assert "Partition 0 waits for b: c is empty." in texts
+    assert not any("1 partitions have lost" in text for text in texts)
+
+
 def test_many_partitions_are_named_by_ranges_and_the_rest_is_counted() -> None:
     assert partitions_text([3]) == "partition 3"
     assert partitions_text([0, 1, 2, 7]) == "4 partitions (0-2, 7)"

@@ -1,0 +1,120 @@
+"""What people do with an installed release: helm test, kubectl zq, the alerts' page."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from zonequake_chaos.cluster import tools
+
+if TYPE_CHECKING:
+    from conftest import Release
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+ZONE = {
+    "apiVersion": "zonequake.io/v1alpha1",
+    "kind": "DistributionZone",
+    "metadata": {"name": "seen"},
+    "spec": {"partitions": 4, "replicas": 2},
+}
+
+
+class Words:
+    """Commands as a user types them."""
+
+    def __init__(self, release: Release) -> None:
+        place = release.place
+        self.environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig), "COLUMNS": "160"}
+        self.namespace = place.namespace
+
+    def run(self, *command: str, stdin: str = "") -> str:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def kubectl(self, *words: str, stdin: str = "") -> str:
+        return self.run(str(tools.kubectl_path()), "-n", self.namespace, *words, stdin=stdin)
+
+    def zq(self, *words: str) -> str:
+        """By kubectl, which finds its plugins on the PATH."""
+        where = self.environment
+        self.environment = {**where, "PATH": f"{Path(sys.executable).parent}:{where['PATH']}"}
+        try:
+            return self.run(str(tools.kubectl_path()), "zq", *words, "-n", self.namespace)
+        finally:
+            self.environment = where
+
+    def query(self, path: str) -> Any:
+        raw = f"/api/v1/namespaces/{self.namespace}/services/zq-prometheus:9090/proxy/api/v1/{path}"
+        return json.loads(self.kubectl("get", "--raw", raw))["data"]
+
+
+@pytest.fixture
+def words(release: Release) -> Iterator[Words]:
+    release.plant("")
+    found = Words(release)
+    found.kubectl("apply", "--filename", "-", stdin=json.dumps(ZONE))
+    try:
+        ready = "jsonpath={.status.conditions[?(@.type=='Synced')].status}=True"
+        found.kubectl("wait", "dz/seen", f"--for={ready}", "--timeout=60s")
+        yield found
+    finally:
+        found.kubectl("delete", "dz", "seen", "--timeout=60s")
+
+
+def test_an_installed_release_can_be_tested_seen_foretold_and_reported(
+    words: Words, tmp_path: Path
+) -> None:
+    words.run(str(tools.helm_path()), "test", "zq", "-n", words.namespace, "--timeout=120s")
+    deadline_s = time.monotonic() + 30
+    while "all 4 partitions are served" not in (seen := words.zq("status", "seen")):
+        assert time.monotonic() < deadline_s, seen
+        time.sleep(1)
+    assert "No operator" not in seen
+    manifest = tmp_path / "zone.yaml"
+    wanted = {**ZONE, "spec": {"partitions": 4, "replicas": 3}}
+    manifest.write_text(json.dumps(wanted))
+    assert "4 of 4 partitions would move, 4 copies" in words.zq("plan", "-f", str(manifest))
+    assert "is paused" in words.zq("pause", "seen")
+    assert "PAUSED" in words.zq("status", "seen")
+    assert "is resumed" in words.zq("resume", "seen")
+    report = tmp_path / "report.zip"
+    words.zq("report", "-o", str(report))
+    with zipfile.ZipFile(report) as packed:
+        assert packed.read("report/missing.txt") == b""
+        names = packed.namelist()
+    assert "report/pods/zq-default-0/log.txt" in names
+
+
+def test_the_releases_prometheus_has_the_alerts_and_what_they_look_at(words: Words) -> None:
+    rules = [rule for group in words.query("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) >= 16
+    assert {rule["health"] for rule in rules} <= {"ok", "unknown"}
+    for metric in (
+        'zonequake_operator_zone_condition{zone="seen",namespace="zonequake"}',
+        "zonequake_operator_resets_total",
+        "zonequake_store_catch_up_bytes_total",
+        "zonequake_store_replica_role",
+    ):
+        deadline_s = time.monotonic() + 30
+        while not words.query(f"query?query={metric}")["result"]:
+            assert time.monotonic() < deadline_s, metric
+            time.sleep(1)

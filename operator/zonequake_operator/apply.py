@@ -304,6 +304,10 @@ class ZoneReconciler:
         stored.partitions[action.number] = replace(
             before, resource_version=version, keys=action.keys, view=action.view
         )
+        if _is_forced(action.keys) and not _is_forced(before.keys):
+            # Who hasn't left must know of the reset before the survivor begins: as of a view that
+            # was heard after this write, for a node may have joined again meanwhile.
+            self._heard_from = self._fleet.view.number + 2
         if action.urgent:
             logger.info("%s: %s", name, _describe(action))
         if _is_forced_anew(before.keys, action.keys):
@@ -382,6 +386,10 @@ class ZoneReconciler:
             if cleaning not in self._cleaned:
                 self._events.post_soon(zone, cleaning.announcement())
         self._cleaned = frozenset(decided.cleaned)
+
+
+def _is_forced(keys: PartitionKeys) -> bool:
+    return keys.pending is not None and keys.pending.force
 
 
 def _has_keys(action: Action) -> bool:

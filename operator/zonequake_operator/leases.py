@@ -29,7 +29,7 @@ class Lease:
     holder: str
     session: int
     fenced: str | None
-    duration_s: int
+    duration_s: float
     resource_version: str
 
     def is_live_for(self, process: str) -> bool:
@@ -44,7 +44,7 @@ class Lease:
 @dataclass(slots=True)
 class _Unrenewed:
     version: str
-    duration_s: int
+    duration_s: float
     for_s: float = 0.0
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zonequake_chaos.simulation.world import World
+from zonequake_operator.leases import Lease
+from zonequake_store.lease import LeaseRecord, Put
 from zonequake_store.raft.messages import Peer
 
 NAME = "api"
@@ -28,10 +29,10 @@ class Wish:
 class ApiServer:
     """Strongly consistent; what was read of it may be old when it is used."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
         self._wishes: dict[str, tuple[int, Wish]] = {}
-        self._renewed_us: dict[str, int] = {}
+        self._leases: dict[str, tuple[LeaseRecord, int]] = {}
 
     def read(self, group: str) -> tuple[int, Wish]:
         """A group's object and its version."""
@@ -47,13 +48,32 @@ class ApiServer:
         self._wishes[group] = version + 1, wish
         return True
 
-    def renew(self, node: str) -> dict[str, int]:
-        """A node renews its Lease, and then reads below which lineage no replica takes part, by
-        group."""
-        self._renewed_us[node] = self._world.now_us
-        return {group: wish.lineage for group, (_, wish) in self._wishes.items()}
+    # ── the nodes' Leases ────────────────────────────────────────────────────────────────────
 
-    def has_left(self, node: str, lease_us: int) -> bool:
-        """Whether a node's Lease ran out so long ago that the node knows it, whatever its clock."""
-        renewed_us = self._renewed_us.get(node)
-        return renewed_us is None or self._world.now_us - renewed_us > 1.25 * lease_us
+    def read_lease(self, node: str) -> tuple[LeaseRecord, str] | None:
+        """A Lease and its version."""
+        found = self._leases.get(node)
+        return None if found is None else (found[0], str(found[1]))
+
+    def put_lease(self, node: str, put: Put) -> str | None:
+        """Write a Lease; None, and no effect, unless its version is still the newest."""
+        found = self._leases.get(node)
+        if put.version != (None if found is None else str(found[1])):
+            return None
+        version = 1 if found is None else found[1] + 1
+        self._leases[node] = put.record, version
+        return str(version)
+
+    def leases(self) -> dict[str, Lease]:
+        """All Leases, as an operator reads them."""
+        return {
+            node: Lease(
+                name=node,
+                holder=record.holder,
+                session=record.session,
+                fenced=record.fenced,
+                duration_s=self._lease_ms / 1000,
+                resource_version=str(version),
+            )
+            for node, (record, version) in self._leases.items()
+        }

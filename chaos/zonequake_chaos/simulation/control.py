@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from zonequake_chaos.simulation import orders
@@ -19,7 +20,9 @@ from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.replicas import GroupPlace
 from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.world import World
+from zonequake_operator.leases import Renewals
 from zonequake_store.admin_protocol import Stage
+from zonequake_store.lease import LeaseRecord, Put
 from zonequake_store.raft.api import Role, Status
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica import Replica
@@ -68,6 +71,7 @@ class GroupOperator:
         self._nodes = nodes
         self._random: Random = world.stream(f"operator {place.name}")
         self._missing_since_us: int | None = None
+        self._renewals = Renewals()
 
     @property
     def wish(self) -> Wish:
@@ -85,6 +89,8 @@ class GroupOperator:
         for name in members:
             self._nodes[name].act(group, lambda replica: _bootstrap(replica, first))
         self._world.later(200_000, self._operate)
+        if self._scenario.lease_ms:
+            self._look_at_leases()
 
     # ── permission to start ──────────────────────────────────────────────────────────────────
 
@@ -147,8 +153,41 @@ class GroupOperator:
         }
 
     def _has_left(self, name: str) -> bool:
-        lease_us = self._scenario.lease_ms * 1000
-        return bool(lease_us) and self._api.has_left(name, lease_us)
+        lease = self._api.leases().get(name)
+        return lease is not None and lease.is_fenced_for(f"{name}-{self._nodes[name].process}")
+
+    def _look_at_leases(self) -> None:
+        """Take over what has run out, unless it was renewed since it was looked at."""
+        self._world.later(self._random.randrange(60_000, 140_000), self._look_at_leases)
+        leases = self._api.leases()
+        self._renewals.looked(leases, self._world.now_us / 1e6)
+        for name in sorted(self._renewals.run_out):
+            lease = leases[name]
+            if lease.fenced is None:
+                record = LeaseRecord(holder=lease.holder, session=lease.session, fenced="left")
+                if self._api.put_lease(name, Put(record, lease.resource_version)):
+                    self._world.tally["fences"] += 1
+
+    def _let_go_on(self) -> None:
+        """Permit replicas in the sessions that their nodes have begun.
+
+        The session is seen first, then the wish is read; the order comes some time later.
+        """
+        group = self.place.name
+        for name, node in self._nodes.items():
+            replica = node.replicas.get(group)
+            session = node.lease.rule.session if node.lease is not None else 0
+            if replica is None or replica.permission is None or not session:
+                continue
+            if replica.permission.session == session or self._has_left(name):
+                continue
+            if not self._hears(node):
+                continue
+            lineage = self.wish.lineage
+            self._world.later(
+                self._random.randrange(1_000, 40_000),
+                partial(node.act, group, partial(_permit, lineage, session)),
+            )
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────
 
@@ -173,6 +212,8 @@ class GroupOperator:
         random = self._random
         self._world.later(random.randrange(50_000, 400_000), self._operate)
         version, wish = self._api.read(self.place.name)
+        if self._scenario.lease_ms:
+            self._let_go_on()
         if wish.lineage:
             self._enforce(wish)
         found = self.leader()
@@ -301,8 +342,23 @@ class GroupOperator:
                 self._write(version, replace(wish, token=token, wanted=wanted, survivor=None))
                 return
         node = self._nodes[survivor.node]
-        if self._hears(node):
+        if self._hears(node) and not self._untold(wish, survivor):
             node.act(self.place.name, lambda replica: orders.reset_peers(replica, wish))
+
+    def _untold(self, wish: Wish, survivor: Peer) -> bool:
+        """Whether somebody who hasn't left may not know of the reset: he could acknowledge yet."""
+        group = self.place.name
+        return any(
+            not self._hears(node) or node.replicas[group].raft.status().lineage < wish.lineage
+            for name, node in self._nodes.items()
+            if name != survivor.node and group in node.replicas and not self._has_left(name)
+        )
+
+
+def _permit(lineage: int, session: int, replica: Replica) -> None:
+    replica.raft.enforce(lineage)
+    assert replica.permission is not None, "nodes have Leases"
+    replica.permission.permit(session)
 
 
 def _bootstrap(replica: Replica, first: Configuration) -> None:

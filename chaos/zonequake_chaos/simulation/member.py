@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from zonequake_chaos.simulation.api import ApiServer
 from zonequake_chaos.simulation.catch_up import CatchUpPlace
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.disk import Disk
 from zonequake_chaos.simulation.flushing import Flushing
-from zonequake_chaos.simulation.lease import Lease
+from zonequake_chaos.simulation.lease import Lease, LeaseCalls
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.outgoing import Outgoing
 from zonequake_chaos.simulation.replicas import GroupPlace, Replicas, route_of
@@ -27,7 +26,8 @@ from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.client_protocol import Reply, RouteReply, Status, Transaction
 from zonequake_store.data_store import Overlay
-from zonequake_store.lease import Permission
+from zonequake_store.lease import NOT_PERMITTED, Permission
+from zonequake_store.lease_watch import LeaseWatch
 from zonequake_store.peer_protocol import (
     CatchUpFrame,
     Hello,
@@ -64,7 +64,7 @@ class Node(Edge):
         rules: dict[str, GroupRules],
         folder: Path,
         rate: float,
-        api: ApiServer,
+        leases: LeaseCalls,
         nodes: Mapping[str, Node],
         died: Callable[[Node], None],
     ) -> None:
@@ -81,7 +81,7 @@ class Node(Edge):
         self._scenario = scenario
         self._rules = rules
         self._rate = rate
-        self._api = api
+        self._leases = leases
         self._nodes = nodes
         self._died = died
         self._random = world.stream(f"node {name}")
@@ -99,6 +99,8 @@ class Node(Edge):
             clock_ms=self.clock_ms,
         )
         self.replicas = self.home.running
+        self.lease: Lease | None = None
+        """Of the process that runs, where nodes have one."""
         self.frame_left: Callable[[Node, Node], None] | None = None
         """Called with sender and addressee when a frame of catch-up leaves."""
         self.flushing = Flushing(world=world, disk=self.disk, replicas=self.home, rules=rules)
@@ -116,6 +118,7 @@ class Node(Edge):
         self.process += 1
         self.disk.open()
         self.watch = self.disk.watcher = StorageWatch(self, log=_SILENT)
+        self._lease_watch = LeaseWatch(self)
         self.home.process_began()
         self.catch_up = self._new_catch_up()
         self._letters = self._new_post_office()
@@ -123,31 +126,33 @@ class Node(Edge):
             self._world.later(self._random.randrange(TICK_US), self._tick),
             self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
         ]
-        self._lease = self._new_lease()
+        self.lease = None
         self.began()
         if self._scenario.lease_ms:
-            self._timers.append(self._world.later(0, self._renew))
+            self.lease = self._new_lease()
+            self._timers.append(self._world.later(0, self.lease.look))
         self._world.note(TraceKind.START, self.name)
 
     def _new_lease(self) -> Lease:
         return Lease(
             self.name,
+            self.process,
             world=self._world,
             network=self._network,
-            api=self._api,
+            calls=self._leases,
             lease_ms=self._scenario.lease_ms,
             rate=self._rate,
-            heed=self._heed,
+            when_awake=partial(self._when_awake, self.process),
         )
 
-    def _heed(self, lineages: Mapping[str, int], then: Callable[[], None]) -> None:
+    def _when_awake(self, process: int, call: Callable[[], None]) -> None:
+        if self.process != process or not self.alive:
+            return
         later_us = self.awake_again_us()
         if later_us:
-            self._world.later(later_us, lambda: self._heed(lineages, then))
+            self._world.later(later_us, lambda: self._when_awake(process, call))
             return
-        for group, lineage in lineages.items():
-            self.act(group, partial(_enforce, lineage))
-        then()
+        call()
 
     def _new_catch_up(self) -> CatchUp:
         place = CatchUpPlace(
@@ -209,11 +214,6 @@ class Node(Edge):
         self.catch_up.tick()
         self._turn()
 
-    def _renew(self) -> None:
-        self._timers[2] = self._world.later(self._lease.renew_every_us, self._renew)
-        if not self.awake_again_us():
-            self._lease.renew()
-
     def _wake(self, replica: Replica) -> None:
         self._awake[replica.group] = replica
 
@@ -268,9 +268,8 @@ class Node(Edge):
         before, life = rules.replies.seen(), self.home.lives[group]
 
         def judged(reply: Reply) -> None:
-            if not self._lease.holds:
-                self._world.tally["answers without a Lease"] += 1
-                return
+            if reply.error == NOT_PERMITTED:
+                self._world.tally["answers without permission"] += 1
             rules.replies.answered(life, operation, reply, before, rate=self._rate)
             answer(reply)
 
@@ -373,6 +372,8 @@ class Node(Edge):
         replica = self.replicas.get(place.name)
         if replica is not None:
             return replica
+        if permission is None and self.lease is not None:
+            permission = self.lease.permission()
         replica = self.home.begin(place, token=token, permission=permission)
         if replica is None:
             return None
@@ -404,6 +405,8 @@ class Node(Edge):
         if self.awake_again_us():
             return
         self.watch.look(self._world.now_us / self._rate / 1e6)
+        if self.lease is not None:
+            self._lease_watch.look(self.clock_s())
         self.flushing.flush()
         if self.disk.has_failed:
             self.crash()  # it says that it is not well, and is started again
@@ -470,7 +473,3 @@ class Node(Edge):
         """Let those have their turn who were woken."""
         if self.alive and self._awake:
             self._turn()
-
-
-def _enforce(lineage: int, replica: Replica) -> None:
-    replica.raft.enforce(lineage)

@@ -85,7 +85,7 @@ class Simulation:
             )
             for place in places
         }
-        api = ApiServer(world)
+        api = ApiServer(scenario.lease_ms)
         self.nodes: dict[str, Node] = {}
         for number in range(scenario.nodes):
             name = f"{POOL}-{number}" if scenario.is_operated else f"n{number}"
@@ -98,7 +98,7 @@ class Simulation:
                 folder=self._folder / name,
                 rate=1 + scenario.drift * draw.uniform(-1, 1),
                 nodes=self.nodes,
-                api=api,
+                leases=api,
                 died=self._died,
             )
         self.control: ControlPlane | None = None

@@ -29,7 +29,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one partition's acknowledged writes in its resets.
 
     `sacrificed`: by the lineage that cut them off. `unrecorded`: lineages that answered and whose
-    reset no data node recorded.
+    reset no data node recorded. `first_write_ns`: when each lineage first acknowledged a write.
     """
 
     zone: str
@@ -39,6 +39,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     restored: int
     beside: int
     unrecorded: list[int]
+    first_write_ns: dict[int, int]
     examples: list[str]
 
 
@@ -70,7 +71,7 @@ def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages) -> Cut
     writes = np.isin(f, (Function.WRITE.value, Function.APPEND.value)) | (
         (f == Function.CAS.value) & applied
     )
-    inv = ops.column("inv").to_numpy()
+    inv, fin = ops.column("inv").to_numpy(), ops.column("fin").to_numpy()
     bounded = ops.column("bounded").to_numpy(zero_copy_only=False)
     cut_by = _cut_by(place, several, known)
     lasting = cut_by == 0
@@ -90,6 +91,11 @@ def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages) -> Cut
         restored=int((writes & lasting & lacked).sum()),
         beside=int(beside.sum()),
         unrecorded=[lineage for lineage in several[1:] if lineage not in known.begun],
+        first_write_ns={
+            lineage: int(fin[writes & (own == lineage)].min())
+            for lineage in several
+            if (writes & (own == lineage)).any()
+        },
         examples=_examples(ops, place, beside),
     )
 

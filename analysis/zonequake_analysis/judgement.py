@@ -107,13 +107,13 @@ def judge_run(
     description = read_description(run)
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
-    lineages = read_lineages(events)
+    lineages, lost = read_lineages(events), without_majority(events)
     ingested = ingest(
         spark,
         run,
         clock_offset_ns=description.clock_offset_ns,
         dumps=bool(dumps),
-        known=Known(lineages=_by_id(lineages), without_majority=_by_id(without_majority(events))),
+        known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost)),
     )
     ops, buckets = ingested.ops, ingested.buckets
     done("ingest")
@@ -148,7 +148,7 @@ def judge_run(
         early_joints=early_joints(events),
         faults=fault_landings(events),
         audit=audit([one for bucket in buckets for one in bucket.held], events, dumps),
-        resets=resets(lineages, events),
+        resets=resets(lineages, events, lost),
         cuts=[one for bucket in buckets for one in bucket.cuts],
         unfounded=[one for bucket in buckets for one in bucket.unfounded],
         p99_before_ns=before,

@@ -8,9 +8,10 @@ it, and its log ends behind that link's own place, or the link is the oldest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zonequake_analysis.lineages import Begun, Lineages, lineage_of, place_of
+from zonequake_analysis.majorities import Span
 from zonequake_analysis.run_folder import Event
 
 _WHOLE = 10**9
@@ -19,14 +20,22 @@ _WHOLE = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """One forced reset. `unwound_to`: nodes of the link that it went back to, if it was an unwind;
-    `unnamed` says why no link of the chain explains it, and is empty else."""
+    """One forced reset; `at_ns` is when its survivor led. `unwound_to`: nodes of the link that it
+    went back to, if it was an unwind; `unnamed` says why no link of the chain explains it, and is
+    empty else. None where it isn't known:
+
+    `lost_ns`: the majority was dead. `returned_ns`: the last data node came back before the reset.
+    `written_ns`: its forced `pending` was seen in the resource.
+    """
 
     zone: str
     partition: int
     lineage: int
     survivor: str
     at_ns: int
+    lost_ns: int | None = None
+    returned_ns: int | None = None
+    written_ns: int | None = None
     unwound_to: tuple[str, ...] = ()
     unnamed: str = ""
 
@@ -38,14 +47,43 @@ class _Link:
 
 
 def resets(
-    lineages: Mapping[tuple[str, int], Lineages], events: Sequence[Event]
+    lineages: Mapping[tuple[str, int], Lineages],
+    events: Sequence[Event],
+    lost: Mapping[tuple[str, int], Sequence[Span]],
 ) -> tuple[Reset, ...]:
-    """All resets of a run, in the order of their times."""
+    """All resets of a run, in the order of their times; `lost`: when no majority lived."""
     found: list[Reset] = []
+    starts = sorted(event.time for event in events if event.kind == "node.started")
     for place, known in lineages.items():
         chains = _chains(place, events)
-        found += [_reset(known, begun, chains) for begun in known.begun.values()]
+        forced = _forced(place, events)
+        losses = [begin for begin, _ in lost.get(place, ())]
+        found += [
+            replace(
+                _reset(known, begun, chains),
+                lost_ns=_last_before(losses, begun.at_ns),
+                returned_ns=_last_before(starts, begun.at_ns),
+                written_ns=forced.get(begun.lineage),
+            )
+            for begun in known.begun.values()
+        ]
     return tuple(sorted(found, key=lambda reset: reset.at_ns))
+
+
+def _last_before(moments: Iterable[int], at_ns: int) -> int | None:
+    return max((moment for moment in moments if moment <= at_ns), default=None)
+
+
+def _forced(place: tuple[str, int], events: Iterable[Event]) -> dict[int, int]:
+    """When each token's forced `pending` was first seen in one partition's resource."""
+    found: dict[int, int] = {}
+    for event in events:
+        flagged = event.data.get("forced")
+        if event.kind != "partition.changed" or (event.zone, event.partition) != place:
+            continue
+        if isinstance(flagged, list) and "pending" in flagged:
+            found.setdefault(int(event.number("token") or 0), event.time)
+    return found
 
 
 def _reset(known: Lineages, begun: Begun, chains: Sequence[tuple[int, list[_Link]]]) -> Reset:

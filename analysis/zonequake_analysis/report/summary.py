@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from zonequake_analysis.evidence import Evidence
 from zonequake_analysis.judgement import Judgement
+from zonequake_analysis.resets import Reset
 from zonequake_analysis.verdict import Verdict
 
 MARKS = {
@@ -60,6 +62,29 @@ def headline(judgement: Judgement) -> str:
     return "; ".join(check.summary for check in worst[:3]) + "."
 
 
+def _reset_row(reset: Reset, e: Evidence) -> str:
+    """How long a reset took, as far as it is known."""
+    first_write_ns = next(
+        (
+            cut.first_write_ns.get(reset.lineage)
+            for cut in e.cuts
+            if (cut.zone, cut.partition) == (reset.zone, reset.partition)
+        ),
+        None,
+    )
+
+    def since(begin_ns: int | None, end_ns: int | None) -> str:
+        if begin_ns is None or end_ns is None:
+            return "–"
+        return f"{(end_ns - begin_ns) / 1e9:.2f} s"
+
+    return (
+        f"| {reset.zone}/{reset.partition}, lineage {reset.lineage} | {reset.survivor} | "
+        f"{since(reset.lost_ns, reset.written_ns)} | {since(reset.lost_ns, reset.at_ns)} | "
+        f"{since(reset.lost_ns, first_write_ns)} | {since(reset.returned_ns, first_write_ns)} |"
+    )
+
+
 def render_summary(judgement: Judgement) -> str:
     """`summary.md`."""
     e = judgement.evidence
@@ -83,5 +108,13 @@ def render_summary(judgement: Judgement) -> str:
             f"{'–' if f.progress is None else f'{f.progress:.0%}'} |"
             for f in e.faults
         ]
+    if e.resets:
+        lines += [
+            "",
+            "| reset | survivor | after the loss: pending written | leads | first write "
+            "| after the last return: first write |",
+            "| --- | --- | ---: | ---: | ---: | ---: |",
+        ]
+        lines += [_reset_row(reset, e) for reset in e.resets]
     lines += ["", "Details: report.html beside this file.", ""]
     return "\n".join(lines)

@@ -125,7 +125,7 @@ SECOND_RESET = lineage(8, 20, "G", (5, 2, 9))
 
 
 def unwinds(*events: Event) -> list[tuple[tuple[str, ...], str]]:
-    found = resets(read_lineages(events), list(events))
+    found = resets(read_lineages(events), list(events), without_majority(list(events)))
     return [(r.unwound_to, r.unnamed) for r in found]
 
 
@@ -150,3 +150,17 @@ def test_an_unwind_that_no_link_explains_is_named() -> None:
     assert "A and its log's end fit no link" in unnamed
     (*_, (_, unknown)) = unwinds(FIRST, SECOND_RESET, to_a)
     assert unknown == "no chain was recorded before it"
+
+
+def test_a_reset_says_when_the_majority_was_lost_and_when_it_was_decided() -> None:
+    told = [
+        keys(0, "E", "F", "G"),
+        began(3, "E"),
+        killed(4, "F", "G"),
+        keys(8, "E", "F", "G", pending=("E",), forced=["pending"], token=5),
+        keys(9, "E", "F", "G", pending=("E",), forced=["pending"], token=5),
+        FIRST,
+    ]
+    (found,) = resets(read_lineages(told), told, without_majority(told))
+    assert (found.lost_ns, found.written_ns) == (4 * SECOND, 8 * SECOND)
+    assert (found.returned_ns, found.at_ns) == (3 * SECOND, 10 * SECOND)

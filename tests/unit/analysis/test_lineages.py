@@ -120,6 +120,7 @@ def test_exactly_what_lies_behind_the_survivors_end_is_sacrificed(tmp_path: Path
     (cut,) = cuts(ops_of(tmp_path, operations), known(RESET_E))
     assert cut.sacrificed == {7: 5}
     assert (cut.restored, cut.beside, cut.unrecorded) == (0, 0, [])
+    assert cut.first_write_ns == {0: SECOND + 1000, 7: 21 * SECOND + 1000}
     assert is_clean(tmp_path, operations, RESET_E)
 
 

@@ -105,15 +105,23 @@ class PartitionView:
 
     @property
     def settled(self) -> bool:
-        """Has a leader that serves the stable set, and nothing to move (document `rebalance`)."""
+        """Has a leader that serves the stable set, and nothing to move (document `rebalance`).
+
+        Each member takes part: one that restarted without its data still stands in `stable` until
+        the operator has seen it, and a second loss then would be one too many.
+        """
         if self.leader is None or self.stage is not Stage.NONE or self.keys is None:
             return False
-        return (
+        return all(self._takes_part(node) for node in self.keys.stable) and (
             not self.keys.pending
             and not self.keys.planned
             and not self.keys.switch_reduce
             and set(self.keys.stable) == set(self.members)
         )
+
+    def _takes_part(self, node: str) -> bool:
+        replica = self.replicas.get(node)
+        return replica is not None and replica.role not in (Role.WAITING, Role.BROKEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ class Group:
     progress: dict[str, float] | None = None
     pending: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
     term: int = 3
 
 
@@ -76,7 +77,7 @@ def _replica(group: Group, node: str) -> ReplicaStatus:
         zone="z",
         partition=group.partition,
         incarnation="0" * 16,
-        role=Role.LEADER if leads else Role.FOLLOWER,
+        role=Role.LEADER if leads else Role.WAITING if node in group.waiting else Role.FOLLOWER,
         term=group.term,
         configuration=ConfigurationReport(peers=[peer(v) for v in voters], token=1, index=1),
         stage=group.stage if leads else Stage.NONE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -119,6 +120,12 @@ def test_a_lost_volatile_replica_that_is_not_taken_out_yet_is_not_settled(
     calm = group(partition=0, leader="n0", followers=("n1",))
     due = KeysView(zone="z", partition=0, stable=("n0", "n1"), switch_reduce=("n1",))
     assert unsettled(view_of([calm], keys=[due]))
+
+
+def test_a_member_that_waits_with_nothing_is_not_settled(view_of: Callable, group: type) -> None:
+    calm = group(partition=0, leader="n0", followers=("n1",))
+    assert not unsettled(view_of([calm]))
+    assert unsettled(view_of([replace(calm, waiting=("n1",))]))
 
 
 def test_a_node_trigger_asks_all_of_its_nodes(view_of: Callable, group: type) -> None:

@@ -93,7 +93,7 @@ def _without(timer: Timer | None, drop: Callable[[str], bool]) -> Timer | None:
 def _accept_event(state: DataNodes, timers: Timers, topology: Topology, now_ms: int) -> DataNodes:
     joined = frozenset(n.name for n in topology.nodes.values() if n.since > state.topology_version)
     waiting_down = state.down.nodes if state.down else frozenset()
-    left = state.nodes - topology.nodes.keys() - waiting_down
+    left = state.nodes - frozenset(topology.nodes) - waiting_down
     up, down = _rearm(state.up, joined, now_ms), _rearm(state.down, left, now_ms)
     if timers.joint and (joined or left):
         up = replace(up, armed_ms=now_ms) if up else None

@@ -159,7 +159,12 @@ class Machine:
             )
 
     def _tell(self, ordinal: int, *, running: bool) -> None:
-        status = {
+        status = {"status": self.pod_status(ordinal, running=running)}
+        self.api.patch("pod", f"zq-default-{ordinal}", status, "--subresource=status")
+
+    def pod_status(self, ordinal: int, *, running: bool) -> dict[str, Any]:
+        """What the kubelet says of a pod."""
+        return {
             "phase": "Running",
             "podIP": self._told_address(ordinal),
             "podIPs": [{"ip": self._told_address(ordinal)}],
@@ -174,8 +179,6 @@ class Machine:
                 }
             ],
         }
-        name = f"zq-default-{ordinal}"
-        self.api.patch("pod", name, {"status": status}, "--subresource=status")
 
     # what the operator says
 

@@ -61,6 +61,11 @@ def create(machine: Machine, replicas: int, *, mode: str = "HighAvailability") -
     assert machine.api.apply(zone).returncode == 0
 
 
+def reset_after(machine: Machine, seconds: int) -> None:
+    timeout = {"spec": {"partitionDistributionResetTimeout": seconds}}
+    machine.api.patch("dz", "z", timeout, "--type=merge")
+
+
 def keys(machine: Machine) -> dict[str, Any]:
     return (machine.api.get("zp", "z-0") or {}).get("status", {})  # type: ignore[no-any-return]
 
@@ -91,9 +96,7 @@ def test_a_partition_without_its_majority_is_writable_again_after_the_reset_time
     registers.write("before", 1)
 
     # Back within the time-out: no reset.
-    machine.api.patch(
-        "dz", "z", {"spec": {"partitionDistributionResetTimeout": 30}}, "--type=merge"
-    )
+    reset_after(machine, 30)
     machine.kill(1)
     machine.kill(2)
     machine.start(1)
@@ -101,8 +104,7 @@ def test_a_partition_without_its_majority_is_writable_again_after_the_reset_time
     wait_until(lambda: machine.is_whole(3))
     assert chain(machine) == [[A, B, C]]
     assert keys(machine).get("resetRevision", 0) == 0
-    short = {"spec": {"partitionDistributionResetTimeout": RESET_AFTER_S}}
-    machine.api.patch("dz", "z", short, "--type=merge")
+    reset_after(machine, RESET_AFTER_S)
 
     # Beyond it: who is left goes on alone.
     machine.kill(1)
@@ -122,6 +124,10 @@ def test_a_partition_without_its_majority_is_writable_again_after_the_reset_time
     registers.close()
 
 
+def present(machine: Machine) -> list[str]:
+    return (machine.api.get("topo", "topology") or {}).get("status", {}).get("nodeNames", [])  # type: ignore[no-any-return]
+
+
 def down_to_the_last(machine: Machine, loop: Relay, *, insert: bool) -> Registers:
     """Steps 1 to 12 of both examples; A(10) to D(10), E(5) to G(5), and with `insert` E(7) to
     G(7)."""
@@ -138,11 +144,15 @@ def down_to_the_last(machine: Machine, loop: Relay, *, insert: bool) -> Register
     for ordinal in (4, 5, 6):
         machine.kill(ordinal)  # [E, F, G] are lagged
     registers.write("ten", 10)
+    reset_after(machine, 600)  # until E, F and G are all there
     for ordinal in (0, 1, 2, 3):
         machine.kill(ordinal)
     for ordinal in (4, 5, 6):
         machine.start(ordinal)
+    wait_until(lambda: present(machine) == [E, F, G])
+    reset_after(machine, RESET_AFTER_S)
     wait_until(lambda: is_stable(machine, E, F, G))
+    assert chain(machine) == [NAMES, [E, F, G]]
     if insert:
         registers.write("seven", 7)
     machine.kill(4)
@@ -156,7 +166,7 @@ def down_to_the_last(machine: Machine, loop: Relay, *, insert: bool) -> Register
 def restart_all(machine: Machine, registers: Registers) -> None:
     """G first: it may not go on alone."""
     machine.start(6)
-    wait_until(lambda: "zq-default-6" in (machine.status().get("dataNodes") or []))
+    wait_until(lambda: present(machine) == [G])
     assert not registers.is_writable(within_s=3.0)
     assert chain(machine) == [NAMES, [E, F, G], [G]]
     for ordinal in range(6):

@@ -62,4 +62,4 @@ def test_sizes_prefixes_and_input_order(nodes: set[str], replicas: int, partitio
 def test_sixty_five_thousand_partitions_on_a_hundred_nodes_are_quick() -> None:
     began = time.process_time()
     rendezvous([f"n{i}" for i in range(100)], 65_000, 3)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 2

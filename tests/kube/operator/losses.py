@@ -97,6 +97,14 @@ class Losses:
             self._write("after")
         return Ended(problems=problems, kinds=[*kinds, *self.relay.kinds], hits=hits)
 
+    def is_quiet(self, for_s: float) -> bool:
+        """Is nothing written for so long?"""
+        self.relay.arm(None)
+        give_up_s = time.monotonic() + for_s
+        while time.monotonic() < give_up_s and not self.relay.kinds:
+            time.sleep(POLL_S)
+        return not self.relay.kinds
+
     def _arm(self, left: list[Moment]) -> None:
         operator = self.machine.operator
         assert operator is not None

@@ -63,6 +63,8 @@ def test_a_loss_ends_alike_wherever_the_operator_is_killed(
             assert ended.problems == [], f"{loss}: {moment} ({ended.hits})"
             hits += len(ended.hits)
     assert hits > SAMPLED_CYCLES * len(undisturbed) // 2
+    # Longer than what waits for its turn, and than the resources are taken for fresh.
+    assert running.is_quiet(6.0), running.relay.kinds
 
 
 @pytest.mark.every_moment

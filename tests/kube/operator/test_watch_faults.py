@@ -10,10 +10,12 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from .conftest import wait_until
 from .disturbances import Disturbance, Ill
 from .rebalances import Move, Rebalances, Run, rebalances
 
@@ -27,6 +29,8 @@ CYCLE = (Move.JOIN, Move.DRAIN, Move.FILL, Move.LOSS)
 SEED = 3
 SAMPLED_CYCLES = 2
 SETTLED_S = 4.0
+TRUSTING = str(Path(__file__).with_name("trusting_operator.py"))
+PLANTED_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,24 @@ def test_a_pod_that_vanished_behind_an_expired_watch_is_no_ghost(scene: Scene) -
         run, hit = scene.go(Move.LOSS, Disturbance(ill=ill, number=1, of="/pods"))
         assert hit is not None
         assert run.problems == []
+
+
+def test_an_operator_that_trusts_its_watches_is_found(scene: Scene) -> None:
+    running = scene.rebalances
+    for fault, ill, there, move in (
+        ("zones", Ill.DROPPED, Move.JOIN, Move.DRAIN),
+        ("pods", Ill.GONE, Move.FILL, Move.LOSS),
+    ):
+        assert running.go(there).problems == []
+        running.replace_operator(TRUSTING, fault)
+        wait_until(lambda: running.is_quiet(2.0))  # so that the first event is that of the move
+        watched = "/distributionzones" if fault == "zones" else "/pods"
+        running.relay.disturb(Disturbance(ill=ill, number=1, of=watched))
+        run = running.go(move, limit_s=PLANTED_LIMIT_S)
+        assert running.relay.watches.hit is not None
+        assert any("the data nodes are" in problem for problem in run.problems), fault
+        running.relay.disturb(None)
+        running.mend(move)
 
 
 def test_a_settled_zone_writes_nothing_also_while_its_watches_expire(scene: Scene) -> None:

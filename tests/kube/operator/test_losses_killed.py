@@ -62,7 +62,7 @@ def test_a_loss_ends_alike_wherever_the_operator_is_killed(
             ended = running.go(loss, moment)
             assert ended.problems == [], f"{loss}: {moment} ({ended.hits})"
             hits += len(ended.hits)
-    assert hits > SAMPLED_CYCLES * len(undisturbed) // 2
+    assert hits * 2 >= SAMPLED_CYCLES * len(undisturbed)  # not every write comes every time
     # Longer than what waits for its turn, and than the resources are taken for fresh.
     assert running.is_quiet(6.0), running.relay.kinds
 

@@ -237,6 +237,8 @@ def _on_report(
         after = _stable_switch(keys, group, wish)
         reset_ends = target.is_resetting(keys) and not target.is_resetting(after)
         return after, reset_ends or (keys.planned is not None and after.planned is None)
+    if group.confirmed and leading.stage in (Stage.NONE, Stage.CATCHING_UP):
+        keys = switch.without_moot(keys, group)
     if leading.stage is Stage.NONE:
         return _on_stage_none(keys, leading, group, wish.mode)
     if leading.stage is Stage.CATCHING_UP:
@@ -342,8 +344,7 @@ def _release(keys: PartitionKeys, group: Group) -> tuple[PartitionKeys, bool]:
     if not group.confirmed:
         return keys, False
     token = _next_token(keys, group)
-    keys = replace(keys, pending_lock=None, configuration_token=token)
-    return switch.without_moot(keys, group), True
+    return replace(keys, pending_lock=None, configuration_token=token), True
 
 
 def _on_catching_up(

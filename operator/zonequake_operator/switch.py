@@ -133,8 +133,9 @@ def without_moot(keys: PartitionKeys, group: Group) -> PartitionKeys:
     C was lost while [A, B] → [A, B, C] was JOINT, and that went with its leader: the group is
     [A, B] again, and pending waits for C, which switchReduce keeps from starting.
     """
+    waits = frozenset(keys.pending.nodes if keys.pending else ())
     counted = group.configured_nodes | frozenset(keys.stable.nodes if keys.stable else ())
-    kept = tuple(node for node in keys.switch_reduce if node in counted)
+    kept = tuple(node for node in keys.switch_reduce if node in counted or node not in waits)
     return replace(keys, switch_reduce=kept)
 
 

@@ -93,7 +93,7 @@ class Search:
         while stack:
             state, path = stack.pop()
             try:
-                self._assert_it_ends_well(state)
+                self.assert_it_ends_well(state)
                 for event, after in self.successors(state):
                     key = after.key()
                     if key in self.seen:
@@ -180,7 +180,7 @@ class Search:
 
     # -------------------------------------------------------------------------------- to the end
 
-    def _assert_it_ends_well(self, state: State) -> None:
+    def assert_it_ends_well(self, state: State) -> None:
         """Without further faults: who comes back is back, and the operator and the group go on."""
         passed = []
         if state.budget.wishes:

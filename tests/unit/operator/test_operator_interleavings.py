@@ -293,3 +293,34 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, name, planted)
     with pytest.raises(AssertionError):
         SCENES[scene].explore(mode)
+
+
+def test_a_late_grant_whose_newcomer_is_lost_twice_holds_nobody_back() -> None:
+    """Found by the search with more events: the lock is gone before JOINT, and JOINT with its
+    leader, but D stayed in switchReduce, and pending waited for it for ever."""
+    settings = settings_of(U, V)
+    keys, group, wish = settled("ABC", settings)
+    budget = Budget(wishes=("ABCD",), losses=2, depositions=1, held=1)
+    state = State(keys=keys, group=group, wish=wish, budget=budget)
+    found = search.Search(
+        nodes=NODES, settings=settings, may_leave=NODES, for_good=False, check=may_follow
+    )
+    for event in (
+        "wish ABCD",
+        "write",
+        "StartReplica to D",
+        "ChangePeers to A",
+        "tick",
+        "write",
+        "Grant to A is held",
+        "lose D",
+        "StartReplica to D",
+        "write",
+        "lose D",
+        "Grant arrives late at A",
+        "write",
+        "depose and lose",
+    ):
+        state = dict(found.successors(state))[event]
+    assert state.keys.switch_reduce == ("D",)
+    found.assert_it_ends_well(state)

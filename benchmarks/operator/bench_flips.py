@@ -1,0 +1,221 @@
+"""What wishes that flip back and forth cost: bytes moved ÷ bytes that had to move.
+
+    python benchmarks/operator/bench_flips.py
+
+Five real data nodes on loopback, and the operator's planner in this process with the semantics of
+its writes (one after the other, planned anew after each) but no API server. A partition has to move
+from n2 to n3, and nothing else; while the data moves, the wish flips between n3, n4 and n2. It ends
+with n3. What had to move is measured: the same wish once, and left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+
+import figures
+from bench_catch_up import fill
+from figures import Limit, LocalNodes, Result, Row, Zone
+
+from zonequake_operator import model
+from zonequake_operator.model import ChangePeersMode, Snapshot, ZoneSpec, ZoneStatus, group_name
+from zonequake_operator.pacing import Pacer
+from zonequake_operator.plan import (
+    CreatePartition,
+    Plan,
+    SendOrder,
+    WritePartition,
+    WriteZone,
+    plan,
+)
+from zonequake_store.admin_protocol import Order, ReplicasReport
+
+NODES = [f"n{n}" for n in range(5)]
+UID = "00000000-0000"
+WRITES = 4000
+"""Of 3 kB each."""
+CATCH_UP_BYTES_PER_S = 4_000_000
+FLIP_S = 1.0
+"""A move takes about three times as long."""
+ROUND_S = 0.1
+LIMIT_S = 90.0
+SENT = re.compile(rb"^zonequake_store_catch_up_bytes_total (\S+)$", re.MULTILINE)
+SEQUENCES: dict[str, Sequence[str]] = {
+    "n3": ("n3",),
+    "n3, n4, n3": ("n3", "n4", "n3"),
+    "n3, n2, n3": ("n3", "n2", "n3"),
+    "n3, n4, n2, n4, n3": ("n3", "n4", "n2", "n4", "n3"),
+}
+
+
+class Operator:
+    """The planner around nodes that it asks and orders itself."""
+
+    def __init__(self, nodes: LocalNodes, name: str, mode: ChangePeersMode) -> None:
+        self._nodes = nodes
+        self._pacer = Pacer()
+        spec = ZoneSpec(
+            partitions=1,
+            change_peers=mode,
+            catch_up_bytes_per_second=CATCH_UP_BYTES_PER_S,
+        )
+        self.zone = model.Zone(
+            name=name,
+            namespace="bench",
+            uid=UID,
+            generation=1,
+            resource_version="1",
+            spec=spec,
+            status=ZoneStatus(),
+        )
+        self.partitions: dict[int, model.Partition] = {}
+        self.key_writes = 0
+        self.wish("n2")
+
+    def wish(self, third: str) -> None:
+        """The partition belongs on n0, n1 and this node."""
+        assert isinstance(self.zone.spec, ZoneSpec)
+        text = f'"n0" || "n1" || "{third}"'
+        self.zone = replace(
+            self.zone,
+            generation=self.zone.generation + 1,
+            spec=replace(self.zone.spec, filter=text),
+        )
+
+    async def until_settled(self, limit_s: float) -> float:
+        """Go on until nothing is left to do; returns the seconds that it took."""
+        begun_s = time.monotonic()
+        while not await self.round():
+            if time.monotonic() - begun_s > limit_s:
+                raise SystemExit(f"it didn't settle within {limit_s} s: {self.partitions}")
+            await asyncio.sleep(ROUND_S)
+        return time.monotonic() - begun_s
+
+    async def round(self) -> bool:
+        """Hear all nodes once, write, order; says whether the zone is settled."""
+        found = await asyncio.gather(*(self._nodes.report(name) for name in NODES))
+        reports = dict(zip(NODES, found, strict=True))
+        decided = self._plan(reports)
+        while any(not isinstance(action, SendOrder) for action in decided.actions):
+            self._write(decided)
+            decided = self._plan(reports)
+        sends = [action for action in decided.actions if isinstance(action, SendOrder)]
+        orders: dict[str, list[Order]] = {}
+        for send in self._pacer.due(sends, time.monotonic()):
+            orders.setdefault(send.node, []).append(send.order)
+        await asyncio.gather(*(self._nodes.order(node, *told) for node, told in orders.items()))
+        return decided.settled
+
+    def _plan(self, reports: dict[str, ReplicasReport]) -> Plan:
+        topology = {
+            name: model.TopologyNode(
+                name=name,
+                process_incarnation=report.node.process_incarnation,
+                storage_incarnation=report.node.storage_incarnation,
+                pod_uid="",
+                restarts=0,
+                attributes={},
+                peer_address=self._nodes.nodes[name].peer_address,
+                since=1,
+            )
+            for name, report in reports.items()
+        }
+        return plan(
+            Snapshot(
+                now_ms=time.time_ns() // 1_000_000,
+                zone=self.zone,
+                partitions=self.partitions,
+                topology=model.Topology(version=1, nodes=topology),
+                reports=reports,
+            )
+        )
+
+    def _write(self, decided: Plan) -> None:
+        for action in decided.actions:
+            if isinstance(action, WriteZone):
+                self.zone = replace(
+                    self.zone,
+                    status=action.status,
+                    conditions=action.conditions,
+                    summary=action.summary,
+                )
+            elif isinstance(action, CreatePartition):
+                self.partitions[action.number] = model.Partition(
+                    number=action.number, resource_version="1"
+                )
+            elif isinstance(action, WritePartition):
+                before = self.partitions[action.number]
+                self.key_writes += before.keys != action.keys
+                self.partitions[action.number] = replace(before, keys=action.keys, view=action.view)
+
+
+async def sent_bytes(nodes: LocalNodes) -> float:
+    """What all leaders have sent to catching-up peers since the nodes' start."""
+    total = 0.0
+    for node in nodes.nodes.values():
+        async with nodes.session.get(f"{node.admin_url}/metrics") as response:
+            found = SENT.search(await response.read())
+        assert found is not None
+        total += float(found[1])
+    return total
+
+
+async def flip(nodes: LocalNodes, name: str, mode: ChangePeersMode, wishes: Sequence[str]) -> Row:
+    """A zone on n0, n1, n2, filled; then the wishes, one after the other."""
+    operator = Operator(nodes, name, mode)
+    await operator.until_settled(LIMIT_S)
+    await fill(nodes, Zone(name, 1, [group_name(name, UID, 0)], 1, NODES[:3], {}), WRITES)
+    await asyncio.sleep(2.0)  # flushed and compacted
+    before_bytes, before_writes = await sent_bytes(nodes), operator.key_writes
+    begun_s = time.monotonic()
+    for number, third in enumerate(wishes):
+        operator.wish(third)
+        until_s = begun_s + FLIP_S * (number + 1)
+        while number < len(wishes) - 1 and time.monotonic() < until_s:
+            await operator.round()
+            await asyncio.sleep(ROUND_S)
+    await operator.until_settled(LIMIT_S)
+    stable = operator.partitions[0].keys.stable
+    assert stable is not None
+    assert stable.nodes == ("n0", "n1", wishes[-1])
+    return {
+        "changePeers": str(mode),
+        "wishes": ", ".join(wishes),
+        "MB moved": (await sent_bytes(nodes) - before_bytes) / 1e6,
+        "settled after s": time.monotonic() - begun_s,
+        "writes of keys": operator.key_writes - before_writes,
+    }
+
+
+async def measure(folder: Path) -> Result:
+    """Every sequence in every mode."""
+    rows = []
+    async with LocalNodes(folder) as nodes:
+        await nodes.start(*NODES)
+        for mode in ChangePeersMode:
+            for number, wishes in enumerate(SEQUENCES.values()):
+                rows.append(await flip(nodes, f"{mode}{number}".lower(), mode, wishes))
+    had_to = {row["changePeers"]: row["MB moved"] for row in rows if row["wishes"] == "n3"}
+    for row in rows:
+        row["÷ had to move"] = row["MB moved"] / had_to[row["changePeers"]]
+    worst = {
+        mode: max(row["÷ had to move"] for row in rows if row["changePeers"] == mode)
+        for mode in map(str, ChangePeersMode)
+    }
+    flips = max(len(wishes) for wishes in SEQUENCES.values())
+    limits = [
+        Limit(name=f"{mode}: bytes moved ÷ bytes that had to move", found=found, value=flips)
+        for mode, found in worst.items()
+    ]
+    return Result(rows=rows, limits=limits)
+
+
+if __name__ == "__main__":
+    figures.run(__doc__, measure)

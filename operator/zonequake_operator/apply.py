@@ -310,8 +310,7 @@ class ZoneReconciler:
             self._heard_from = self._fleet.view.number + 2
         if action.urgent:
             logger.info("%s: %s", name, _describe(action))
-        if _is_forced_anew(before.keys, action.keys):
-            metrics.RESETS.labels(stored.zone.name).inc()
+        metrics.count_losses(stored.zone.name, before.keys, action.keys)
 
     async def _cas(
         self, plural: str, kind: str, name: str, at: Zone | Partition, status: dict[str, Any]
@@ -394,11 +393,6 @@ def _is_forced(keys: PartitionKeys) -> bool:
 
 def _has_keys(action: Action) -> bool:
     return isinstance(action, WritePartition) and action.urgent
-
-
-def _is_forced_anew(before: PartitionKeys, after: PartitionKeys) -> bool:
-    forced = after.pending is not None and after.pending.force
-    return forced and after.pending != before.pending
 
 
 def _describe(action: WritePartition) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import Counter, Gauge, Histogram
 
 from .conditions import Health
-from .model import Condition, PartitionState
+from .model import Condition, PartitionKeys, PartitionState
 
 ORDERS = Counter("zonequake_operator_orders", "Orders sent to data nodes.", ["kind", "status"])
 KEY_WRITES = Counter(
@@ -24,6 +24,11 @@ CHANGES_FAILED = Counter(
 RESETS = Counter(
     "zonequake_operator_resets",
     "Partitions forced to a survivor, by a reset or after a restart of all its nodes.",
+    ["zone"],
+)
+DATA_LOST = Counter(
+    "zonequake_operator_data_lost",
+    "Partitions that began anew, because every replica came back with nothing.",
     ["zone"],
 )
 PLAN_SECONDS = Histogram(
@@ -63,6 +68,7 @@ _OF_ZONES = (
     RECONCILES,
     CHANGES_FAILED,
     RESETS,
+    DATA_LOST,
     PARTITIONS,
     MOVING,
     AT_RISK,
@@ -87,10 +93,19 @@ def show_zone(
     AT_RISK.labels(zone).set(sum(one.at_risk for one in health.values()))
     LOST.labels(zone).set(sum(one.lost for one in health.values()))
     SETTLED.labels(zone).set(settled)
-    for counter in (RESETS, CHANGES_FAILED):
+    for counter in (RESETS, DATA_LOST, CHANGES_FAILED):
         counter.labels(zone)  # from 0 on, or the first one would be no increase
     for condition in conditions:
         CONDITION.labels(zone, condition.type.value).set(condition.status)
+
+
+def count_losses(zone: str, before: PartitionKeys, after: PartitionKeys) -> None:
+    """Keys were written: was their partition given up to a survivor, or begun anew empty?"""
+    forced = after.pending is not None and after.pending.force
+    if forced and after.pending != before.pending:
+        RESETS.labels(zone).inc()
+    if after.bootstrap_lineage > before.bootstrap_lineage:
+        DATA_LOST.labels(zone).inc()
 
 
 def forget_zone(zone: str) -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import REGISTRY
 
 from zonequake_operator import metrics
 from zonequake_operator.conditions import Health
 from zonequake_operator.model import (
+    AssignmentSet,
     Condition,
     ConditionType,
     PartitionKeys,
@@ -69,6 +72,22 @@ def test_a_zones_partitions_are_counted_by_state_and_by_risk() -> None:
     assert (found[f"{name}_at_risk"], found[f"{name}_lost"]) == (1, 1)
     assert found["zonequake_operator_zone_condition DataAtRisk"] == 1
     metrics.forget_zone("counted")
+
+
+def test_each_reset_and_each_loss_of_data_is_counted_once() -> None:
+    forced = AssignmentSet(nodes=("a",), force=True)
+    whole, reset = PartitionKeys(), PartitionKeys(pending=forced)
+    show("losing")
+    assert series("losing")["zonequake_operator_resets_total"] == 0
+    metrics.count_losses("losing", whole, reset)
+    metrics.count_losses("losing", reset, replace(reset, planned=AssignmentSet.of("a", "b")))
+    metrics.count_losses("losing", reset, PartitionKeys(pending=AssignmentSet.of("a", "b")))
+    assert series("losing")["zonequake_operator_resets_total"] == 1
+    anew = replace(whole, bootstrap_lineage=7)
+    metrics.count_losses("losing", whole, anew)
+    metrics.count_losses("losing", anew, anew)
+    assert series("losing")["zonequake_operator_data_lost_total"] == 1
+    metrics.forget_zone("losing")
 
 
 def test_a_deleted_zone_leaves_no_series_and_others_keep_theirs() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import socket
 import sys
 
 import kopf
 
 from .app import HTTP_PORT, App, Options
+from .election import Candidate
+from .elector import Elector
+from .kube import Kube
 from .model import DEFAULT_RETRY_THRESHOLD
 
 DEFAULT_RESYNC_S = "5"
@@ -33,19 +37,58 @@ def main() -> None:
             http_port=int(os.environ.get("ZQ_HTTP_PORT", str(HTTP_PORT))),
             retry_threshold=int(os.environ.get("ZQ_RETRY_THRESHOLD", str(DEFAULT_RETRY_THRESHOLD))),
         )
+        election_s = float(os.environ.get("ZQ_ELECTION_S", "0"))
     except KeyError as error:
         sys.exit(f"found no {error.args[0]} in the environment; set it to the release's own")
     except ValueError as error:
         sys.exit(
-            "ZQ_RESYNC_S, ZQ_VIEW_PERIOD_S, ZQ_HTTP_PORT or ZQ_RETRY_THRESHOLD: "
+            "ZQ_RESYNC_S, ZQ_VIEW_PERIOD_S, ZQ_HTTP_PORT, ZQ_RETRY_THRESHOLD or ZQ_ELECTION_S: "
             f"{error}; expected a number"
         )
     # Else kopf asks who the user is, and in a container its uid has no name.
     os.environ.setdefault("POD_ID", socket.gethostname())
-    app = App(options)
-    asyncio.run(
-        kopf.operator(registry=app.registry, namespaces=[options.namespace], standalone=True)
-    )
+    asyncio.run(_run(App(options), election_s))
+
+
+async def _run(app: App, election_s: float) -> None:
+    server = await app.serve()
+    try:
+        if election_s:
+            await _run_elected(app, election_s)
+        else:
+            await _operate(app)
+    finally:
+        await server.cleanup()
+
+
+async def _operate(app: App) -> None:
+    await kopf.operator(registry=app.registry, namespaces=[app.options.namespace], standalone=True)
+
+
+async def _run_elected(app: App, election_s: float) -> None:
+    """Stand by until this process leads. It never stands by again: a fresh one takes its place."""
+    options = app.options
+    kube = await Kube.connect(options.namespace, options.release)
+    name = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+    elector = Elector(kube, f"{options.release}-operator", Candidate(name, election_s))
+    app.stands_by = True
+    await elector.won()
+    app.stands_by = False
+    app.may_act = lambda: elector.leads
+    watching = asyncio.create_task(elector.watch(_end), name="leadership")
+    try:
+        await _operate(app)
+    finally:
+        watching.cancel()
+        await elector.resign()
+        await kube.close()
+
+
+def _end() -> None:
+    """At once: whatever this process was about to do, another one does by now."""
+    logging.getLogger(__name__).critical("this operator leads no more, and ends")
+    logging.shutdown()
+    os._exit(1)
 
 
 if __name__ == "__main__":

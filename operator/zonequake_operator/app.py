@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +58,6 @@ class _Running:
     events: EventPoster
     tables: TableKeeper
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    web: web.AppRunner | None = None
     reconcilers: dict[str, ZoneReconciler] = field(default_factory=dict)
     """By the zone's uid: another zone may get the name before the last one's daemon has ended."""
 
@@ -73,6 +73,9 @@ class App:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.registry = kopf.OperatorRegistry()
+        self.stands_by = False
+        self.may_act: Callable[[], bool] = lambda: True
+        """Asked right before each write and each order leaves."""
         self._running: _Running | None = None
         zones = (GROUP, VERSION, "distributionzones")
         on: dict[str, Any] = {"registry": self.registry}
@@ -94,10 +97,11 @@ class App:
         )(self.pod_changed)
 
     async def start(self, settings: kopf.OperatorSettings, **_: object) -> None:
-        """Settings of kopf, connections, the fleet, and our own HTTP port."""
+        """Settings of kopf, connections, and the fleet."""
         configure(settings)
         kube = await Kube.connect(self.options.namespace, self.options.release)
         store = StoreClient()
+        kube.may_write = store.may_order = self.may_act
         fleet = Fleet(kube, store, monotonic_s=time.monotonic, wall_ms=wall_ms)
         events = EventPoster(kube, wall_ms=wall_ms)
         tables = TableKeeper(kube, fleet, resync_s=self.options.resync_s, wall_ms=wall_ms)
@@ -105,7 +109,6 @@ class App:
         running.tasks.append(asyncio.create_task(fleet.run(), name="fleet"))
         running.tasks.append(asyncio.create_task(events.run(), name="events"))
         running.tasks.append(asyncio.create_task(tables.run(), name="tables"))
-        running.web = await self._serve()
         self._running = running
 
     async def stop(self, **_: object) -> None:
@@ -116,8 +119,6 @@ class App:
         for task in running.tasks:
             task.cancel()
         await asyncio.gather(*running.tasks, return_exceptions=True)
-        if running.web is not None:
-            await running.web.cleanup()
         await running.store.close()
         await running.kube.close()
 
@@ -215,7 +216,8 @@ class App:
 
     # -------------------------------------------------------------------------------------- HTTP
 
-    async def _serve(self) -> web.AppRunner:
+    async def serve(self) -> web.AppRunner:
+        """Listen for probes and scrapes, also while another operator leads."""
         server = web.Application()
         server.router.add_get("/healthz", self._healthz)
         server.router.add_get("/metrics", self._metrics)
@@ -225,6 +227,8 @@ class App:
         return runner
 
     async def _healthz(self, _: web.Request) -> web.Response:
+        if self.stands_by:
+            return web.Response(text="another operator leads, this one stands by")
         if self._running is None:
             return web.Response(status=503, text="starting")
         silent_s = time.monotonic() - self._running.fleet.heard_s

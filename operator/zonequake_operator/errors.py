@@ -7,7 +7,8 @@ OperatorError
 ├── KubeError                the Kubernetes API refused or didn't answer
 │   ├── Conflict             409: somebody else wrote first; read again
 │   ├── NotFound             404
-│   └── Invalid              422: the server's schema or a CEL rule refused it
+│   ├── Invalid              422: the server's schema or a CEL rule refused it
+│   └── Deposed              not sent: another operator may lead by now
 └── NodeUnreachable          a data node's admin API didn't answer, or not in its language
 """
 
@@ -53,6 +54,13 @@ class NotFound(KubeError):
 
 class Invalid(KubeError):
     """The server's schema or one of its CEL rules refused the object (422)."""
+
+
+class Deposed(KubeError):
+    """A write that this process must not do any more: it leads no longer."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__(call, 403, "this operator leads no more, and writes nothing")
 
 
 class NodeUnreachable(OperatorError):

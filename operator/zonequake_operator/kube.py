@@ -7,7 +7,7 @@ Conflict, upon which the caller reads again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -17,7 +17,7 @@ from kubernetes.aio.client.exceptions import ApiException
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 from tenacity.wait import wait_base
 
-from .errors import Conflict, Invalid, KubeError, NotFound
+from .errors import Conflict, Deposed, Invalid, KubeError, NotFound
 from .rendering import render_topology
 from .wire import GROUP, TOPOLOGY_NAME, VERSION, ZONE_LABEL, Object
 
@@ -40,6 +40,8 @@ class Kube:
         self._api = api
         self._namespace = namespace
         self._release = release
+        self.may_write: Callable[[], bool] = lambda: True
+        """Asked right before each write leaves."""
 
     @classmethod
     async def connect(cls, namespace: str, release: str) -> Kube:
@@ -144,6 +146,14 @@ class Kube:
         """The Leases of all data nodes of the namespace."""
         return await self._list(self._leases, label_selector="app.kubernetes.io/component=store")
 
+    async def get_lease(self, name: str) -> Object:
+        """One Lease. Raises NotFound."""
+        return await self._call("GET", f"{self._leases}/{name}")
+
+    async def create_lease(self, body: Object) -> Object:
+        """Raises Conflict if there is one of that name."""
+        return await self._call("POST", self._leases, body=body)
+
     async def replace_lease(self, body: Object) -> Object:
         """Write a Lease over the resourceVersion that it carries. Raises Conflict, NotFound."""
         return await self._call("PUT", f"{self._leases}/{body['metadata']['name']}", body=body)
@@ -211,6 +221,8 @@ class Kube:
         body: Object | None,
         content_type: str,
     ) -> Object:
+        if method != "GET" and not self.may_write():
+            raise Deposed(f"{method} {path}")
         parameters = list((query or {}).items())
         if method != "GET":
             parameters.append(("fieldManager", FIELD_MANAGER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import aiohttp
@@ -28,6 +28,8 @@ class StoreClient:
             connector=aiohttp.TCPConnector(limit=0, limit_per_host=4, keepalive_timeout=30)
         )
         self._port = port
+        self.may_order: Callable[[], bool] = lambda: True
+        """Asked right before orders leave."""
         self._encoder = msgspec.json.Encoder()
         self._reports = msgspec.json.Decoder(ReplicasReport)
         self._replies = msgspec.json.Decoder(OrderReplies)
@@ -45,6 +47,8 @@ class StoreClient:
     async def send(self, address: str, orders: Sequence[Order]) -> OrderReplies:
         """Give orders; one reply for each. Raises NodeUnreachable."""
         url = f"http://{address}:{self._port}/admin/v1/orders"
+        if not self.may_order():
+            raise NodeUnreachable(f"POST {url}: this operator leads no more, and orders nothing")
         body = self._encoder.encode(OrderBatch(orders=list(orders)))
         replies = self._decode(
             self._replies, url, await self._call("POST", url, body, ORDERS_TIMEOUT_S)

@@ -165,6 +165,14 @@ def test_an_operator_alone_is_replaced_and_never_doubled(render: Callable, one: 
     spec = one(render(), "Deployment", "zq-operator")["spec"]
     assert spec["replicas"] == 1
     assert spec["strategy"] == {"type": "Recreate"}
+    assert "ZQ_ELECTION_S" not in environment({"spec": spec})
+
+
+def test_two_operators_elect_who_acts(render: Callable, one: Callable) -> None:
+    spec = one(render(sets=["operator.replicas=2"]), "Deployment", "zq-operator")["spec"]
+    assert spec["replicas"] == 2
+    assert spec["strategy"] == {"type": "RollingUpdate"}
+    assert environment({"spec": spec})["ZQ_ELECTION_S"] == "10"
 
 
 def test_the_chart_and_the_distribution_have_the_same_version() -> None:

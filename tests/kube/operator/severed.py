@@ -15,6 +15,8 @@ class Line:
         parts = urlsplit(target)
         self._target = (parts.hostname, parts.port)
         self._severed = False
+        self._flows = threading.Event()
+        self._flows.set()
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -31,6 +33,10 @@ class Line:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
+    def hang(self) -> None:
+        """Everybody is let in and connections stay, but nothing passes any more."""
+        self._flows.clear()
+
     def mend(self) -> None:
         """As before."""
         self._severed = False
@@ -39,6 +45,7 @@ class Line:
 
     def close(self) -> None:
         """For good."""
+        self._flows.set()
         self.sever()
 
     def _close_listener(self) -> None:
@@ -61,18 +68,18 @@ class Line:
         with near, socket.create_connection(self._target) as far:
             with self._lock:
                 self._open |= {near, far}
-            back = threading.Thread(target=_pass, args=(far, near), daemon=True)
+            back = threading.Thread(target=self._pass, args=(far, near), daemon=True)
             back.start()
-            _pass(near, far)
+            self._pass(near, far)
             back.join()
             with self._lock:
                 self._open -= {near, far}
 
-
-def _pass(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    for connection in (source, sink):
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
+            while data := source.recv(65536):
+                self._flows.wait()
+                sink.sendall(data)
+        for connection in (source, sink):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,61 @@
+"""Which of several operators acts: a Lease, and the rule by which one takes and keeps it.
+
+    stands by ─ the Lease is nobody's, or unrenewed for its duration by our clock ─► takes it
+    leads     ─ renews every fifth of the duration
+              └ not renewed for two thirds of it, by our clock ─► acts no more, and the process ends
+
+Clocks may differ by half before two believe that they lead. That two never act is no promise all
+the same: what a process sent before it stood still may arrive later. Tokens, terms and
+compare-and-swap make that harmless (design §3, Fencing); this only makes it rare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RENEW_SHARE = 0.2
+ACT_SHARE = 2 / 3
+"""Of the duration, since the last renewal was asked for: so long a leader may act."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ballot:
+    """What the Lease says. `holder`: empty if nobody leads; `transitions`: how often that changed.
+    `version`: of the object; None: there is none yet."""
+
+    holder: str
+    transitions: int
+    version: str | None
+
+
+class Candidate:
+    """One operator process. `name` is its own alone, also after a restart."""
+
+    def __init__(self, name: str, duration_s: float) -> None:
+        self.name = name
+        self.duration_s = duration_s
+        self._seen: Ballot | None = None
+        self._seen_s = 0.0
+        self._until_s = float("-inf")
+
+    def leads(self, now_s: float) -> bool:
+        """Whether this process may act now."""
+        return now_s < self._until_s
+
+    def wants(self, found: Ballot, now_s: float) -> Ballot | None:
+        """What to write over the ballot that was just read; None: somebody else leads."""
+        if found.holder == self.name:
+            return found
+        if self._seen is None or self._seen.version != found.version:
+            self._seen, self._seen_s = found, now_s
+        if found.holder and now_s - self._seen_s <= self.duration_s:
+            return None
+        return Ballot(holder=self.name, transitions=found.transitions + 1, version=found.version)
+
+    def wrote(self, asked_s: float) -> None:
+        """What `wants` gave was stored; `asked_s`: before the ballot was read."""
+        self._until_s = max(self._until_s, asked_s + ACT_SHARE * self.duration_s)
+
+    def resigned(self) -> None:
+        """This process acts no more."""
+        self._until_s = float("-inf")

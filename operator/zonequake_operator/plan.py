@@ -346,6 +346,7 @@ def _orders(
 ) -> list[SendOrder]:
     alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
     addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
+    sessions = {name: report.node.lease_session for name, report in snapshot.reports.items()}
     return [
         SendOrder(node=node, order=order)
         for number, partition in snapshot.partitions.items()
@@ -354,7 +355,7 @@ def _orders(
             *orders.orders(
                 partition.keys,
                 groups[number],
-                _settings(snapshot, spec, partition, addresses),
+                _settings(snapshot, spec, partition, addresses, sessions),
                 alive=alive,
                 reachable=reachable,
                 paused=spec.paused,
@@ -384,7 +385,11 @@ def _cleaned(
 
 
 def _settings(
-    snapshot: Snapshot, spec: ZoneSpec, partition: Partition, addresses: Mapping[str, str]
+    snapshot: Snapshot,
+    spec: ZoneSpec,
+    partition: Partition,
+    addresses: Mapping[str, str],
+    sessions: Mapping[str, int],
 ) -> orders.ReplicaSettings:
     return orders.ReplicaSettings(
         zone=snapshot.zone.name,
@@ -396,7 +401,7 @@ def _settings(
         storage=spec.storage,
         mode=spec.change_peers,
         needs_lease=spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY,
-        sessions={name: report.node.lease_session for name, report in snapshot.reports.items()},
+        sessions=sessions,
     )
 
 

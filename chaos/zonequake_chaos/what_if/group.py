@@ -109,10 +109,11 @@ class SupposedGroup:
         self.leader = self._chosen()
         if self.leader != before:
             self._end_stage()
-        if self.leader is not None:
-            for node, replica in self.replicas.items():
-                if replica.running and (node == self.leader or self._knows(node)):
-                    replica.had_leader = True
+        if self.leader is not None and self.configuration is not None:
+            self.replicas[self.leader].had_leader = True
+            for peer in members(self.configuration):
+                if self._holds(peer):
+                    self.replicas[peer.node].had_leader = True
 
     def _chosen(self) -> str | None:
         configuration = self.configuration

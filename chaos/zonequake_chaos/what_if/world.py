@@ -421,19 +421,19 @@ class World:
         self.writes.append(Write(partition=action.number, before=stored.keys, after=action.keys))
         if action.keys.chain != stored.keys.chain:
             self._see_logs(action.number)
-        self._bootstrap_at_once(action.number)
-        return True
+        return not self._bootstrap_at_once(action.number)
 
-    def _bootstrap_at_once(self, number: int) -> None:
+    def _bootstrap_at_once(self, number: int) -> bool:
         """A new partition whose first members are all there has its group at once.
 
-        The operator's own way there takes three rounds, which change nothing but the time.
+        The operator's own way there takes three rounds, and a fourth in which it finds nothing left
+        to be done.
         """
         keys, group = self.keys(number), self.groups[number]
         if keys.bootstrap is not None or keys.stable is None or keys.bootstrap_lineage:
-            return
+            return False
         if group.replicas or not self.topology.nodes.keys() >= set(keys.stable.nodes):
-            return
+            return False
         token, group = keys.configuration_token, self.group(number)
         peers = []
         for node in keys.stable.nodes:
@@ -443,6 +443,7 @@ class World:
         group.install(peers, token=token)
         bootstrapped = replace(keys, bootstrap=TokenPeers(token=token, peers=tuple(peers)))
         self.partitions[number] = replace(self.partitions[number], keys=bootstrapped)
+        return True
 
     def _tell(self, decided: Plan) -> set[int]:
         """Send the orders; says for which partitions one had an effect."""

@@ -4,7 +4,8 @@
     a started replica runs at once
     a change of peers or a reset waits for its event  unless autoApply: then it succeeds at once
 
-A reported leader is believed until one of its peers goes, even if no majority is to be seen.
+A reported leader is believed until one of its peers goes, even if no majority is to be seen: then
+members that are said to have left must be following it, and are heard as long as it is believed.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ class SupposedGroup:
     leader: str | None = None
     preferred: str | None = None
     believed: bool = False
+    vouched: frozenset[str] = frozenset()
+    """Members that don't run as far as we know, but must be following the believed leader."""
     stage: Stage = Stage.NONE
     stage_token: int = 0
     stage_peers: tuple[PeerName, ...] = ()
@@ -100,7 +103,7 @@ class SupposedGroup:
         if self.configuration is not None and any(
             peer.node == node for peer in members(self.configuration)
         ):
-            self.believed = False
+            self._doubt()
         self.elect()
 
     def elect(self) -> None:
@@ -124,12 +127,18 @@ class SupposedGroup:
             return None
         if self.believed and self.preferred in self.replicas:
             return self.preferred
-        for half in (configuration.peers, configuration.old_peers):
-            if half and not is_majority(sum(map(self._holds, half)), len(half)):
-                return None
+        if not self._has_majority(configuration):
+            return None
         if self.leader in able:
             return self.leader
         return self.preferred if self.preferred in able else able[0]
+
+    def _has_majority(self, configuration: ConfigurationReport) -> bool:
+        return all(
+            is_majority(sum(map(self._holds, half)), len(half))
+            for half in (configuration.peers, configuration.old_peers)
+            if half
+        )
 
     def _holds(self, peer: PeerName) -> bool:
         """Does this member run, with its state, and not shut out by a later reset?"""
@@ -137,7 +146,7 @@ class SupposedGroup:
         assert self.configuration is not None
         return (
             replica is not None
-            and replica.running
+            and (replica.running or peer.node in self.vouched)
             and replica.incarnation == peer.incarnation
             and replica.enforced_lineage <= self.configuration.lineage
         )
@@ -189,10 +198,20 @@ class SupposedGroup:
         self.stage, self.failed = stage, failure
 
     def _lead(self, node: str) -> None:
-        self.preferred, self.believed = node, True
-        if self.replicas.get(node) is None or not self.replicas[node].running:
-            self.believed = False
+        self._doubt()
+        self.preferred = node
+        replica, configuration = self.replicas.get(node), self.configuration
+        if replica is not None and replica.running and configuration is not None:
+            self.believed = True
+            if not self._has_majority(configuration):
+                named = frozenset(peer.node for peer in members(configuration))
+                self.vouched = frozenset(
+                    name for name in named & self.replicas.keys() if not self.replicas[name].running
+                )
         self.elect()
+
+    def _doubt(self) -> None:
+        self.believed, self.vouched = False, frozenset()
 
     def _adopt(
         self, nodes: tuple[str, ...], number: int, index: int | None, keys: PartitionKeys
@@ -333,7 +352,8 @@ class SupposedGroup:
         end = self.ends.get(node, LogEnd())
         current = self.configuration if leads or follows else replica.configuration
         commit = max(end.last[1], self.at[1], current.index if current else 0)
-        role = Role.LEADER if leads else Role.FOLLOWER if replica.running else Role.WAITING
+        running = replica.running or node in self.vouched
+        role = Role.LEADER if leads else Role.FOLLOWER if running else Role.WAITING
         status = ReplicaStatus(
             group=self.name,
             zone=self.zone,
@@ -342,7 +362,7 @@ class SupposedGroup:
             role=role,
             term=self.term if leads or follows else max(end.last[0], replica.configuration_at[0]),
             leader=self.leader if leads or follows else None,
-            configuration=current if replica.running or inspected else None,
+            configuration=current if running or inspected else None,
             token=replica.token,
             lineage=replica.configuration.lineage if replica.configuration else 0,
             enforced_lineage=replica.enforced_lineage,

@@ -386,12 +386,25 @@ class World:
                 statuses = {node: group.status(node) for node in group.replicas}
                 self._statuses[number] = statuses
             for name, status in statuses.items():
+                if name in group.vouched:
+                    found.setdefault(name, [])
                 if name in found:
                     found[name].append(status)
         return {
-            name: ReplicasReport(node=_identity(node), replicas=found[name])
-            for name, node in self.topology.nodes.items()
+            name: ReplicasReport(node=self._identity(name), replicas=replicas)
+            for name, replicas in found.items()
         }
+
+    def _identity(self, name: str) -> NodeIdentity:
+        return NodeIdentity(
+            name=name,
+            process_incarnation=f"{name}/process-{self._processes.get(name, 0)}",
+            storage_incarnation=f"{name}/storage-{self._storages.get(name, 0)}",
+            pod_uid=name,
+            attributes=dict(self._attributes.get(name, {})),
+            peer_address=name,
+            client_address=name,
+        )
 
     def _write(self, decided: Plan) -> set[int]:
         """Store what was decided; says whose keys changed, or all if the zone's status did."""
@@ -511,15 +524,3 @@ class World:
 
 def _nodes_of(status: ZoneStatus) -> frozenset[str]:
     return status.data_nodes.nodes if status.data_nodes else frozenset()
-
-
-def _identity(node: TopologyNode) -> NodeIdentity:
-    return NodeIdentity(
-        name=node.name,
-        process_incarnation=node.process_incarnation,
-        storage_incarnation=node.storage_incarnation,
-        pod_uid=node.pod_uid,
-        attributes=dict(node.attributes),
-        peer_address=node.peer_address,
-        client_address=node.peer_address,
-    )

@@ -99,6 +99,18 @@ def test_hole_6_the_majority_of_a_locked_pending_counts_too(ask: Any) -> None:
     assert answer.sets(6)[1].endswith("!")
 
 
+def test_hole_6_a_leader_that_works_is_not_reset_though_its_peers_are_said_to_have_left(
+    ask: Any,
+) -> None:
+    events = (
+        "- {at: 1, leave: [B, C]}\n- {at: 3, leaderElected: {partition: 0, node: A, term: 4}}\n"
+    )
+    answer = ask(ABC + HA + EVENTS + events)
+    assert answer.sets(60) == ("ABC", "", "")
+    later = ask(ABC + HA + EVENTS + events + "- {at: 70, leave: [A]}\n- {at: 71, join: {A: {}}}\n")
+    assert later.sets(76)[1] == "A!"  # judged again, once it isn't believed any more
+
+
 def test_hole_8_one_loss_is_one_reset(ask: Any) -> None:
     events = (
         "- {at: 1, leave: [B, C]}\n"

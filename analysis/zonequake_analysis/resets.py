@@ -7,7 +7,7 @@ it, and its log ends behind that link's own place, or the link is the oldest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zonequake_analysis.lineages import Begun, Lineages, lineage_of, place_of
@@ -61,13 +61,22 @@ def resets(
         found += [
             replace(
                 _reset(known, begun, chains),
-                lost_ns=_last_before(losses, begun.at_ns),
+                lost_ns=_last_before([at for at in losses if at > before], begun.at_ns),
                 returned_ns=_last_before(starts, begun.at_ns),
                 written_ns=forced.get(begun.lineage),
             )
-            for begun in known.begun.values()
+            for before, begun in _in_turn(known)
         ]
     return tuple(sorted(found, key=lambda reset: reset.at_ns))
+
+
+def _in_turn(known: Lineages) -> Iterator[tuple[int, Begun]]:
+    """Each reset of a partition, and when the one before it was carried out: what was lost before
+    that is no loss of this one's."""
+    before = 0
+    for begun in sorted(known.begun.values(), key=lambda begun: begun.at_ns):
+        yield before, begun
+        before = begun.at_ns
 
 
 def _last_before(moments: Iterable[int], at_ns: int) -> int | None:

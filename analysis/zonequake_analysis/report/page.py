@@ -13,7 +13,7 @@ from zonequake_analysis.judgement import Judgement, Shown
 from zonequake_analysis.metrics import moved_metrics
 from zonequake_analysis.rebalances import STAGES
 from zonequake_analysis.report import svg
-from zonequake_analysis.report.summary import MARKS, headline, numbers
+from zonequake_analysis.report.summary import MARKS, RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.timeline import Timeline, all_of
 from zonequake_analysis.verdict import EXIT_CODES
 from zonequake_analysis.witness import Operation
@@ -72,6 +72,8 @@ def render_page(run: Path, judgement: Judgement) -> str:
         rebalance_chart=svg.rebalance_chart(e.rebalances, e.faults, axis),
         windows=windows[:MOST_WINDOWS],
         windows_left_out=max(0, len(windows) - MOST_WINDOWS),
+        resets=reset_rows(e),
+        reset_columns=RESET_COLUMNS,
         violations=[_violation(shown) for shown in _distinct(judgement.shown)],
         found=sorted(e.found.counts.items(), key=lambda item: item[0]),
         metrics=moved_metrics(

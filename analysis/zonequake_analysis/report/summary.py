@@ -6,7 +6,6 @@ import math
 
 from zonequake_analysis.evidence import Evidence
 from zonequake_analysis.judgement import Judgement
-from zonequake_analysis.resets import Reset
 from zonequake_analysis.verdict import Verdict
 
 MARKS = {
@@ -17,6 +16,18 @@ MARKS = {
     Verdict.HARNESS_FAILED: "✗",
     Verdict.CLEANUP_NOT_PROVEN: "!",
 }
+
+
+RESET_COLUMNS = (
+    "reset",
+    "survivor",
+    "unwound to",
+    "pending written after the loss",
+    "leads",
+    "first write",
+    "first write after the last return",
+)
+"""Times count from the last proven death of the majority, or from the last node's return."""
 
 
 def numbers(judgement: Judgement) -> dict[str, float | int | None]:
@@ -62,27 +73,31 @@ def headline(judgement: Judgement) -> str:
     return "; ".join(check.summary for check in worst[:3]) + "."
 
 
-def _reset_row(reset: Reset, e: Evidence) -> str:
-    """How long a reset took, as far as it is known."""
-    first_write_ns = next(
-        (
-            cut.first_write_ns.get(reset.lineage)
-            for cut in e.cuts
-            if (cut.zone, cut.partition) == (reset.zone, reset.partition)
-        ),
-        None,
-    )
+def reset_rows(e: Evidence) -> list[tuple[str, ...]]:
+    """How long each reset took, as far as it is known: a row for `RESET_COLUMNS`."""
+    first_writes = {(cut.zone, cut.partition): cut.first_write_ns for cut in e.cuts}
 
     def since(begin_ns: int | None, end_ns: int | None) -> str:
         if begin_ns is None or end_ns is None:
             return "–"
         return f"{(end_ns - begin_ns) / 1e9:.2f} s"
 
-    return (
-        f"| {reset.zone}/{reset.partition}, lineage {reset.lineage} | {reset.survivor} | "
-        f"{since(reset.lost_ns, reset.written_ns)} | {since(reset.lost_ns, reset.at_ns)} | "
-        f"{since(reset.lost_ns, first_write_ns)} | {since(reset.returned_ns, first_write_ns)} |"
-    )
+    rows: list[tuple[str, ...]] = []
+    for reset in e.resets:
+        writes = first_writes.get((reset.zone, reset.partition), {})
+        first_write_ns = writes.get(reset.lineage)
+        rows.append(
+            (
+                f"{reset.zone}/{reset.partition}, lineage {reset.lineage}",
+                reset.survivor,
+                ", ".join(reset.unwound_to) or "–",
+                since(reset.lost_ns, reset.written_ns),
+                since(reset.lost_ns, reset.at_ns),
+                since(reset.lost_ns, first_write_ns),
+                since(reset.returned_ns, first_write_ns),
+            )
+        )
+    return rows
 
 
 def render_summary(judgement: Judgement) -> str:
@@ -109,12 +124,7 @@ def render_summary(judgement: Judgement) -> str:
             for f in e.faults
         ]
     if e.resets:
-        lines += [
-            "",
-            "| reset | survivor | after the loss: pending written | leads | first write "
-            "| after the last return: first write |",
-            "| --- | --- | ---: | ---: | ---: | ---: |",
-        ]
-        lines += [_reset_row(reset, e) for reset in e.resets]
+        lines += ["", f"| {' | '.join(RESET_COLUMNS)} |", "| --- " * 3 + "| ---: " * 4 + "|"]
+        lines += [f"| {' | '.join(row)} |" for row in reset_rows(e)]
     lines += ["", "Details: report.html beside this file.", ""]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.judgement import judge_run
+from zonequake_analysis.report import write_report
 from zonequake_analysis.schema import Function, Role
 from zonequake_analysis.synthesize import ZONE, Operation, write_operations
 from zonequake_analysis.verdict import Check, Verdict
@@ -87,7 +88,7 @@ def events() -> list[dict[str, object]]:
     return [
         keys(100, ["A", "B", "C"]),
         event("fault.effective", 115, {"fault": "kill", "proof": gone}),
-        keys(120, ["A", "B", "C"], pending=["C"]),
+        keys(119, ["A", "B", "C"], pending=["C"], forced=["pending"], token=7),
         reset(7, 120, "C", (0, 1, 5)),
         keys(121, ["C"], chain=chain),
         reset(9, 140, "A", (0, 1, 10)),
@@ -113,7 +114,9 @@ def judge(spark: SparkSession, tmp_path: Path) -> Judge:
         (tmp_path / "events.jsonl").write_text("\n".join(lines))
         described = {"expectations": EXPECTED | {"faults": []} | expected}
         (tmp_path / "run.yaml").write_text(json.dumps(described))
-        return {check.name: check for check in judge_run(spark, tmp_path).checks}
+        judgement = judge_run(spark, tmp_path)
+        write_report(tmp_path, judgement)
+        return {check.name: check for check in judgement.checks}
 
     return judged
 
@@ -122,7 +125,7 @@ def violated(checks: Judged) -> set[str]:
     return {name for name, check in checks.items() if check.verdict is Verdict.VIOLATED}
 
 
-def test_a_reset_and_an_unwind_by_the_rules_are_legal(judge: Judge) -> None:
+def test_a_reset_and_an_unwind_by_the_rules_are_legal(judge: Judge, tmp_path: Path) -> None:
     checks = judge()
     assert violated(checks) == set()
     assert checks["resets"].summary == "2 resets, 1 of them unwinds"
@@ -133,6 +136,11 @@ def test_a_reset_and_an_unwind_by_the_rules_are_legal(judge: Judge) -> None:
     assert checks["forbidden-availability"].verdict is Verdict.PASSED
     assert checks["lost-writes"].verdict is Verdict.PASSED
     assert checks["linearizability"].verdict is Verdict.PASSED
+    row = "z1/0, lineage 7 | C | – | 4.00 s | 5.00 s | 6.00 s | –"
+    assert row in (tmp_path / "summary.md").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert all(f"<td>{cell}</td>" in page for cell in row.split(" | "))
+    assert "<td>A, B, C</td>" in page, "the link that it was unwound to"
 
 
 def test_a_write_that_the_source_of_an_unwind_had_and_that_is_gone_is_lost(judge: Judge) -> None:

@@ -164,3 +164,9 @@ def test_a_reset_says_when_the_majority_was_lost_and_when_it_was_decided() -> No
     (found,) = resets(read_lineages(told), told, without_majority(told))
     assert (found.lost_ns, found.written_ns) == (4 * SECOND, 8 * SECOND)
     assert (found.returned_ns, found.at_ns) == (3 * SECOND, 10 * SECOND)
+
+
+def test_a_loss_that_an_earlier_reset_ended_is_not_the_next_ones() -> None:
+    told = [keys(0, "E", "F", "G"), killed(4, "F", "G"), FIRST, SECOND_RESET]
+    first, second = resets(read_lineages(told), told, without_majority(told))
+    assert (first.lost_ns, second.lost_ns) == (4 * SECOND, None)

@@ -70,13 +70,17 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the run's events say of its partitions, by their ids."""
+    """What the run's events say of its partitions, by their ids.
+
+    `one_clock`: their times are the history's, so that an answer can be told to come after one.
+    """
 
     lineages: Mapping[int, Lineages]
     without_majority: Mapping[int, Sequence[Span]]
+    one_clock: bool
 
 
-NOTHING_KNOWN = Known(lineages={}, without_majority={})
+NOTHING_KNOWN = Known(lineages={}, without_majority={}, one_clock=True)
 """Of a history without events."""
 
 
@@ -116,8 +120,8 @@ def judged_bucket(
         vantages=vantages,
         islands=islands,
         held=acknowledged_of(ops.filter(pa.array(last_view(ops, known.lineages)))) if dumps else [],
-        cuts=cuts(ops, known.lineages),
-        unfounded=unfounded(ops, known.without_majority),
+        cuts=cuts(ops, known.lineages, one_clock=known.one_clock),
+        unfounded=unfounded(ops, known.without_majority) if known.one_clock else [],
     )
 
 

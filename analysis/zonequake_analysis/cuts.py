@@ -43,8 +43,11 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     examples: list[str]
 
 
-def cuts(ops: pa.Table, lineages: Mapping[int, Lineages]) -> list[Cut]:
-    """One for each partition of `ops` (as laid out, not `views`) with more than one lineage."""
+def cuts(ops: pa.Table, lineages: Mapping[int, Lineages], *, one_clock: bool = True) -> list[Cut]:
+    """One for each partition of `ops` (as laid out, not `views`) with more than one lineage.
+
+    Without `one_clock` nobody can say what came after a reset, and nothing is `beside`.
+    """
     partition = ops.column("partition_id").to_numpy()
     place = ops.column("position").fill_null(-1).to_numpy()
     ok = (ops.column("outcome").to_numpy() == Outcome.OK.value) & (place >= 0)
@@ -60,11 +63,11 @@ def cuts(ops: pa.Table, lineages: Mapping[int, Lineages]) -> list[Cut]:
                 partition=ops.column("partition")[name].as_py(),
                 begun={},
             )
-            found.append(_cut(ops.take(pa.array(rows)), place[rows], several, known))
+            found.append(_cut(ops.take(pa.array(rows)), place[rows], several, known, one_clock))
     return found
 
 
-def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages) -> Cut:
+def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages, one_clock: bool) -> Cut:
     own = place >> (TERM_BITS + INDEX_BITS)
     f = ops.column("f").to_numpy()
     applied = ops.column("applied").to_numpy(zero_copy_only=False)
@@ -80,7 +83,7 @@ def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages) -> Cut
     for lineage in several[1:]:
         lacked |= (own < lineage) & ~known.has(lineage, place)
         begun = known.begun.get(lineage)
-        if begun is not None:
+        if begun is not None and one_clock:
             beside |= (own < lineage) & (inv >= begun.at_ns) & ~bounded
     taken, counts = np.unique(cut_by[writes & ~lasting], return_counts=True)
     return Cut(

@@ -56,5 +56,6 @@ class Evidence:
     resets: Sequence[Reset]
     cuts: Sequence[Cut]
     unfounded: Sequence[Unfounded]
+    one_clock: bool
     p99_before_ns: float
     p99_during_ns: float

@@ -108,12 +108,13 @@ def judge_run(
     events, bad_events = read_events(run)
     dumps = read_dumps(run)
     lineages, lost = read_lineages(events), without_majority(events)
+    one_clock = len({event.clock for event in events if event.clock}) <= 1
     ingested = ingest(
         spark,
         run,
         clock_offset_ns=description.clock_offset_ns,
         dumps=bool(dumps),
-        known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost)),
+        known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost), one_clock=one_clock),
     )
     ops, buckets = ingested.ops, ingested.buckets
     done("ingest")
@@ -151,6 +152,7 @@ def judge_run(
         resets=resets(lineages, events, lost),
         cuts=[one for bucket in buckets for one in bucket.cuts],
         unfounded=[one for bucket in buckets for one in bucket.unfounded],
+        one_clock=one_clock,
         p99_before_ns=before,
         p99_during_ns=during,
     )

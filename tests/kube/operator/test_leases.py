@@ -166,3 +166,56 @@ def test_without_the_api_server_high_availability_stops_and_strong_consistency_g
     time.sleep(2 * LEASE_S)
     assert "departed" not in machine.api.get("topo", "topology")["status"], "nobody has left"
     line.close()
+
+
+def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(machine: Machine) -> None:
+    line = Line(machine.api.url)
+    machine.want(3)
+    machine.node_environment["ZQ_API_SERVER"] = line.url
+    machine.start(0)
+    del machine.node_environment["ZQ_API_SERVER"]
+    machine.start(1)
+    machine.start(2)
+    machine.start_operator()
+    begin(machine)
+    name = group()
+    wait_until(lambda: writes(range(3), name, 1))
+
+    line.sever()
+    wait_until(lambda: nodes(machine) == ["zq-default-1", "zq-default-2"], 30)
+    assert not writes([0], name, 2)
+    wait_until(lambda: writes([1, 2], name, 3), 30)
+    found = ask(0, Write(name, "k", 4))
+    assert found is not None
+    assert found.status is Status.NOT_LEADER
+
+    line.mend()
+    wait_until(lambda: len(nodes(machine)) == 3, 30)
+    wait_until(lambda: machine.is_whole(3))
+    assert lease(machine, 0)["spec"]["leaseTransitions"] == 2
+    wait_until(lambda: writes(range(3), name, 5))
+    assert all(r["lineage"] == 0 for n in range(3) for r in replicas(n)["replicas"])
+    line.close()
+
+
+def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(
+    machine: Machine,
+) -> None:
+    three_nodes(machine)
+    begin(machine)
+    name = group()
+    wait_until(lambda: writes(range(3), name, 1))
+    for ordinal in (0, 1):
+        machine.api.kubectl("delete", "pod", f"zq-default-{ordinal}", "--force", "--grace-period=0")
+    since_s = time.monotonic()
+    while time.monotonic() - since_s < 4 * LEASE_S:
+        assert len(nodes(machine)) == 3
+        found = [ask(n, Write(name, "k", 2)) for n in range(3)]
+        assert any(reply is not None and reply.status is Status.OK for reply in found)
+        assert all(reply is None or reply.lineage == 0 for reply in found)
+        time.sleep(0.3)
+
+    # One of them does end, and nobody tells: its Lease does.
+    machine.kill_unseen(0)
+    wait_until(lambda: nodes(machine) == ["zq-default-1", "zq-default-2"], 30)
+    wait_until(lambda: writes([1, 2], name, 3))

@@ -1,0 +1,142 @@
+"""The order in which the operator fences, counts as left, reads and permits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zonequake_operator.errors import Conflict
+from zonequake_operator.fencing import FENCED
+from zonequake_operator.gather import Fleet
+from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+
+NODE = "zq-default-0"
+
+
+class FakeApi:
+    """A node's pod and Lease and the topology, and the calls in their order."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.now_s = 0.0
+        self.renewed = 1
+        self.annotations: dict[str, str] = {}
+        self.topology: dict[str, Any] = {}
+        self.refuses_fence = False
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    async def list_pods(self) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": NODE, "uid": "u"}, "status": {"podIP": "10.0.0.1"}}]
+
+    async def list_stateful_sets(self) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": "zq-default"}, "spec": {"replicas": 1}}]
+
+    async def list_machines(self) -> list[dict[str, Any]]:
+        return []
+
+    async def list_leases(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "metadata": {
+                    "name": NODE,
+                    "resourceVersion": str(self.renewed),
+                    "annotations": self.annotations,
+                },
+                "spec": {"holderIdentity": "p", "leaseTransitions": 1, "leaseDurationSeconds": 4},
+            }
+        ]
+
+    async def replace_lease(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append("fence")
+        if self.refuses_fence:
+            raise Conflict("PUT", 409, "renewed meanwhile")
+        self.annotations = body["metadata"]["annotations"]
+        self.renewed += 1
+        return (await self.list_leases())[0]
+
+    async def get_or_create_topology(self) -> dict[str, Any]:
+        self.calls.append("read topology")
+        return {"metadata": {"resourceVersion": "1"}, "status": self.topology}
+
+    async def write_status(self, *arguments: Any) -> str:
+        self.calls.append("write topology")
+        self.topology = arguments[-1]
+        return "2"
+
+    async def set_pod_condition(self, *_: object) -> None:
+        """The gate."""
+
+
+class FakeNodes:
+    """The node answers all the time: it is cut off from the API server alone."""
+
+    async def replicas(self, _address: str) -> ReplicasReport:
+        node = NodeIdentity(
+            name=NODE,
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid="u",
+            attributes={},
+            peer_address="",
+            client_address="",
+            lease_session=1,
+        )
+        return ReplicasReport(node=node, replicas=[])
+
+
+async def rounds(fleet: Fleet, api: FakeApi, count: int) -> None:
+    for _ in range(count):
+        await fleet._once(hurried=False)
+        api.now_s += 0.5
+
+
+async def joined() -> tuple[Fleet, FakeApi]:
+    api = FakeApi()
+    fleet = Fleet(
+        api,  # type: ignore[arg-type]
+        FakeNodes(),  # type: ignore[arg-type]
+        monotonic_s=api.monotonic_s,
+        wall_ms=lambda: 0,
+    )
+    await rounds(fleet, api, 1)
+    assert list(fleet.view.topology.nodes) == [NODE]
+    assert fleet.view.sessions == {NODE: 1}
+    api.calls.clear()
+    return fleet, api
+
+
+async def test_a_node_is_fenced_before_the_topology_is_written_without_it() -> None:
+    fleet, api = await joined()
+    await rounds(fleet, api, 12)
+    assert api.calls == ["fence", "write topology"]
+    assert FENCED in api.annotations
+    assert not fleet.view.topology.nodes
+    assert not fleet.view.reports, "what it reports counts for nothing until it joins again"
+
+
+async def test_a_node_whose_fence_is_refused_stays_in_the_topology() -> None:
+    fleet, api = await joined()
+    api.refuses_fence = True
+    await rounds(fleet, api, 12)
+    assert set(api.calls) == {"fence"}
+    assert list(fleet.view.topology.nodes) == [NODE]
+
+
+async def test_a_node_that_renews_is_never_fenced() -> None:
+    fleet, api = await joined()
+    for _ in range(20):
+        await rounds(fleet, api, 4)
+        api.renewed += 1
+    assert api.calls == []
+
+
+async def test_a_session_that_the_kept_topology_does_not_know_makes_it_read_again() -> None:
+    """Another operator may have let the node join; a reset must not rest on its absence."""
+    fleet, api = await joined()
+    await rounds(fleet, api, 12)
+    api.calls.clear()
+    api.annotations, api.renewed = {}, api.renewed + 1
+    await rounds(fleet, api, 1)
+    assert api.calls[0] == "read topology"
+    assert list(fleet.view.topology.nodes) == [NODE]

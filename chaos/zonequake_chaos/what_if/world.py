@@ -19,6 +19,7 @@ from zonequake_chaos.what_if.given import log_ends, restore
 from zonequake_chaos.what_if.group import SupposedGroup
 from zonequake_chaos.what_if.memory import partition_as_stored, zone_as_stored
 from zonequake_chaos.what_if.question import Attributes, GivenReplica
+from zonequake_operator import data_nodes
 from zonequake_operator.model import (
     AssignmentSet,
     ConsistencyMode,
@@ -266,6 +267,23 @@ class World:
                 self._end_process(name)
         self.topology = replace(self.topology, nodes=nodes)
         self.add_nodes({n: self._attributes.get(n, {}) for n in started if n not in nodes})
+        self._drop_from_timers()
+
+    def _drop_from_timers(self) -> None:
+        """Nodes that are back leave the down set, those that are gone the up set, without an event:
+        a report raises no revision."""
+        status = self.zone.status
+        if status.data_nodes is None:
+            return
+        nodes = data_nodes.advance(
+            status.data_nodes,
+            timers=self.spec.timers,
+            filter_text=status.data_nodes.filter,
+            matches=lambda name, attributes: True,  # asked only when a timer fires
+            topology=self.topology,
+            now_ms=self.now_ms,
+        )
+        self.zone = replace(self.zone, status=replace(status, data_nodes=nodes))
 
     def restart_operator(self) -> None:
         """It remembers nothing but the resources, and sends its orders again."""

@@ -340,6 +340,34 @@ def test_a_restarted_group_ends_whole_and_leads_again(ask: Any) -> None:
     assert answer.sets(3) == ("ABCDEFG", "", "")
 
 
+def test_the_documents_example_1_from_its_first_step_to_its_last(ask: Any) -> None:
+    keys = "partitions: {0: {stable: [A], pending: [A, B, C, D, E, F, G]}}\n"
+    events = (
+        applied(4, "ABCDEFG", 1, 3)
+        + "- {at: 5, leave: [A, B, C, D]}\n"
+        + applied(11, "E", 2, 6)
+        + applied(13, "EFG", 2, 7)
+        + "- {at: 20, join: {A: {}}}\n- {at: 21, leave: [E, F]}\n"
+        + applied(27, "G", 3, 9)
+        + "- {at: 30, leave: [G]}\n"
+        + restart(40, "AG")
+        + restart(41, "ABCDEFG")
+    )
+    zone = HA_7.replace("ScaleUp: 600", "ScaleUp: 0")
+    answer = ask(SEVEN + zone + keys + EXAMPLE_1 + EVENTS + events)
+    assert answer.sets(4) == ("ABCDEFG", "", "")
+    assert answer.sets(10) == ("ABCDEFG", "E!", "EFG*")  # step 6
+    assert answer.sets(13) == ("EFG", "", "")  # step 7
+    assert answer.sets(20) == ("EFG", "AEFG", "")  # step 8
+    assert answer.sets(26)[1] == "G!"  # step 10
+    assert answer.sets(27)[0] == "G"  # step 11
+    assert [link[0] for link in chain(answer, 27)] == ["ABCDEFG", "EFG", "G"]
+    assert answer.sets(40)[0] == "G"
+    assert answer.sets(40)[1] != "A!"  # two of seven don't tell
+    assert answer.sets(41) == ("G", "A!", "ABCDEFG*")
+    assert answer.at(41)["revision"] == answer.at(39)["revision"]  # a report raises none
+
+
 def test_one_link_in_the_chain_is_ordinary_recovery(ask: Any) -> None:
     link = "chain: [{nodes: [A, B, C], term: 1, index: 7}]"
     answer = ask(ABC + HA + given(f", {link}") + EVENTS + restart(1, "AB"))

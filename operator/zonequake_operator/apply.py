@@ -93,6 +93,8 @@ class ZoneReconciler:
         """The first view that was heard after the newest keys of another writer were read."""
         self._sessions: dict[str, int] = {}
         """Of the nodes' Leases, as they were when the resources were read."""
+        self._asked_for_topology = 0
+        """The newest topology that a zone knew before us, and for which we looked again."""
         self._pacer = Pacer()
         self._inspections = Inspections()
         self._view_written_s: dict[int, float] = {}
@@ -174,9 +176,22 @@ class ZoneReconciler:
                 self._sessions = sessions
                 self.invalidate()
             stored = await self._read()
+            self._heed_newer_topology(stored.zone, view)
             if view.number >= self._heard_from:
                 return stored, view
             view = await self._fleet.next_view(view.number, self._resync_s)
+
+    def _heed_newer_topology(self, zone: Zone, view: View) -> None:
+        """The zone may have accepted a newer topology from another operator: ours would undo it.
+
+        Once: one that is still older then was deleted and made again, and counts.
+        """
+        nodes = zone.status.data_nodes
+        accepted = nodes.topology_version if nodes is not None else 0
+        if view.topology.version < accepted and self._asked_for_topology < accepted:
+            self._asked_for_topology = accepted
+            self._fleet.topology_is_old()
+            self._heard_from = self._fleet.view.number + 2
 
     async def _read(self) -> _Stored:
         now_s = self._monotonic_s()

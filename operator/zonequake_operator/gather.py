@@ -83,6 +83,7 @@ class Fleet:
         self._machines = _Machines()
         self._fencing = Fencing(kube, monotonic_s=monotonic_s)
         self._topology: tuple[Topology, str] | None = None
+        self._topology_read_s = float("-inf")
         self._stale_pods = True
         self._hurry = asyncio.Event()
         self._round = asyncio.Condition()
@@ -96,6 +97,10 @@ class Fleet:
         """Look at the pods now."""
         self._stale_pods = True
         self._hurry.set()
+
+    def topology_is_old(self) -> None:
+        """Somebody knows a newer one: read it again in the next round."""
+        self._topology_read_s = float("-inf")
 
     def tell(self, zone: str, *, settled: bool, behind: frozenset[str]) -> None:
         """A zone's verdict after its plan; it sets the pace and the readiness gates."""
@@ -168,7 +173,10 @@ class Fleet:
         is_due = age_s >= due_s or (hurried and self._stale_pods)
         if is_due or self._fencing.leases or _have_leases(self.view.reports):
             await self._fencing.look()
-        if not is_due:
+        # Before pods are listed and nodes heard: what another operator saw of them is newer than
+        # what we did before it wrote, and judged by that a process would be replaced by its
+        # predecessor.
+        if not await self._read_topology() and not is_due:
             return
         self._stale_pods = False
         pods, sets, machines = await asyncio.gather(
@@ -181,6 +189,20 @@ class Fleet:
             lost=_lost_machines(machines, parsed),
             listed_s=self._monotonic_s(),
         )
+
+    async def _read_topology(self) -> bool:
+        """Read the LogicalTopology if ours may be old; whether it is another one now."""
+        known, now_s = self._topology, self._monotonic_s()
+        if (
+            known is not None
+            and now_s - self._topology_read_s < PODS_MAX_AGE_S
+            and not _may_lack(known[0], self._fencing.leases)
+        ):
+            return False
+        obj = await self._kube.get_or_create_topology()
+        self._topology = (parse_topology(obj), obj["metadata"]["resourceVersion"])
+        self._topology_read_s = now_s
+        return known is None or known[1] != self._topology[1]
 
     async def _hear(self) -> dict[str, ReplicasReport]:
         pods = [pod for pod in self._machines.pods.values() if pod.ip and not pod.terminated]
@@ -203,11 +225,7 @@ class Fleet:
         self, identities: Mapping[str, NodeIdentity]
     ) -> tuple[Topology, Topology]:
         fencing = self._fencing
-        if self._topology is not None and _may_lack(self._topology[0], fencing.leases):
-            self._topology = None
-        if self._topology is None:
-            obj = await self._kube.get_or_create_topology()
-            self._topology = (parse_topology(obj), obj["metadata"]["resourceVersion"])
+        assert self._topology is not None, "it was read before the nodes were heard"
         before, resource_version = self._topology
         machines = self._machines
         due = topology.to_fence(

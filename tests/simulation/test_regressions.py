@@ -35,6 +35,10 @@ KEPT = [
     ("everything-reset", 5_026, "the survivor of a reset lost its disk to a failed sync"),
     ("everything-reset", 21, "an empty supply made refused entries forgotten, again and again"),
     ("everything-reset", 53, "an empty supply made refused entries forgotten, again and again"),
+    ("operated", 3, "a zone that was altered while a step ran made the step fail"),
+    ("operated", 137, "a client whose deadline was a microsecond away asked for ever"),
+    ("operated", 2010, "an operator that had stood still undid what another saw of the topology"),
+    ("operated", 2038, "an operator that had stood still undid what another saw of the topology"),
 ]
 
 

@@ -62,6 +62,28 @@ _OPERATORS = {
     FaultKind.API_STALE: 2,
     FaultKind.POD_DELETED: 3,
 }
+_MAJORITIES = {
+    FaultKind.MASSACRE: 10,
+    FaultKind.BLACKOUT: 6,
+    FaultKind.STANDSTILL: 8,
+    FaultKind.WISH: 3,
+    FaultKind.API_OUTAGE: 1,
+    FaultKind.CRASH: 4,
+    FaultKind.CRASH_WRITING: 3,
+    FaultKind.ISOLATE: 3,
+    FaultKind.DEAF: 4,
+    FaultKind.SPLIT: 2,
+    FaultKind.STALL: 3,
+    FaultKind.SLOW_DISK: 2,
+    FaultKind.STORM: 1,
+    FaultKind.OPERATOR_CRASH: 3,
+    FaultKind.OPERATOR_CRASH_WRITING: 4,
+    FaultKind.OPERATOR_PAUSE: 2,
+    FaultKind.API_ERRORS: 1,
+    FaultKind.API_STALE: 1,
+    FaultKind.API_OUT: 1,
+    FaultKind.POD_DELETED: 2,
+}
 _EVERYTHING = _NETWORK | _PROCESSES | _WRITES | _GAPS | _DISKS | _CHANGES | {FaultKind.COMPACT: 6}
 
 SCENARIOS = {
@@ -157,20 +179,13 @@ SCENARIOS = {
         Scenario(
             name="operated-available",
             nodes=5,
+            members=(3, 5),
             is_operated=True,
             is_highly_available=True,
             steps=3_500,
-            faults=_NETWORK
-            | _PROCESSES
-            | _WRITES
-            | _OPERATORS
-            | {
-                FaultKind.WISH: 3,
-                FaultKind.MASSACRE: 6,
-                FaultKind.BLACKOUT: 6,
-                FaultKind.STANDSTILL: 3,
-                FaultKind.API_OUTAGE: 1,
-            },
+            faults=_MAJORITIES,
+            least_gap_ms=100,
+            most_gap_ms=1_500,
         ),
         Scenario(name="storage", nodes=4, faults=_NETWORK | _PROCESSES | _WRITES | _DISKS),
     )

@@ -299,13 +299,17 @@ class ControlPlane:
         return self._sets[1][number]
 
     def is_handled(self, zone: Zone) -> bool:
-        """Whether the zone's last input was evaluated for all partitions, and no timer runs."""
+        """Whether all processes are in the topology, the zone's last input was evaluated for all
+        partitions, and no timer runs."""
         status, spec = zone.status, zone.spec
         if status.data_nodes is None or not isinstance(spec, ZoneSpec):
             return False
-        nodes = status.data_nodes
+        nodes, topology = status.data_nodes, self._topology_at(0)
         return (
-            status.observed_generation == zone.generation
+            nodes.topology_version == topology.version
+            and {n: known.process_incarnation for n, known in topology.nodes.items()}
+            == {name: f"{name}-{node.process}" for name, node in self._nodes.items()}
+            and status.observed_generation == zone.generation
             and status.handled_revision == status.revision
             and status.reset is None
             and status.reset_due is None

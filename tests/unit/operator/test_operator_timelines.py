@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonequake_operator.model import Snapshot, Topology, TopologyNode, Zone, ZoneSpec
@@ -256,6 +256,7 @@ def happen(nodes: Nodes, zones: Iterable[OverTime], change: tuple[str, Any]) -> 
             zone.alter(**value)
 
 
+@settings(deadline=None)
 @given(history=HISTORIES, restarts=st.lists(st.integers(0, 2), min_size=20, max_size=20))
 def test_restarts_at_any_point_change_nothing(
     history: list[tuple[int, tuple[str, Any]]], restarts: list[int]
@@ -294,6 +295,7 @@ ONE_WAY = st.lists(
 """Nobody goes while he waits to be added: he is one or not, as an operator was there or not."""
 
 
+@settings(deadline=None)
 @given(history=ONE_WAY)
 def test_an_operator_that_looks_only_at_events_sees_the_timers_that_ran_out_between(
     history: list[tuple[int, tuple[str, Any]]],
@@ -322,6 +324,7 @@ def test_an_operator_that_looks_only_at_events_sees_the_timers_that_ran_out_betw
         assert rare.wakes_at(second) == attentive.wakes_at(second)
 
 
+@settings(deadline=None)
 @given(
     history=HISTORIES,
     specs=st.lists(

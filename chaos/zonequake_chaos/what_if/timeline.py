@@ -85,7 +85,7 @@ class _Run:
 
     def _create(self) -> None:
         world, question = self._world, self._question
-        world.add_nodes(question.topology)
+        world.nodes.add(question.topology)
         world.as_given = set(question.partitions)
         world.accept()
         if len(question.partitions) < len(world.partitions):

@@ -18,19 +18,18 @@ from zonequake_chaos.what_if.actions import Action, Do, action_of
 from zonequake_chaos.what_if.given import log_ends, restore
 from zonequake_chaos.what_if.group import SupposedGroup
 from zonequake_chaos.what_if.memory import partition_as_stored, zone_as_stored
+from zonequake_chaos.what_if.nodes import SupposedNodes
 from zonequake_chaos.what_if.question import Attributes, GivenReplica
 from zonequake_operator import data_nodes
 from zonequake_operator.model import (
     AssignmentSet,
     ConsistencyMode,
-    Departure,
     Partition,
     PartitionKeys,
     Snapshot,
     Storage,
     TokenPeers,
     Topology,
-    TopologyNode,
     Zone,
     ZoneSpec,
     ZoneStatus,
@@ -52,7 +51,6 @@ from zonequake_store.admin_protocol import (
     ChangePeers,
     Grant,
     InspectReplica,
-    NodeIdentity,
     Order,
     PeerName,
     ReplicasReport,
@@ -82,7 +80,7 @@ class World:
     def __init__(self, spec: Mapping[str, object], *, auto_apply: bool = False) -> None:
         self.now_ms = 0
         self._plan_wake_ms: int | None = None
-        self.topology = Topology(version=1)
+        self.nodes = SupposedNodes()
         self.raw_spec = dict(spec)
         self.zone = Zone(
             name="zone",
@@ -110,13 +108,10 @@ class World:
         self._started_at = 0
         self._pacer = Pacer()
         self._retry_ms: int | None = None
-        self._attributes: dict[str, Attributes] = {}
         self._inspected: dict[str, dict[str, ReplicaStatus]] = {}
         """What waiting replicas showed of themselves, by node and group."""
         self._asked: dict[tuple[int, str], Order] = {}
         """Orders that wait for their event: what they asked for hasn't happened yet."""
-        self._processes: dict[str, int] = {}
-        self._storages: dict[str, int] = {}
 
     @property
     def spec(self) -> ZoneSpec:
@@ -193,35 +188,15 @@ class World:
 
     # ------------------------------------------------------------------------------------- nodes
 
+    @property
+    def topology(self) -> Topology:
+        """The logical topology."""
+        return self.nodes.topology
+
     def change_topology(self, join: Mapping[str, Attributes], leave: tuple[str, ...]) -> None:
         """One topology version. A node that joins while it is there has restarted."""
-        version = self.topology.version + 1
-        nodes, departed = dict(self.topology.nodes), dict(self.topology.departed)
-        for name in (*leave, *join):
-            known = nodes.pop(name, None)
-            if known is not None:
-                departed[name] = Departure(since=known.since, left=version)
-                self._end_process(name)
-        self.topology = Topology(version=version, nodes=nodes, departed=departed)
-        self.add_nodes(join)
-
-    def add_nodes(self, join: Mapping[str, Attributes]) -> None:
-        """Nodes of the present topology version."""
-        nodes = dict(self.topology.nodes)
-        for name, attributes in join.items():
-            self._processes[name] = self._processes.get(name, 0) + 1
-            self._attributes[name] = attributes
-            nodes[name] = TopologyNode(
-                name=name,
-                process_incarnation=f"{name}/process-{self._processes[name]}",
-                storage_incarnation=f"{name}/storage-{self._storages.setdefault(name, 1)}",
-                pod_uid=name,
-                restarts=0,
-                attributes=dict(attributes),
-                peer_address=name,
-                since=self.topology.version,
-            )
-        self.topology = replace(self.topology, nodes=dict(sorted(nodes.items())))
+        for name in self.nodes.change(join, leave):
+            self._end_process(name)
 
     def _end_process(self, name: str) -> None:
         for number, group in self.groups.items():
@@ -238,18 +213,7 @@ class World:
         """The replica restarts without its state, under another incarnation."""
         self.group(number).stop(name, keeps_state=False)
         self._asked.pop((number, name), None)
-        known = self.topology.nodes.get(name)
-        if known is None:
-            return
-        self._processes[name] += 1
-        if self.spec.storage is Storage.PERSISTENT:
-            self._storages[name] += 1
-        renewed = replace(
-            known,
-            process_incarnation=f"{name}/process-{self._processes[name]}",
-            storage_incarnation=f"{name}/storage-{self._storages[name]}",
-        )
-        self.topology = replace(self.topology, nodes={**self.topology.nodes, name: renewed})
+        self.nodes.restart(name, wiped=self.spec.storage is Storage.PERSISTENT)
 
     def restart_group(self, number: int, started: tuple[str, ...]) -> None:
         """Every replica was stopped; those of `started` wait on their nodes, which are there.
@@ -260,13 +224,12 @@ class World:
         group = self.groups[number]
         if self.spec.storage is Storage.PERSISTENT:
             restore(group, self.keys(number).chain)
-        nodes = dict(self.topology.nodes)
-        for name in list(group.replicas):
+        stopped = frozenset(group.replicas)
+        for name in stopped:
             self._stop_replica(number, name)
-            if name not in started and nodes.pop(name, None) is not None:
-                self._end_process(name)
-        self.topology = replace(self.topology, nodes=nodes)
-        self.add_nodes({n: self._attributes.get(n, {}) for n in started if n not in nodes})
+        for name in stopped.difference(started):
+            self._end_process(name)
+        self.nodes.set_present(started, stopped.difference(started))
         self._drop_from_timers()
 
     def _drop_from_timers(self) -> None:
@@ -275,7 +238,7 @@ class World:
         status = self.zone.status
         if status.data_nodes is None:
             return
-        nodes = data_nodes.advance(
+        advanced = data_nodes.advance(
             status.data_nodes,
             timers=self.spec.timers,
             filter_text=status.data_nodes.filter,
@@ -283,7 +246,7 @@ class World:
             topology=self.topology,
             now_ms=self.now_ms,
         )
-        self.zone = replace(self.zone, status=replace(status, data_nodes=nodes))
+        self.zone = replace(self.zone, status=replace(status, data_nodes=advanced))
 
     def restart_operator(self) -> None:
         """It remembers nothing but the resources, and sends its orders again."""
@@ -409,20 +372,9 @@ class World:
                 if name in found:
                     found[name].append(status)
         return {
-            name: ReplicasReport(node=self._identity(name), replicas=replicas)
+            name: ReplicasReport(node=self.nodes.identity(name), replicas=replicas)
             for name, replicas in found.items()
         }
-
-    def _identity(self, name: str) -> NodeIdentity:
-        return NodeIdentity(
-            name=name,
-            process_incarnation=f"{name}/process-{self._processes.get(name, 0)}",
-            storage_incarnation=f"{name}/storage-{self._storages.get(name, 0)}",
-            pod_uid=name,
-            attributes=dict(self._attributes.get(name, {})),
-            peer_address=name,
-            client_address=name,
-        )
 
     def _write(self, decided: Plan) -> set[int]:
         """Store what was decided; says whose keys changed, or all if the zone's status did."""

@@ -281,9 +281,17 @@ def test_try_catch_up_finish_with_other_peers_is_refused(ask: Any) -> None:
 
 
 def test_hole_15_the_lock_is_granted_only_while_a_majority_of_the_peers_is_alive(ask: Any) -> None:
-    events = target(1, "ABD") + "- {at: 2, leave: [B, D]}\n" + caught_up(3, "ABD")
-    answer = ask(FIVE + zone("Queue") + given("") + EVENTS + events)
-    assert answer.keys(3)["pendingLock"] is False
+    nodes = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}, F: {}}\n"
+    keys = "partitions: {0: {stable: [A, B, C, D, E]}}\n"
+    events = (
+        target(1, "ABF")
+        + "- {at: 2, leave: [A, B]}\n"
+        + caught_up(3, "ABF")
+        + "- {at: 4, join: {A: {}}}\n"
+    )
+    answer = ask(nodes + zone() + keys + EVENTS + events)
+    assert answer.sets(3) == ("ABCDE", "ABF", "")
+    assert [answer.keys(at)["pendingLock"] for at in (3, 4)] == [False, True]
 
 
 def test_the_lock_is_emptied_when_the_change_is_done(ask: Any) -> None:

@@ -27,6 +27,7 @@ KINDS = {
     "DistributionZone": "",
     "Partition": "",
     "LogicalTopology": "",
+    "Table": "",
     "Pod": OURS,
     "StatefulSet": OURS,
     "Deployment": OURS,
@@ -57,7 +58,7 @@ async def write_report(kube: Kube, path: Path) -> list[str]:
     await pack("version.txt", _version(kube))
     await asyncio.gather(
         *(
-            pack(f"resources/{kind.lower()}s.yaml", _resources(kube, kind, labels))
+            pack(f"resources/{plural(kube, kind)}.yaml", _resources(kube, kind, labels))
             for kind, labels in KINDS.items()
         )
     )
@@ -71,6 +72,11 @@ async def write_report(kube: Kube, path: Path) -> list[str]:
         for name, content in sorted(contents.items()):
             packed.writestr(f"{path.stem}/{name}", content)
     return sorted(missing)
+
+
+def plural(kube: Kube, kind: str) -> str:
+    """`networkpolicies`, as the API names a kind's collection."""
+    return kube.path(kind).rpartition("/")[2]
 
 
 async def _screen(kube: Kube) -> bytes:

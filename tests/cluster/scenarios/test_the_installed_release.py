@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -73,8 +74,7 @@ def words(release: Release) -> Iterator[Words]:
     found = Words(release)
     found.kubectl("apply", "--filename", "-", stdin=json.dumps(ZONE))
     try:
-        ready = "jsonpath={.status.conditions[?(@.type=='Synced')].status}=True"
-        found.kubectl("wait", "dz/seen", f"--for={ready}", "--timeout=60s")
+        found.kubectl("wait", "dz/seen", "--for=condition=Synced", "--timeout=60s")
         yield found
     finally:
         found.kubectl("delete", "dz", "seen", "--timeout=60s")
@@ -115,6 +115,6 @@ def test_the_releases_prometheus_has_the_alerts_and_what_they_look_at(words: Wor
         "zonequake_store_replica_role",
     ):
         deadline_s = time.monotonic() + 30
-        while not words.query(f"query?query={metric}")["result"]:
+        while not words.query(f"query?query={quote(metric)}")["result"]:
             assert time.monotonic() < deadline_s, metric
             time.sleep(1)

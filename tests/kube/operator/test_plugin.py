@@ -201,4 +201,5 @@ async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_p
         assert "has left" in packed.read("report/status.txt").decode()
         assert b"stable" in packed.read("report/resources/partitions.yaml")
     assert {"pods/zq-default-0/replicas.json", "pods/zq-default-0/metrics.txt"} <= names
+    assert "resources/networkpolicies.yaml" in names
     assert any("zq-default-2" in line for line in missing)

@@ -140,7 +140,8 @@ class Fleet:
             period_s = BUSY_PERIOD_S if self._unsettled else SETTLED_PERIOD_S
             rest_s = max(0.02, period_s - (self._monotonic_s() - began_s))
             try:
-                await asyncio.wait_for(self._hurry.wait(), rest_s)
+                async with asyncio.timeout(rest_s):
+                    await self._hurry.wait()
             except TimeoutError:
                 continue
 

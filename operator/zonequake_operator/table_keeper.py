@@ -56,7 +56,8 @@ class TableKeeper:
             except KubeError as error:
                 logger.warning("tables: tried again soon, %s", error)
             try:
-                await asyncio.wait_for(self._wanted.wait(), rest_s)
+                async with asyncio.timeout(rest_s):
+                    await self._wanted.wait()
             except TimeoutError:
                 continue
 

@@ -42,8 +42,10 @@ class LeaseKeeper:
         while True:
             self._wanted.clear()
             rest_s = lease.rest_s(boottime_s())
+            # Not wait_for: in Python 3.11 it forgets a cancellation that comes with its result.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), rest_s)
+                async with asyncio.timeout(rest_s):
+                    await self._wanted.wait()
             before = lease.session
             await self._step()
             if lease.session != before:

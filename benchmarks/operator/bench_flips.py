@@ -46,13 +46,16 @@ FLIP_S = 1.0
 """A move takes about three times as long."""
 ROUND_S = 0.1
 LIMIT_S = 90.0
+MOST = 2.5
+"""At most so much more than had to: a wish that has gone may cost what it got until then."""
 SENT = re.compile(rb"^zonequake_store_catch_up_bytes_total (\S+)$", re.MULTILINE)
-SEQUENCES: dict[str, Sequence[str]] = {
-    "n3": ("n3",),
-    "n3, n4, n3": ("n3", "n4", "n3"),
-    "n3, n2, n3": ("n3", "n2", "n3"),
-    "n3, n4, n2, n4, n3": ("n3", "n4", "n2", "n4", "n3"),
-}
+SEQUENCES: tuple[tuple[str, ...], ...] = (
+    ("n3",),
+    ("n4", "n3"),
+    ("n3", "n4", "n3"),
+    ("n3", "n2", "n3"),
+    ("n3", "n4", "n2", "n4", "n3"),
+)
 
 
 class Operator:
@@ -200,7 +203,7 @@ async def measure(folder: Path) -> Result:
     async with LocalNodes(folder) as nodes:
         await nodes.start(*NODES)
         for mode in ChangePeersMode:
-            for number, wishes in enumerate(SEQUENCES.values()):
+            for number, wishes in enumerate(SEQUENCES):
                 rows.append(await flip(nodes, f"{mode}{number}".lower(), mode, wishes))
     had_to = {row["changePeers"]: row["MB moved"] for row in rows if row["wishes"] == "n3"}
     for row in rows:
@@ -209,9 +212,8 @@ async def measure(folder: Path) -> Result:
         mode: max(row["÷ had to move"] for row in rows if row["changePeers"] == mode)
         for mode in map(str, ChangePeersMode)
     }
-    flips = max(len(wishes) for wishes in SEQUENCES.values())
     limits = [
-        Limit(name=f"{mode}: bytes moved ÷ bytes that had to move", found=found, value=flips)
+        Limit(name=f"{mode}: bytes moved ÷ bytes that had to move", found=found, value=MOST)
         for mode, found in worst.items()
     ]
     return Result(rows=rows, limits=limits)

@@ -158,7 +158,7 @@ def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay) -> None
     for what, (seconds, target) in rows.items():
         print(f"| {what} | {seconds * 1000:.0f} ms | ≤ {target * 1000:.0f} ms |")
     for what, (seconds, target) in rows.items():
-        assert seconds <= target * 5, what
+        assert seconds <= target * 20, what
 
 
 def _is_forced(keys: dict[str, Any]) -> bool:

@@ -104,10 +104,16 @@ def diagnose(
         and len(serving) < len(nodes)
         and not is_majority(len(serving) - 1, len(nodes)),
         lost=keys.bootstrap is not None and not majority,
-        emptied=tuple(sorted(lost(keys, group) & frozenset(nodes))) if keys.bootstrap else (),
+        emptied=_emptied_members(keys, group) if len(serving) < len(nodes) else (),
         retried=attempts.count if attempts and attempts.token == keys.configuration_token else 0,
         error=leading.reconfiguration_error if leading else None,
     )
+
+
+def _emptied_members(keys: PartitionKeys, group: Group) -> tuple[str, ...]:
+    if keys.bootstrap is None or keys.stable is None:
+        return ()
+    return tuple(sorted(lost(keys, group) & frozenset(keys.stable.nodes)))
 
 
 def summarise(health: Mapping[int, Health], total: int) -> PartitionSummary:

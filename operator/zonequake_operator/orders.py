@@ -113,8 +113,9 @@ def _starts(
         acting = group.remembered_nodes  # whoever is to lead may need them
     if keys.bootstrap is None:
         acting = waiting  # what they hold shows only once they run
-    lost = switch.lost(keys, group) if keys.bootstrap is not None else frozenset[str]()
-    nodes = {n for n in (own - lost) & reachable if n not in group.replicas}
+    nodes = {n for n in own & reachable if n not in group.replicas}
+    if nodes and keys.bootstrap is not None:
+        nodes -= switch.lost(keys, group)
     nodes |= waiting & (own | acting) - frozenset(keys.switch_reduce)
     if keys.pending is not None and group.leader is not None:
         nodes |= {n for n in keys.pending.nodes if lacks_token(n, keys, group)}

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .conftest import free_port
-
 if TYPE_CHECKING:
     from .conftest import ApiServer
 
@@ -132,7 +130,7 @@ class Machine:
             **os.environ,
             "ZQ_NAMESPACE": self.api.namespace,
             "ZQ_RELEASE": "zq",
-            "ZQ_HTTP_PORT": str(free_port()),
+            "ZQ_HTTP_PORT": "0",  # any; one that was free a moment ago may be taken now
             "KUBECONFIG": str(self.api.kubeconfig),
             **self._operator_environment,
         }

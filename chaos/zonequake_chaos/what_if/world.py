@@ -107,7 +107,8 @@ class World:
         self._numbers = {group.name: n for n, group in self.groups.items()}
         self._started_at = 0
         self._pacer = Pacer()
-        self._retry_ms: int | None = None
+        self._retries_ms: dict[int, int] = {}
+        """When failed changes may be asked for again, by partition."""
         self._inspected: dict[str, dict[str, ReplicaStatus]] = {}
         """What waiting replicas showed of themselves, by node and group."""
         self._asked: dict[tuple[int, str], Order] = {}
@@ -143,8 +144,8 @@ class World:
     @property
     def wake_at_ms(self) -> int | None:
         """When the next timer ends, or the next retry is due."""
-        times = [at for at in (self._plan_wake_ms, self._retry_ms) if at is not None]
-        return min(times, default=None)
+        timers = [] if self._plan_wake_ms is None else [self._plan_wake_ms]
+        return min([*timers, *self._retries_ms.values()], default=None)
 
     def finish(self) -> None:
         """All partitions were evaluated at the present revision."""
@@ -253,6 +254,7 @@ class World:
         self._asked.clear()
         self._inspected.clear()
         self._pacer = Pacer()
+        self._retries_ms.clear()
         self.zone = zone_as_stored(self.zone, self.raw_spec, self.now_ms)
         self.partitions = {
             n: partition_as_stored(self.zone, partition) for n, partition in self.partitions.items()
@@ -279,7 +281,8 @@ class World:
         self.zone = replace(
             self.zone, status=replace(self.zone.status, data_nodes=None, reset=None, reset_due=None)
         )
-        self._plan_wake_ms = self._retry_ms = None
+        self._plan_wake_ms = None
+        self._retries_ms.clear()
 
     def answer_cancel(self, number: int, *, accepted: bool) -> None:
         """The leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
@@ -316,10 +319,11 @@ class World:
         everything = self.partitions.keys()
         chosen: Collection[int] = everything if numbers is None else numbers
         for _ in range(MAX_ROUNDS):
-            decided = self._decide(everything if self._may_reset else chosen)
-            done = self._write(decided)
-            if not done:
-                done = self._tell(decided)
+            if self._may_reset:
+                chosen = everything
+            decided = self._decide(chosen)
+            written = self._write(decided)
+            done = written | self._tell(decided, frozenset(chosen) - written)
             if not done:
                 return
             chosen = done
@@ -428,20 +432,28 @@ class World:
         self.partitions[number] = replace(self.partitions[number], keys=bootstrapped)
         return True
 
-    def _tell(self, decided: Plan) -> set[int]:
-        """Send the orders; says for which partitions one had an effect."""
+    def _tell(self, decided: Plan, numbers: Collection[int]) -> set[int]:
+        """Send the orders of these partitions; says for which of them one had an effect.
+
+        Not of those whose keys were written just now: orders rest on stored keys.
+        """
         done: set[int] = set()
         wanted: set[tuple[int, str]] = set()
-        self._retry_ms = None
+        for number in numbers:
+            self._retries_ms.pop(number, None)
         for send in decided.actions:
             if isinstance(send, SendOrder):
                 number = self._numbers[send.order.group]
-                if number in self.as_given:
+                if number in self.as_given or number not in numbers:
                     continue
                 wanted.add((number, send.node))
                 if self._is_due(send) and self._obey(number, send.node, send.order):
                     done.add(number)
-        self._asked = {key: order for key, order in self._asked.items() if key in wanted}
+        self._asked = {
+            (number, node): order
+            for (number, node), order in self._asked.items()
+            if number not in numbers or (number, node) in wanted
+        }
         return done
 
     def _is_due(self, send: SendOrder) -> bool:
@@ -449,7 +461,7 @@ class World:
         if not isinstance(send.order, ChangePeers) or self._pacer.due([send], self.now_ms / 1000):
             return True
         at_ms = int(self._pacer.change_due_s(send.order) * 1000) + 1
-        self._retry_ms = at_ms if self._retry_ms is None else min(at_ms, self._retry_ms)
+        self._retries_ms[self._numbers[send.order.group]] = at_ms
         return False
 
     def _obey(self, number: int, node: str, order: Order) -> bool:

@@ -36,7 +36,11 @@ def read(text: str) -> Question:
         document = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506  (it is a SafeLoader)
     except yaml.YAMLError as error:
         raise WhatIfError(f"the file isn't YAML: {error}") from error
-    top = Place(document).fields(_TOP)
+    top = {
+        key: inner
+        for key, inner in Place(document).fields(_TOP).items()
+        if inner.value is not None  # `events:` with nothing behind it
+    }
     zone = read_spec(top["zone"]) if "zone" in top else {}
     partitions = parsed(zone).partitions
     given = _by_partition(top.get("partitions"), partitions, _keys)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from zonequake_operator.errors import Conflict
 from zonequake_operator.fencing import FENCED
-from zonequake_operator.gather import Fleet
+from zonequake_operator.gather import Fleet, View
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+
+from .test_operator_erasure import Edges
 
 NODE = "zq-default-0"
 
@@ -54,6 +59,10 @@ class FakeApi:
         self.annotations = body["metadata"]["annotations"]
         self.renewed += 1
         return (await self.list_leases())[0]
+
+    @property
+    def writes(self) -> list[str]:
+        return [call for call in self.calls if call != "read topology"]
 
     async def get_or_create_topology(self) -> dict[str, Any]:
         self.calls.append("read topology")
@@ -109,7 +118,7 @@ async def joined() -> tuple[Fleet, FakeApi]:
 async def test_a_node_is_fenced_before_the_topology_is_written_without_it() -> None:
     fleet, api = await joined()
     await rounds(fleet, api, 12)
-    assert api.calls == ["fence", "write topology"]
+    assert api.writes == ["fence", "write topology"]
     assert FENCED in api.annotations
     assert not fleet.view.topology.nodes
     assert not fleet.view.reports, "what it reports counts for nothing until it joins again"
@@ -119,7 +128,7 @@ async def test_a_node_whose_fence_is_refused_stays_in_the_topology() -> None:
     fleet, api = await joined()
     api.refuses_fence = True
     await rounds(fleet, api, 12)
-    assert set(api.calls) == {"fence"}
+    assert set(api.writes) == {"fence"}
     assert list(fleet.view.topology.nodes) == [NODE]
 
 
@@ -128,7 +137,7 @@ async def test_a_node_that_renews_is_never_fenced() -> None:
     for _ in range(20):
         await rounds(fleet, api, 4)
         api.renewed += 1
-    assert api.calls == []
+    assert api.writes == []
 
 
 async def test_a_session_that_the_kept_topology_does_not_know_makes_it_read_again() -> None:
@@ -140,3 +149,41 @@ async def test_a_session_that_the_kept_topology_does_not_know_makes_it_read_agai
     await rounds(fleet, api, 1)
     assert api.calls[0] == "read topology"
     assert list(fleet.view.topology.nodes) == [NODE]
+
+
+class Counting(Edges):
+    """Counts how often the zone is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    async def get_zone(self, name: str) -> dict[str, Any]:
+        self.reads += 1
+        return await super().get_zone(name)
+
+    def seen(self, number: int, session: int) -> View:
+        report = self.view.reports["a"]
+        node = msgspec.structs.replace(report.node, lease_session=session)
+        return replace(
+            self.view,
+            number=number,
+            reports={"a": msgspec.structs.replace(report, node=node)},
+        )
+
+
+async def test_the_keys_are_read_again_after_each_session_that_a_node_has_begun() -> None:
+    """Whoever is permitted in it must be told of every reset that was decided before."""
+    edges = Counting()
+    edges.answers.set()
+    reconciler = edges.reconciler()
+    await reconciler.step(edges.seen(9, 0))
+    read = edges.reads
+    await reconciler.step(edges.seen(12, 0))
+    assert edges.reads == read
+    await reconciler.step(edges.seen(13, 1))
+    assert edges.reads == read + 1
+    await reconciler.step(edges.seen(14, 1))
+    assert edges.reads == read + 1
+    await reconciler.step(edges.seen(15, 2))
+    assert edges.reads == read + 2

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from zonequake_store.admin_protocol import Bootstrap, OrderStatus, PeerName, StartReplica
 from zonequake_store.client_protocol import Read, Reply, Status, Write
-from zonequake_store.lease import LeaseRecord, Put
+from zonequake_store.lease import NOT_PERMITTED, LeaseRecord, Put
 from zonequake_store.lease_clock import boottime_s
 from zonequake_store.lease_watch import FIRST_HANDOVER_S, LeaseWatch
 from zonequake_store.replica import Replica
@@ -104,7 +104,8 @@ async def test_only_bounded_reads_without_a_bound_are_answered_without_permissio
     any_age = Read(GROUP, "k", bounded=True)
     bounded = Read(GROUP, "k", bounded=True, max_staleness_ms=60_000)
     assert (await ask(node, replica, any_age)).status is Status.OK
-    assert (await ask(node, replica, bounded)).status is Status.STALE
+    refused = await ask(node, replica, bounded)
+    assert (refused.status, refused.error) == (Status.STALE, NOT_PERMITTED)
     assert (await ask(node, replica, Read(GROUP, "k"))).status is Status.NOT_LEADER
 
 

@@ -333,9 +333,16 @@ class SupposedGroup:
         self.install(peers, token=token, lineage=current.lineage, number=self.number)
 
     def apply_reset(self, node: str, order: ResetPeers) -> None:
-        """The survivor leads alone, in a new lineage (autoApply)."""
+        """The survivor leads alone, in a new lineage, behind all that its log holds (autoApply)."""
         self._end_stage()
-        self.install(order.peers, token=order.token, lineage=order.token, number=self.number + 1)
+        last_term, last_index = self.ends.get(node, LogEnd()).last
+        self.install(
+            order.peers,
+            token=order.token,
+            lineage=order.token,
+            number=max(self.number, last_term % LINEAGE) + 1,
+            index=max(self.at[1], last_index) + 1,
+        )
         self._lead(node)
 
     def erase(self, node: str) -> None:

@@ -176,6 +176,7 @@ def test_with_auto_apply_a_reset_is_over_in_the_instant_of_the_timer(ask: Any) -
     answer = ask(ABC + HA + LOGS + EVENTS + "- {at: 1, leave: [A, C]}\nautoApply: true\n")
     assert answer.sets(6) == ("B", "", "")
     assert answer.actions(6) == ["resetPeers B B"]
+    assert chain(answer, 6) == [("ABC", 0, 0), ("B", 2, 61)]  # behind B's last entry, (1, 60)
 
 
 # -------------------------------------- Additional notes: rebalance when data nodes are the same

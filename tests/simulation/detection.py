@@ -1,11 +1,12 @@
 """Plants each fault, looks for it, and writes down what found it: docs/detection.md.
 
-    python tests/simulation/detection.py [--only NAME ...] [--limit SEEDS] [--jobs N]
+    python tests/simulation/detection.py [--only NAME ...] [--keep] [--limit SEEDS] [--jobs N]
 
 Each fault is looked for in RUNS runs over disjoint ranges of seeds, each until the first seed that
 breaks a rule and breaks none without the fault, and by every directed script. All but the time it
 takes is the same each time. What is found is kept in .zonequake/detection.jsonl at once: a search
-that was broken off goes on there, unless code has changed since. With --only nothing is written.
+that was broken off goes on there, unless code has changed since. With --only nothing is written,
+but with --keep as well: then the page keeps its rows of all other faults.
 """
 
 from __future__ import annotations
@@ -37,7 +38,13 @@ from zonequake_chaos.simulation.children import children, in_order
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "detection.md"
 KEPT = ROOT / ".zonequake" / "detection.jsonl"
-JUDGED = ("chaos/zonequake_chaos/simulation", "workloads", "analysis", "tests/simulation")
+JUDGED = (
+    "chaos/zonequake_chaos/simulation",
+    "operator",
+    "workloads",
+    "analysis",
+    "tests/simulation",
+)
 """Folders whose code decides what is found."""
 RUNS = 5
 LIMIT = 500
@@ -211,7 +218,11 @@ def page(rows: Sequence[Row]) -> str:
     if missed:
         parts += [f"- `{row.fault}`: {faults[row.fault].what}" for row in missed]
     else:
-        parts.append("None: every planted fault is found.")
+        parts.append("None: every planted fault that was looked for is found.")
+    unsought = [name for name in faults if name not in {row.fault for row in rows}]
+    if unsought:
+        parts += ["", "## Not looked for yet", ""]
+        parts += [f"- `{name}` ({faults[name].scenario}): {faults[name].what}" for name in unsought]
     return "\n".join(parts) + "\n"
 
 
@@ -226,6 +237,26 @@ def _line(row: Row, fault: Planted) -> str:
         ", ".join(row.scripts) or "–",
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def rows_on(text: str) -> dict[str, Row]:
+    """The rows of a page, by fault."""
+    found = {}
+    for line in re.findall(r"^\| `[^`]+` \|.*\|$", text, flags=re.MULTILINE):
+        name, _, _, rule, cells, median, scripts = (
+            cell.strip() for cell in line.strip("|").split(" | ")
+        )
+        counts = [None if cell == "–" else _number(cell) for cell in cells.split(", ")]
+        found[name.strip("`")] = Row(
+            fault=name.strip("`"),
+            scripts=() if scripts == "–" else tuple(scripts.split(", ")),
+            searches=tuple(
+                Search(run=run, seeds=seeds, rule="" if rule == "–" else rule)
+                for run, seeds in enumerate(counts)
+            ),
+            limit=_number(median.removeprefix("> ")),
+        )
+    return found
 
 
 def slowest(text: str, count: int) -> dict[str, list[int]]:
@@ -261,6 +292,7 @@ def chosen(only: Iterable[str]) -> list[Planted]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="these faults alone")
+    parser.add_argument("--keep", action="store_true", help="with --only: write the page, too")
     parser.add_argument("--limit", type=int, default=LIMIT, help="seeds per run, at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     asked = parser.parse_args()
@@ -274,7 +306,10 @@ def main() -> int:
         if not asked.only and row.fault not in known:
             with KEPT.open("ab") as file:
                 file.write(msgspec.json.encode(row) + b"\n")
-    if not asked.only:
+    if asked.keep:
+        before = rows_on(PAGE.read_text()) | {row.fault: row for row in rows}
+        rows = [before[fault.name] for fault in all_planted() if fault.name in before]
+    if asked.keep or not asked.only:
         PAGE.write_text(page(rows))
     return 0 if all(row.is_found for row in rows) else 1
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-AREAS = ("raft", "reconfiguration", "storage", "counters", "transactions", "catch_up")
+AREAS = ("raft", "reconfiguration", "storage", "counters", "transactions", "catch_up", "operator")
 MODULES = (*AREAS, "resets", "commits")
 
 

@@ -154,7 +154,7 @@ SCENES = {
     ),
     "storages lost while a node is replaced": Scene(
         budget=Budget(wishes=("ABD",), losses=1, depositions=1),
-        more=Budget(wishes=("ABD",), losses=2, depositions=1, held=1),
+        more=Budget(wishes=("ABD",), losses=2, depositions=1),
     ),
     "nodes that leave and come back": Scene(
         budget=Budget(wishes=("ABD",), absences=1),

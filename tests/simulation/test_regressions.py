@@ -39,6 +39,8 @@ KEPT = [
     ("operated", 137, "a client whose deadline was a microsecond away asked for ever"),
     ("operated", 2010, "an operator that had stood still undid what another saw of the topology"),
     ("operated", 2038, "an operator that had stood still undid what another saw of the topology"),
+    ("reset", 41, "a node that was stalled renewed its Lease no more when the stall ended early"),
+    ("operated-volatile", 94, "a process whose pod was deleted lived on for ever"),
 ]
 
 

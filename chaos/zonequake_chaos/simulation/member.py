@@ -105,6 +105,8 @@ class Node(Edge):
         """Called with sender and addressee when a frame of catch-up leaves."""
         self.flushing = Flushing(world=world, disk=self.disk, replicas=self.home, rules=rules)
         self._stalled_until_us = 0
+        self._delayed: list[tuple[int, Callable[[], None]]] = []
+        """Calls that came while the process stood still, each with the process it is for."""
         self._timers: list[Timer] = []
         self._awake: dict[str, Replica] = {}
         self._batch: list[tuple[Replica, Ready]] = []
@@ -150,9 +152,20 @@ class Node(Edge):
             return
         later_us = self.awake_again_us()
         if later_us:
-            self._world.later(later_us, lambda: self._when_awake(process, call))
+            self._delayed.append((process, call))
+            self._world.later(later_us, self._go_on)
             return
         call()
+
+    def _go_on(self) -> None:
+        """Carry out what came while the process stood still, unless it still does."""
+        later_us = self.awake_again_us()
+        if later_us:
+            self._world.later(later_us, self._go_on)
+            return
+        delayed, self._delayed = self._delayed, []
+        for process, call in delayed:
+            self._when_awake(process, call)
 
     def _new_catch_up(self) -> CatchUp:
         place = CatchUpPlace(
@@ -187,6 +200,7 @@ class Node(Edge):
     def resume(self) -> None:
         """The process goes on at once."""
         self._stalled_until_us = 0
+        self._go_on()
 
     def awake_again_us(self) -> int:
         """How long it still stands still."""

@@ -28,6 +28,8 @@ from zonequake_store.replica import Replica
 from zonequake_store.transactions import TransactionId
 
 _RESTART_MS = 50
+_AGAIN_US = 100_000
+"""After so long a fault that has to come, and could not, is tried again."""
 
 
 class Trouble:
@@ -198,8 +200,11 @@ class Trouble:
         process = node.process
 
         def end() -> None:
-            if node.process == process:
-                self._crash(node, replace(fault, for_ms=fault.for_ms // 4))
+            if node.process != process or not node.alive:
+                return
+            self._crash(node, replace(fault, for_ms=fault.for_ms // 4))
+            if node.alive:  # not now: a newcomer still goes by configurations of long ago
+                self._world.later(_AGAIN_US, end)
 
         self._for_a_while(replace(fault, for_ms=fault.for_ms // 3), end)
 

@@ -89,11 +89,15 @@ def _build_group(
 def _begin_change(
     group: SupposedGroup, token: int, wanted: tuple[PeerName, ...], *, granted: bool
 ) -> None:
-    """The leader runs the change to pending that it was asked for, if it could begin it."""
+    """The leader runs the change to pending that it was asked for, if it could begin it.
+
+    One that was granted had all its peers then, whoever is there now.
+    """
     members = group.configuration.peers if group.configuration else []
-    if group.leader is None or not all(
+    could_begin = group.leader is not None and all(
         peer in members or group.replicas[peer.node].running for peer in wanted
-    ):
+    )
+    if not members or not (granted or could_begin):
         return
     for peer in wanted:
         group.replicas[peer.node].token = token
@@ -101,6 +105,7 @@ def _begin_change(
     group.stage, group.stage_token, group.stage_peers = Stage.CATCHING_UP, token, wanted
     if granted:
         group.go_joint()
+        group.elect()
 
 
 def restore(group: SupposedGroup, chain: tuple[Link, ...]) -> None:

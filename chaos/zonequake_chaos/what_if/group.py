@@ -112,11 +112,19 @@ class SupposedGroup:
         self.leader = self._chosen()
         if self.leader != before:
             self._end_stage()
+            self._inherit_joint()
         if self.leader is not None and self.configuration is not None:
             self.replicas[self.leader].had_leader = True
             for peer in members(self.configuration):
                 if self._holds(peer):
                     self.replicas[peer.node].had_leader = True
+
+    def _inherit_joint(self) -> None:
+        """From JOINT on there is only forward, under this leader or the next."""
+        configuration = self.configuration
+        if self.leader is not None and configuration is not None and configuration.old_peers:
+            self.stage, self.stage_token = Stage.JOINT, configuration.token
+            self.stage_peers = tuple(sorted(configuration.peers))
 
     def _chosen(self) -> str | None:
         configuration = self.configuration
@@ -185,10 +193,28 @@ class SupposedGroup:
         else:
             self.elect()
 
-    def report_caught_up(self, peers: tuple[str, ...]) -> None:
-        """tryCatchUpFinish; of peers that are not those of the change (any more): nothing."""
+    def report_caught_up(self, peers: tuple[str, ...], keys: PartitionKeys) -> None:
+        """tryCatchUpFinish; of peers that are not those of the change (any more): nothing.
+
+        Of pending's peers it says that their change runs, also where a failed one was to be asked
+        for again only later.
+        """
+        if self.stage is Stage.NONE and self._could_run(peers, keys):
+            self.stage, self.stage_token = Stage.CATCHING_UP, keys.configuration_token
+            self.stage_peers = tuple(sorted(self._peer(node) for node in peers))
         if self.stage is Stage.CATCHING_UP and peers == _names(self.stage_peers):
-            self.caught_up = True
+            self.caught_up, self.failed = True, None
+
+    def _could_run(self, peers: tuple[str, ...], keys: PartitionKeys) -> bool:
+        """Can a change to these peers, which are pending's, be running?"""
+        if self.settled is None or self.leader is None or keys.pending is None:
+            return False
+        newcomers = frozenset(peers) - frozenset(_names(self.settled.peers))
+        return (
+            not keys.pending.force
+            and peers == keys.pending.nodes
+            and all(node in self.replicas and self.replicas[node].running for node in newcomers)
+        )
 
     def report_stage(self, stage: Stage, failure: str | None = None) -> None:
         """The leader says how far its change is, or that it has none any more."""

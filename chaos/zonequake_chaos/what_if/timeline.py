@@ -175,7 +175,8 @@ class _Run:
             case StageReported():
                 world.group(event.partition).report_stage(event.stage)
             case CaughtUp():
-                world.group(event.partition).report_caught_up(event.peers)
+                keys = world.keys(event.partition)
+                world.group(event.partition).report_caught_up(event.peers, keys)
             case Cancelled():
                 world.answer_cancel(event.partition, accepted=event.result)
             case ReplicaLost():

@@ -288,11 +288,14 @@ class World:
         """The leader's answer to cancelChangePeers: "If it returns false - do nothing"."""
         if accepted:
             self.group(number).cancel(self.keys(number).configuration_token)
-            self._asked = {
-                (n, node): order
-                for (n, node), order in self._asked.items()
-                if n != number or not isinstance(order, CancelChangePeers)
-            }
+            self._ask_cancel_again(number)
+
+    def _ask_cancel_again(self, number: int) -> None:
+        self._asked = {
+            (n, node): order
+            for (n, node), order in self._asked.items()
+            if n != number or not isinstance(order, CancelChangePeers)
+        }
 
     def apply_running(self) -> None:
         """Let every change that runs succeed (autoApply)."""
@@ -406,6 +409,9 @@ class World:
         if action.keys == stored.keys:
             return False
         self.writes.append(Write(partition=action.number, before=stored.keys, after=action.keys))
+        if action.keys.planned != stored.keys.planned:
+            # "Listen the planned key and on update: execute cancelChangePeers()" (`rebalance`)
+            self._ask_cancel_again(action.number)
         if action.keys.chain != stored.keys.chain:
             self._see_logs(action.number)
         return not self._bootstrap_at_once(action.number)

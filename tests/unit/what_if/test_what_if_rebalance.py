@@ -332,6 +332,43 @@ def test_a_given_lock_is_the_grant_for_the_present_pending(ask: Any) -> None:
     assert answer.actions(0) == []
 
 
+def test_the_next_leader_finishes_a_joint_change_so_the_lock_stays(ask: Any) -> None:
+    events = target(1, "ABD") + caught_up(2, "ABD") + "- {at: 3, leave: [A]}\n" + target(4, "BCE")
+    answer = ask(FIVE + zone("Update") + given("") + EVENTS + events)
+    assert answer.keys(3)["pendingLock"] is True
+    assert answer.actions(3) == []
+    assert answer.sets(4) == ("ABC", "ABD", "BCE")
+
+
+def test_the_lock_stays_while_the_group_has_no_leader(ask: Any) -> None:
+    events = (
+        target(1, "ABD")
+        + caught_up(2, "ABD")
+        + "- {at: 3, leave: [A, B]}\n- {at: 4, join: {A: {}}}\n"
+        + target(5, "ABE")
+    )
+    answer = ask(FIVE + zone("Update") + given("") + EVENTS + events)
+    assert [answer.keys(at)["pendingLock"] for at in (3, 4)] == [True, True]
+    assert answer.sets(5) == ("ABC", "ABD", "ABE")
+
+
+def test_a_given_lock_stays_though_a_new_peer_has_left_since_the_grant(ask: Any) -> None:
+    nodes = "topology: {A: {}, B: {}, C: {}, E: {}}\n"
+    keys = given(f"{PENDING}, pendingLock: true")
+    answer = ask(nodes + zone("Update") + keys + EVENTS + target(1, "ABE"))
+    assert answer.keys(1)["pendingLock"] is True
+    assert answer.sets(1) == ("ABC", "ABD", "ABE")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_failed_change_that_has_caught_up_meanwhile_gets_the_lock(ask: Any, mode: str) -> None:
+    failure = "- {at: 2, reconfigurationError: {partition: 0, status: CatchUpTimeout}}\n"
+    events = target(1, "ABD") + failure * 2 + caught_up(2, "ABE") + caught_up(2, "ABD")
+    answer = ask(FIVE + zone(mode) + given("") + EVENTS + events)
+    assert answer.lines[-2]["partitions"]["0"]["pendingLock"] is False
+    assert answer.keys(2)["pendingLock"] is True
+
+
 # ------------------------------------------------------------- Approach 2: cancelChangePeers
 
 
@@ -356,6 +393,18 @@ def test_cancel_does_nothing_when_the_leader_says_false(ask: Any) -> None:
     answer = ask(FIVE + zone("Cancel") + given("") + EVENTS + events)
     assert 3 not in answer.changes()
     assert answer.sets(4) == ("ABD", "ABE", "")
+
+
+def test_cancel_asks_again_whenever_planned_is_updated(ask: Any) -> None:
+    events = (
+        target(1, "ABD")
+        + target(2, "ABE")
+        + "- {at: 3, cancelled: {partition: 0, result: false}}\n"
+        + target(4, "ABC")
+        + target(5, "ABE")
+    )
+    answer = ask(FIVE + zone("Cancel") + given("") + EVENTS + events)
+    assert [answer.actions(at) for at in (3, 4, 5)] == [[], *[["cancelChangePeers A"]] * 2]
 
 
 def test_cancel_leaves_a_locked_change_alone(ask: Any) -> None:

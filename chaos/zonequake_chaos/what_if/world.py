@@ -198,6 +198,14 @@ class World:
         """One topology version. A node that joins while it is there has restarted."""
         for name in self.nodes.change(join, leave):
             self._end_process(name)
+        if self.spec.storage is Storage.VOLATILE:
+            self._come_back_empty(join)
+
+    def _come_back_empty(self, names: Iterable[str]) -> None:
+        """Volatile members that the keys or a report counted while they were away."""
+        for number, group in self.groups.items():
+            for name in group.replicas.keys() & set(names):
+                del self.group(number).replicas[name]
 
     def _end_process(self, name: str) -> None:
         for number, group in self.groups.items():

@@ -192,3 +192,25 @@ def test_replicas_that_are_lost_one_after_the_other_all_come_back(
     events = "".join(lost(at, node) for at, node in enumerate(order, 1))
     answer = ask(THREE + OF_THREE + EVENTS + events + "autoApply: true\n")
     assert (answer.sets(9), switch(answer, 9)) == (("ABC", "", ""), ("", ""))
+
+
+def test_a_member_that_was_away_when_the_file_begins_joins_with_nothing(ask: Any) -> None:
+    keys, events = given(""), EVENTS + "- {at: 1, join: {C: {}}}\n"
+    volatile = ask("topology: {A: {}, B: {}}\n" + OF_THREE + keys + events)
+    assert (volatile.sets(1), switch(volatile, 1)) == (("ABC", "AB", ""), ("C", ""))
+    assert "startReplica C" not in volatile.actions(1)
+    kept = OF_THREE.replace("Volatile", "Persistent")
+    persistent = ask("topology: {A: {}, B: {}}\n" + kept + keys + events)
+    assert (persistent.sets(1), switch(persistent, 1)) == (("ABC", "", ""), ("", ""))
+    assert persistent.actions(1) == ["startReplica C"]
+
+
+def test_a_member_whose_set_was_applied_while_it_was_away_joins_with_nothing(ask: Any) -> None:
+    keys = "partitions: {0: {stable: [A, B, C, D], pending: [A, B, C], pendingLock: true}}\n"
+    events = "- {at: 1, leave: [C]}\n" + applied(2, "ABC") + "- {at: 3, join: {C: {}}}\n"
+    zone = OF_THREE.replace("}", ", dataNodesFilter: '!\"D\"'}")
+    answer = ask(FOUR + zone + keys + EVENTS + events + applied(4, "AB") + applied(5, "ABC"))
+    assert (answer.sets(2), switch(answer, 2)) == (("ABC", "", ""), ("", ""))
+    assert (answer.sets(3), switch(answer, 3)) == (("ABC", "AB", ""), ("C", ""))
+    assert (answer.sets(4), switch(answer, 4)) == (("AB", "ABC", ""), ("", "C"))
+    assert (answer.sets(5), switch(answer, 5)) == (("ABC", "", ""), ("", ""))

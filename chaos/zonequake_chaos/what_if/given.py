@@ -8,7 +8,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from zonequake_chaos.what_if.group import LINEAGE, LogEnd, Replica, SupposedGroup
 from zonequake_chaos.what_if.question import GivenKeys, GivenReplica, GivenSet
@@ -103,22 +103,24 @@ def _begin_change(
         group.replicas[peer.node].token = token
     group.hear(token)
     group.stage, group.stage_token, group.stage_peers = Stage.CATCHING_UP, token, wanted
+    group.copy_to_new_peers()
     if granted:
         group.go_joint()
         group.elect()
 
 
-def restore(group: SupposedGroup, chain: tuple[Link, ...]) -> None:
+def restore(group: SupposedGroup, chain: tuple[Link, ...], present: Collection[str] = ()) -> None:
     """Give each node of each link, if it has none, the replica that it had under its last link.
 
-    A group that restarts reports what the file says, also where the operator erased a replica.
+    A group that restarts reports what the file says, also where the operator erased a replica. Of a
+    group that is given, a node that isn't `present` couldn't be cleaned, and may come back.
     """
-    nodes = {node for link in chain for node in link.nodes} - group.replicas.keys()
+    nodes = {node for link in chain for node in link.nodes} - group.replicas.keys() - set(present)
     for node in sorted(nodes):
         group.new_replica(node, running=False)
     for link in chain:
         configuration = ConfigurationReport(
-            peers=list(_peers(group, link.nodes)),
+            peers=[_was(group, node) for node in link.nodes],
             token=max(link.token, 1),
             index=link.index,
             lineage=link.token,
@@ -127,6 +129,12 @@ def restore(group: SupposedGroup, chain: tuple[Link, ...]) -> None:
             replica = group.replicas[node]
             replica.configuration = configuration
             replica.configuration_at = (link.term, link.index)
+
+
+def _was(group: SupposedGroup, node: str) -> PeerName:
+    """A member of a link; one that was cleaned since is there under none of its incarnations."""
+    replica = group.replicas.get(node)
+    return PeerName(node, replica.incarnation if replica else f"{node}/0")
 
 
 def _lineage(link: int) -> int:

@@ -245,9 +245,8 @@ class SupposedGroup:
         """The group's configuration is of these nodes; if it is new, under the token of pending."""
         current = self.settled
         peers = [self._peer(node) for node in nodes]
-        number = max(number, self.number)
         if current is not None and nodes == _names(current.peers) and index is None:
-            self.term = current.lineage * LINEAGE + number
+            self.term = current.lineage * LINEAGE + max(number, self.number)
             self.configuration = current
             return
         token = current.token if current is not None else 0
@@ -272,11 +271,14 @@ class SupposedGroup:
         number: int = 1,
         index: int | None = None,
     ) -> None:
-        """A committed configuration, which every running member has."""
+        """A committed configuration, which every running member has, in this term.
+
+        A report of an older one than the group is known to be in doesn't take it back there.
+        """
         if index is None:
             index = self.at[1] + 1 if self.configuration is not None else 0
-        self.term = lineage * LINEAGE + number
-        self.at = (self.term, index)
+        self.at = (lineage * LINEAGE + number, index)
+        self.term = max(lineage * LINEAGE + max(number, self.number), self.term)
         self.configuration = self.settled = ConfigurationReport(
             peers=sorted(peers), token=token, index=index, lineage=lineage
         )
@@ -341,15 +343,36 @@ class SupposedGroup:
         self.stage, self.stage_token = Stage.CATCHING_UP, order.token
         self.stage_peers = tuple(sorted(order.peers))
         self.caught_up, self.failed = False, None
+        self.copy_to_new_peers()
+
+    def copy_to_new_peers(self) -> None:
+        """Peers that are caught up have begun to hold the leader's log, with its configuration.
+
+        Not so after a reset: the file can't say which lineage a log is of that came to a node
+        outside the chain's newest link, so until the grant it counts as one from before.
+        """
+        current = self.settled
+        if current is not None and not current.lineage:
+            for peer in self.stage_peers:
+                replica = self.replicas.get(peer.node)
+                if replica and replica.running and replica.configuration is None:
+                    replica.configuration, replica.configuration_at = current, self.at
 
     def go_joint(self) -> None:
         """The change was granted: the leader goes on to the joint configuration."""
+        self.stage, self.caught_up = Stage.JOINT, False
+        self.configuration = self.join(self.stage_peers, self.stage_token)
+
+    def join(self, peers: tuple[PeerName, ...], token: int) -> ConfigurationReport:
+        """The joint configuration of a granted change, which all its running members hold."""
         current = self.settled
         assert current is not None
-        self.stage, self.caught_up = Stage.JOINT, False
-        self.configuration = replace(
-            current, peers=list(self.stage_peers), old_peers=current.peers, token=self.stage_token
-        )
+        joint = replace(current, peers=list(peers), old_peers=current.peers, token=token)
+        for peer in members(joint):
+            replica = self.replicas.get(peer.node)
+            if replica is not None and replica.running and replica.incarnation == peer.incarnation:
+                replica.configuration, replica.configuration_at = joint, self.at
+        return joint
 
     def apply_change(self) -> None:
         """The change is done (autoApply)."""

@@ -173,6 +173,8 @@ class World:
 
     def give(self, number: int, keys: PartitionKeys, group: SupposedGroup) -> None:
         """Keys that the file gives, and the group that has come there."""
+        if self.spec.storage is Storage.PERSISTENT:
+            restore(group, keys.chain, present=self.topology.nodes)
         self.groups[number] = group
         self.partitions[number] = replace(self.partitions[number], keys=keys)
         self._see_logs(number)

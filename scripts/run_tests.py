@@ -58,7 +58,7 @@ GROUPS = (
     Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=900),
     Group(name="processes", folder="tests/processes", limit_s=1800),
     Group(name="chart", folder="tests/chart", limit_s=900),
-    Group(name="kube", folder="tests/kube"),
+    Group(name="kube", folder="tests/kube", limit_s=1500),
     Group(name="spark", folder="tests/spark"),
     Group(name="foreign", folder="tests/foreign"),
     Group(name="model", folder="tests/model", limit_s=1200),

@@ -1,10 +1,10 @@
 """The node's journal: what happened to its replicas, kept across restarts.
 
 One line of JSON per event in `<data>/events.jsonl`; the oldest go when there are many. Lines are
-buffered and written each second, and at once when somebody waits for them (a stage, a leader): a
-SIGKILL costs at most a second of the less important ones. A torn last line of a killed process is
-cut at the next start. A disk that takes nothing ends no node for its journal: events stay in
-memory, and the file is begun anew with them once there is room.
+buffered and written each second, and at once when somebody waits for them (a stage, a leader) or
+judges by them (a reset): a SIGKILL costs at most a second of the less important ones. A torn last
+line of a killed process is cut at the next start. A disk that takes nothing ends no node for its
+journal: events stay in memory, and the file is begun anew with them once there is room.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import msgspec
 
 from zonequake_store.admin_protocol import StoreEvent
 
-# Kinds that a chaos run decides by: they are on disk before anybody can act on them.
+# Kinds that a chaos run decides or judges by: they are on disk before anybody can act on them.
 _AT_ONCE = frozenset(
     {
+        "group.reset",
         "leader.change",
         "rebalance.stage",
         "node.started",

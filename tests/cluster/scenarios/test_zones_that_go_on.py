@@ -15,11 +15,11 @@ SHORT = "times={beforeSeconds: 5, afterSeconds: 3}"
 
 
 def stables(judged: Any) -> list[list[str]]:
-    """The stable sets of partition 0, by the last character of their nodes' names."""
+    """The stable sets of partition 0 from its first, by the last character of their nodes' names."""
     found: list[list[str]] = []
     for event in judged.events("partition.changed"):
         names = [node[-1] for node in event["data"]["stable"]]
-        if event["partition"] == 0 and (not found or found[-1] != names):
+        if event["partition"] == 0 and names and found[-1:] != [names]:
             found.append(names)
     return found
 

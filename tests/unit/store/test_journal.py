@@ -36,12 +36,15 @@ def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_stage_is_on_disk_at_once_and_other_events_after_a_flush(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["rebalance.stage", "group.reset"])
+def test_a_stage_and_a_reset_are_on_disk_at_once_and_other_events_after_a_flush(
+    tmp_path: Path, kind: str
+) -> None:
     path = tmp_path / "events.jsonl"
     journal = Journal(path, clock())
     journal.add("replica.started", data={})
     assert path.read_bytes() == b""
-    journal.add("rebalance.stage", data={"stage": "JOINT"})
+    journal.add(kind, data={})
     assert path.read_bytes().count(b"\n") == 2
     journal.close()
 

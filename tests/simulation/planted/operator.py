@@ -15,6 +15,7 @@ from zonequake_operator import (
     chain,
     change,
     fencing,
+    gather,
     high_availability,
     orders,
     plan,
@@ -149,12 +150,11 @@ def reset_again_for_the_same_loss(patch: Patch) -> None:
 
 
 def forget_the_wish_that_a_reset_overwrote(patch: Patch) -> None:
-    real = rebalance._on_report
+    def unless_a_reset_ends(result: Any, keys: Any, *_: object) -> Any:
+        after, due = result
+        return after, due and not (target.is_resetting(keys) and not target.is_resetting(after))
 
-    def never_due(*args: Any) -> Any:
-        return real(*args)[0], False
-
-    patch.setattr(rebalance, "_on_report", never_due)
+    _result(patch, rebalance, "_on_report", unless_a_reset_ends)
 
 
 def form_on_the_oldest_link(patch: Patch) -> None:
@@ -214,7 +214,13 @@ def replace_what_is_locked(patch: Patch) -> None:
 
 
 def not_due_after_a_promotion(patch: Patch) -> None:
-    forget_the_wish_that_a_reset_overwrote(patch)
+    def unless_promoted(result: Any, keys: Any, *_: object) -> Any:
+        after, due = result
+        promoted = keys.planned is not None and after.planned is None
+        reset_ends = target.is_resetting(keys) and not target.is_resetting(after)
+        return after, due and (reset_ends or not promoted)
+
+    _result(patch, rebalance, "_on_report", unless_promoted)
 
 
 def wait_for_a_blocked_change(patch: Patch) -> None:
@@ -282,6 +288,25 @@ def judge_by_reports_from_before(patch: Patch) -> None:
         return found
 
     patch.setattr(apply.ZoneReconciler, "_read", and_heard)
+
+
+def read_the_topology_after_the_nodes(patch: Patch) -> None:
+    """As if what another operator wrote were no reason to look at pods and nodes again."""
+    read, update = gather.Fleet._read_topology, gather.Fleet._update_topology
+
+    async def later(self: Any) -> bool:
+        return False
+
+    async def now(self: Any, identities: Any) -> Any:
+        await read(self)
+        return await update(self, identities)
+
+    patch.setattr(gather.Fleet, "_read_topology", later)
+    patch.setattr(gather.Fleet, "_update_topology", now)
+
+
+def take_the_zone_back(patch: Patch) -> None:
+    patch.setattr(apply.ZoneReconciler, "_heed_newer_topology", lambda *_: None)
 
 
 def go_on_with_a_released_lock(patch: Patch) -> None:
@@ -378,7 +403,7 @@ PLANTED = [
     ),
     _planted(
         _AVAILABLE,
-        "hole 8: a partition isn't due again after its reset, nor after any promotion",
+        "hole 8: a partition isn't due again after its reset",
         forget_the_wish_that_a_reset_overwrote,
         "not-due-after-reset",
     ),
@@ -425,7 +450,7 @@ PLANTED = [
         "locked-pending-replaced",
     ),
     _planted(
-        "operated",
+        _AVAILABLE,
         "hole 13: a partition isn't due again after a stable switch that promoted planned",
         not_due_after_a_promotion,
         "not-due-after-promotion",
@@ -473,6 +498,18 @@ PLANTED = [
         "what another operator wrote is judged by reports from before",
         judge_by_reports_from_before,
         "older-reports-judged",
+    ),
+    _planted(
+        "operated",
+        "what another operator wrote of the topology is judged by nodes that were heard before",
+        read_the_topology_after_the_nodes,
+        "topology-read-after-nodes",
+    ),
+    _planted(
+        "operated",
+        "a zone follows a topology that is older than the one it has accepted",
+        take_the_zone_back,
+        "zone-taken-back",
     ),
     _planted(
         _AVAILABLE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zonequake_chaos.simulation.checks.reset_keys import ResetRules
+from zonequake_chaos.simulation.control import leader_of
 from zonequake_chaos.simulation.violation import require
 from zonequake_operator.model import AssignmentSet, PartitionKeys
 from zonequake_store.admin_protocol import Grant
@@ -49,6 +50,7 @@ class KeyRules:
         self._sets_are_wished(after)
         self._pending(before, after)
         self._lock(before, after)
+        self._locked(before, after)
         self._stable(before, after)
         self._planned(before, after)
         if self._resets is not None:
@@ -97,6 +99,28 @@ class KeyRules:
                 before=before,
                 after=after,
             )
+
+    def _locked(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        """The lock is let go, or what it was for replaced, though the group is on its way there."""
+        lock = before.pending_lock
+        if lock is None or before.pending is None or after.pending_lock == lock:
+            return
+        if after.pending is not None and after.pending.force:
+            return
+        if after.stable is not None and _nodes(after.stable) == _nodes(before.pending):
+            return
+        wanted = {(peer.node, peer.incarnation) for peer in lock.peers}
+        found = leader_of(self._nodes, self._group)
+        configuration = found[1].configuration if found is not None else None
+        require(
+            configuration is None
+            or configuration.token != lock.token
+            or {(peer.node, peer.incarnation) for peer in configuration.peers} != wanted,
+            "what is locked gives way to its switch or a reset alone",
+            before=before,
+            after=after,
+            leader=found[1] if found is not None else None,
+        )
 
     def _stable(self, before: PartitionKeys, after: PartitionKeys) -> None:
         if after.stable == before.stable or before.bootstrap is None or after.stable is None:

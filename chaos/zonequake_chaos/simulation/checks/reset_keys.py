@@ -82,7 +82,26 @@ class ResetRules:
                 after=after,
                 holding=sorted(holding),
             )
+        self._awaits_the_newest_link(before)
         self._loses_nothing_that_is_there(before, chosen, holding)
+
+    def _awaits_the_newest_link(self, before: PartitionKeys) -> None:
+        """Who may have gone on alone is waited for when a whole group comes back (hole 9)."""
+        members = set(before.stable.nodes if before.stable else ())
+        members |= set(before.pending.nodes if before.pending else ())
+        steady = self._steady()
+        stopped = all(
+            self._is_away(name) or (name in steady and not self._led(name)) for name in members
+        )
+        if not stopped or len(before.chain) < 2:
+            return
+        link, there = before.chain[-1].nodes, self._topology_at(0).nodes
+        require(
+            2 * len(set(link).intersection(there)) > len(link),
+            "a restarted group waits for a majority of its newest link",
+            keys=before,
+            there=sorted(there),
+        )
 
     def _alone(self, keys: PartitionKeys) -> bool:
         """Whether a forced node is there, and was."""
@@ -127,9 +146,8 @@ class ResetRules:
         pending = after.pending
         if pending is None or pending == before.pending or pending.from_reset or pending.force:
             return
-        known = set(before.stable.nodes if before.stable else ())
+        known = set(after.stable.nodes if after.stable else ())
         known |= set(before.planned.nodes if before.planned else ())
-        known |= set(before.pending.nodes if before.pending else ())
         away = {node for node in pending.nodes if self._is_away(node)}
         require(
             not away - known,

@@ -11,6 +11,7 @@ from typing import Any
 from zonequake_chaos.simulation.checks.group import GroupRules
 from zonequake_chaos.simulation.checks.keys import KeyRules
 from zonequake_chaos.simulation.checks.reset_keys import ResetRules
+from zonequake_chaos.simulation.checks.topology import TopologyRules
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.operated.lease_keeper import LeaseKeeper
@@ -99,7 +100,7 @@ class ControlPlane:
                 rules=rules[group],
                 nodes=nodes,
                 resets=ResetRules(
-                    group, rules=rules[group], nodes=nodes, topology_at=self._topology_at
+                    group, rules=rules[group], nodes=nodes, topology_at=self.topology_at
                 )
                 if scenario.is_highly_available
                 else None,
@@ -108,6 +109,7 @@ class ControlPlane:
             for group in (place_of(number, scenario.groups).name,)
         }
         self._rules_of = {place_of(n, scenario.groups).name: r for n, r in self._rules.items()}
+        self._topology_rules = TopologyRules(nodes, self.objects, lambda: world.now_us)
         self.objects.written.append(self._written)
         self.objects.put("distributionzones", self._first_zone(draw), ZONE)
         self._needed: str | None = None
@@ -260,7 +262,8 @@ class ControlPlane:
 
     # ── what is stored ───────────────────────────────────────────────────────────────────────
 
-    def _topology_at(self, ago_us: int) -> Topology:
+    def topology_at(self, ago_us: int) -> Topology:
+        """As it was stored so many µs ago."""
         at_us = self._world.now_us - ago_us
         found = self.objects.get("logicaltopologies", TOPOLOGY_NAME, at_us=at_us)
         return parse_topology(found) if found is not None else Topology()
@@ -304,7 +307,7 @@ class ControlPlane:
         status, spec = zone.status, zone.spec
         if status.data_nodes is None or not isinstance(spec, ZoneSpec):
             return False
-        nodes, topology = status.data_nodes, self._topology_at(0)
+        nodes, topology = status.data_nodes, self.topology_at(0)
         return (
             nodes.topology_version == topology.version
             and {n: known.process_incarnation for n, known in topology.nodes.items()}
@@ -323,15 +326,25 @@ class ControlPlane:
             self.writes += 1
             world.tally[f"writes of {plural}"] += 1
         if plural == "partitions" and before is not None and after is not None:
+            # Of a set without nodes nothing is left once it was read.
+            written = [after["status"].get(name) for name in ("stable", "pending", "planned")]
+            require(
+                all(each is None or each["nodes"] for each in written),
+                "empty data nodes never become assignments",
+                written=written,
+            )
             old, new = parse_partition(before), parse_partition(after)
             if new.keys != old.keys:
                 world.tally["writes of keys"] += 1
                 if world.tracing:
                     world.note(TraceKind.STAGE, "api", f"{new.number}: {new.keys}")
                 self._rules[new.number].written(old.keys, new.keys)
+        if plural == "logicaltopologies" and before is not None and after is not None:
+            self._topology_rules.written(parse_topology(before), parse_topology(after))
         if plural == "pods":
             self._tell(lambda operator: operator.pods_changed())
         if plural == "distributionzones" and before is not None and after is not None:
+            self._topology_rules.accepted(before, after)
             generation = after["metadata"]["generation"]
             if generation != before["metadata"]["generation"]:
                 self._tell(lambda operator: operator.zone_changed(generation))

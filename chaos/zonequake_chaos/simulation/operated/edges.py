@@ -173,10 +173,17 @@ class SimulatedStore(StoreClient):
         self._attributes = attributes
         self._orders = orders
         self._random = world.stream(f"admin of {name}")
+        self.late_us: dict[str, int] = {}
+        """Orders to these nodes travel so much longer, and beyond their sender's life."""
         self._open: dict[object, Callable[[str], None]] = {}
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a call is under way."""
+        return bool(self._open)
 
     async def replicas(self, address: str) -> ReplicasReport:
         """What a node reports. Raises NodeUnreachable."""
@@ -198,7 +205,8 @@ class SimulatedStore(StoreClient):
             replies = [self._carried_out(node, order) for order in orders]
             return OrderReplies(process_incarnation=f"{address}-{node.process}", replies=replies)
 
-        return await self._exchange(address, carry_out, ORDERS_TIMEOUT_S)
+        late_us = self.late_us.get(address, 0)
+        return await self._exchange(address, carry_out, ORDERS_TIMEOUT_S, late_us)
 
     def _carried_out(self, node: Node, order: Order) -> OrderReply:
         self._orders.comes(node, order)
@@ -208,7 +216,9 @@ class SimulatedStore(StoreClient):
             self._orders.received(node, order)
         return reply
 
-    async def _exchange(self, address: str, act: Callable[[Node], _T], timeout_s: float) -> _T:
+    async def _exchange(
+        self, address: str, act: Callable[[Node], _T], timeout_s: float, late_us: int = 0
+    ) -> _T:
         node = self._nodes[address]
         world, network = self._world, self._network
         answered: asyncio.Future[_T] = self._loop.create_future()
@@ -244,7 +254,7 @@ class SimulatedStore(StoreClient):
 
         self._open[answered] = fail
         timer = world.later(int(timeout_s * 1e6), lambda: fail("time-out"))
-        world.later(self._delay_us(), arrive)
+        world.later(self._delay_us() + late_us, arrive)
         return await answered
 
     def calm(self) -> None:

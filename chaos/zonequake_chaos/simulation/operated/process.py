@@ -51,9 +51,10 @@ class OperatorProcess:
     ) -> None:
         self.name = name
         self._world = world
+        self._tasks: list[asyncio.Task[Any]] = []
         self._loop = VirtualLoop(world)
         self.kube = SimulatedKube(self._loop, world, objects, name)
-        self._store = store = SimulatedStore(
+        self.store = store = SimulatedStore(
             self._loop,
             world,
             network,
@@ -113,7 +114,7 @@ class OperatorProcess:
         """Nothing is in its way any more; it goes on."""
         self._loop.resume()
         self.kube.calm()
-        self._store.calm()
+        self.store.calm()
 
     def pods_changed(self) -> None:
         """Its watch tells of a pod."""

@@ -73,7 +73,7 @@ def advance(
         if identity is not None and known is not None and _same(known, identity):
             nodes[name] = _refresh(known, pod)
         elif identity is not None and not _ended(identity.pod_uid, pod, lost_machines):
-            nodes[name] = _join(identity, pod, version)
+            nodes[name] = _join(identity, pod, version, known)
             changed = True
         elif known is not None and not _left(known, pod, wanted, lost_machines, lease):
             nodes[name] = known
@@ -130,17 +130,30 @@ def _refresh(known: TopologyNode, pod: Pod | None) -> TopologyNode:
     return replace(known, restarts=pod.restarts)
 
 
-def _join(identity: NodeIdentity, pod: Pod | None, version: int) -> TopologyNode:
+def _join(
+    identity: NodeIdentity, pod: Pod | None, version: int, known: TopologyNode | None
+) -> TopologyNode:
     return TopologyNode(
         name=identity.name,
         process_incarnation=identity.process_incarnation,
         storage_incarnation=identity.storage_incarnation,
         pod_uid=identity.pod_uid,
-        restarts=pod.restarts if pod is not None and pod.uid == identity.pod_uid else 0,
+        restarts=_restarts(identity, pod, known),
         attributes=identity.attributes,
         peer_address=identity.peer_address,
         since=version,
     )
+
+
+def _restarts(identity: NodeIdentity, pod: Pod | None, known: TopologyNode | None) -> int:
+    """How often its container had been restarted when this process began, at least.
+
+    The kubelet's status lags: it may yet tell of the end of the process before this one.
+    """
+    shown = pod.restarts if pod is not None and pod.uid == identity.pod_uid else 0
+    if known is not None and known.pod_uid == identity.pod_uid:
+        return max(shown, known.restarts + 1)
+    return shown
 
 
 def _ended(pod_uid: str, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
@@ -170,4 +183,6 @@ def _left(
 def _has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
     if pod is None or pod.uid != known.pod_uid:
         return False  # its successor hasn't identified itself: the old process may still run
+    if pod.restarts < known.restarts:
+        return pod.machine in lost_machines  # what it shows is of the process before this one
     return _ended(known.pod_uid, pod, lost_machines) or pod.restarts > known.restarts

@@ -116,19 +116,22 @@ def search(name: str, run: int, limit: int) -> Search:
     return Search(run=run, seeds=None)
 
 
+def script_finds(name: str, script: str) -> bool:
+    """Whether a directed script breaks a rule under a planted fault."""
+    with pytest.MonkeyPatch.context() as patch:
+        by_name()[name].apply(patch)
+        try:
+            SCRIPTS[script]()
+        except Violation:
+            return True
+        except Unplayable:
+            pass  # the fault kept the script from its point, and broke no rule
+    return False
+
+
 def scripts_that_find(name: str) -> tuple[str, ...]:
     """Which directed scripts break a rule under a planted fault."""
-    found = []
-    for script_name, script in SCRIPTS.items():
-        with pytest.MonkeyPatch.context() as patch:
-            by_name()[name].apply(patch)
-            try:
-                script()
-            except Violation:
-                found.append(script_name)
-            except Unplayable:
-                pass  # the fault kept the script from its point, and broke no rule
-    return tuple(found)
+    return tuple(script for script in SCRIPTS if script_finds(name, script))
 
 
 def look_for(name: str, *, limit: int) -> Row:

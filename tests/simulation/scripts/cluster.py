@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from scripts.stage import Unplayable
 from zonequake_chaos.simulation import FaultKind, FaultPlan, Scenario, Simulation, Violation
-from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.control import leader_of
 from zonequake_chaos.simulation.links import between
 from zonequake_chaos.simulation.member import Node
@@ -242,7 +241,9 @@ class Cluster(Simulation):
         zone = self.plane.objects.get("distributionzones", ZONE)
         assert zone is not None, "nobody drops it"
         meta = {**zone["metadata"], "generation": zone["metadata"]["generation"] + 1}
-        after = {name: value for name, value in {**zone["spec"], **spec}.items() if value is not None}
+        after = {
+            name: value for name, value in {**zone["spec"], **spec}.items() if value is not None
+        }
         self.plane.objects.put("distributionzones", {**zone, "metadata": meta, "spec": after}, ZONE)
 
     def move_to(self, *names: str) -> None:

@@ -1,9 +1,10 @@
-"""Scripts of the real operator's resets and of restarted groups (design §3, holes 7 to 9, 11, 12
+"""Scripts of the real operator's resets and of restarted groups (design §3, holes 6 to 9, 11, 12
 and 14)."""
 
 from __future__ import annotations
 
-from scripts.cluster import API, Cluster
+from scripts.cluster import Cluster
+from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.violation import require
 
 A, B, C, D, E = (f"n-{number}" for number in range(5))
@@ -39,6 +40,23 @@ def the_newest_log_goes_on() -> None:
         cluster.mend({D}, cluster.others(D))
         cluster.promised(lambda: cluster.is_stable(D, E), "both phases are carried out")
         require(cluster.read() == 1, "the newest log goes on", keys=cluster.keys)
+        cluster.finish()
+
+
+def nobody_is_reset_whose_majority_is_back() -> None:
+    """Hole 6: B and C have left, and are back before the reset timer fires."""
+    with Cluster(3, is_highly_available=True) as cluster:
+        cluster.alter(partitionDistributionResetTimeout=2)
+        cluster.forms()
+        cluster.kill(B, C)
+        cluster.until(lambda: not (cluster.knows(B) or cluster.knows(C)), "B and C have left")
+        cluster.start(B, C)
+        cluster.wait(LONG_MS)
+        require(
+            cluster.is_stable(A, B, C) and not cluster.keys.reset_revision,
+            "a reset that is due is judged again",
+            keys=cluster.keys,
+        )
         cluster.finish()
 
 
@@ -187,6 +205,7 @@ def _stop_a_group_whose_survivor_lags(cluster: Cluster) -> None:
 
 
 SCRIPTS = [
+    nobody_is_reset_whose_majority_is_back,
     the_newest_log_goes_on,
     a_wish_that_a_reset_overwrote_comes_true,
     a_reset_that_its_survivor_forgot_is_ordered_again,

@@ -71,6 +71,22 @@ def stay_joint(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.stage_of(A) is Stage.JOINT, "A is between two sets")
 
 
+def a_change_that_waits_for_the_dead_gives_way() -> None:
+    """Hole 13: the wish replaces a blocked pending even where wishes queue."""
+    with Cluster(5, data_nodes=(A, B, C)) as cluster:
+        cluster.alter(changePeers="Queue")
+        cluster.forms()
+        cluster.cut({D}, cluster.others(D))
+        cluster.move_to(A, B, D)
+        cluster.until(lambda: cluster.pending == (A, B, D), "D is to join")
+        cluster.kill(D)
+        cluster.until(lambda: not cluster.knows(D), "D has left")
+        cluster.move_to(A, B, E)
+        cluster.promised(lambda: cluster.is_stable(A, B, E), "a blocked change is not waited for")
+        cluster.mend({D}, cluster.others(D))
+        cluster.finish()
+
+
 def who_is_away_stays_in_a_set_that_it_has_joined() -> None:
     """Holes 13 and 14: {A, B} was planned when C wasn't stable yet; once C is, nobody drops it.
 
@@ -137,6 +153,7 @@ SCRIPTS = [
     a_filter_that_matches_nobody_moves_nothing,
     a_lost_leader_comes_back_without_another_event,
     a_locked_change_is_seen_through,
+    a_change_that_waits_for_the_dead_gives_way,
     who_is_away_stays_in_a_set_that_it_has_joined,
     a_late_erasure_is_shut_out,
     a_replica_stays_while_its_group_goes_by_it,

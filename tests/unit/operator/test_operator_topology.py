@@ -86,6 +86,17 @@ def test_a_successor_is_leave_and_join_in_one_version() -> None:
     assert after.departed == {"zq-default-0": Departure(since=1, left=2)}
 
 
+def test_a_late_status_of_its_predecessor_is_no_leave() -> None:
+    running = {"zq-default-0": pod()}
+    successor = {"zq-default-0": identity("p2")}
+    after = advance(known(), identities=successor, pods=running, wanted=WANTED)
+    for shown in (pod(terminated=True), pod(restarts=1)):
+        pods = {"zq-default-0": shown}
+        assert advance(after, identities={}, pods=pods, wanted=WANTED) == after
+    ended = {"zq-default-0": pod(terminated=True, restarts=1)}
+    assert not advance(after, identities={}, pods=ended, wanted=WANTED).nodes
+
+
 def test_a_late_restart_count_of_the_same_process_is_no_leave() -> None:
     pods = {"zq-default-0": pod(restarts=1)}
     after = advance(known(), identities={"zq-default-0": identity()}, pods=pods, wanted=WANTED)

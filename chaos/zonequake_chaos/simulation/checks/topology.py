@@ -79,17 +79,17 @@ class TopologyRules:
         """The kubelet tells of a predecessor when its successor may have joined already."""
         step_us = _SHOWN_US // _LOOKS
         return any(
-            _shows_end(self._objects.get("pods", known.name, at_us=at_us), known)
+            self._shows_end(known, at_us)
             for at_us in range(self._now_us() - _SHOWN_US, self._now_us() + 1, step_us)
         )
+
+    def _shows_end(self, known: TopologyNode, at_us: int) -> bool:
+        pod = self._objects.get("pods", known.name, at_us=at_us)
+        if pod is None:  # nor anybody who wants one: whoever reads from before the beginning
+            return next(self._objects.all("statefulsets", at_us=at_us), None) is None
+        status = pod["status"]["containerStatuses"][0]
+        return "terminated" in status["state"] or status["restartCount"] > known.restarts
 
 
 def _process(known: TopologyNode) -> int:
     return int(known.process_incarnation.rpartition("-")[2])
-
-
-def _shows_end(pod: Object | None, known: TopologyNode) -> bool:
-    if pod is None:
-        return False
-    status = pod["status"]["containerStatuses"][0]
-    return "terminated" in status["state"] or status["restartCount"] > known.restarts

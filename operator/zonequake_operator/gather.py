@@ -206,7 +206,13 @@ class Fleet:
         return known is None or known[1] != self._topology[1]
 
     async def _hear(self) -> dict[str, ReplicasReport]:
-        pods = [pod for pod in self._machines.pods.values() if pod.ip and not pod.terminated]
+        known = self._topology[0].nodes if self._topology is not None else {}
+        # A pod that ended may have gone on already, under the process that we know.
+        pods = [
+            pod
+            for pod in self._machines.pods.values()
+            if pod.ip and (pod.name in known or not pod.terminated)
+        ]
         answers = await asyncio.gather(*(self._hear_one(pod) for pod in pods))
         return {pod.name: answer for pod, answer in zip(pods, answers, strict=True) if answer}
 

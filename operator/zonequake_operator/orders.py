@@ -119,6 +119,8 @@ def _starts(
     nodes |= waiting & (own | acting) - frozenset(keys.switch_reduce)
     if keys.pending is not None and group.leader is not None:
         nodes |= {n for n in keys.pending.nodes if lacks_token(n, keys, group)}
+    if keys.bootstrap is None:
+        nodes |= {n for n in own if _stayed_empty(n, keys, group)}
     nodes |= reset_orders.to_tell(keys, group)
     nodes |= {n for n in group.replicas if _lacks_permission(n, group, settings)}
     return [
@@ -141,6 +143,16 @@ def _starts(
         )
         for node in sorted(nodes)
     ]
+
+
+def _stayed_empty(node: str, keys: PartitionKeys, group: Group) -> bool:
+    """Whether it runs, from an earlier set that was never formed, and an order to erase it may be
+    under way: it is stale once the replica has seen the present token."""
+    return (
+        group.is_running(node)
+        and group.replicas[node].configuration is None
+        and group.replicas[node].token < keys.configuration_token
+    )
 
 
 def _lacks_permission(node: str, group: Group, settings: ReplicaSettings) -> bool:

@@ -266,6 +266,10 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
         return keys
     if not all(group.is_running(node) for node in keys.stable.nodes):
         return keys
+    if any(group.replicas[node].token < keys.configuration_token for node in keys.stable.nodes):
+        # It stayed from an earlier set: an order to erase it may be under way, or be newer than
+        # this report, and a first configuration can't be decided twice.
+        return keys
     peers = tuple(PeerName(n, group.replicas[n].incarnation) for n in keys.stable.nodes)
     token = keys.configuration_token
     return replace(

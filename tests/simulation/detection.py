@@ -29,7 +29,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from planted.registry import AREAS, Planted, all_planted
-from scripts.every import SCRIPTS
+from scripts.every import OPERATED, SCRIPTS
 from scripts.stage import Unplayable
 
 from zonequake_chaos.simulation import SCENARIOS, Violation, simulate
@@ -130,8 +130,13 @@ def script_finds(name: str, script: str) -> bool:
 
 
 def scripts_that_find(name: str) -> tuple[str, ...]:
-    """Which directed scripts break a rule under a planted fault."""
-    return tuple(script for script in SCRIPTS if script_finds(name, script))
+    """Which directed scripts break a rule under a planted fault.
+
+    Only a cluster has an operator; and for faults in the rest, cores alone are enough.
+    """
+    with_operator = by_name()[name].area == "operator"
+    fit = [script for script in SCRIPTS if (script in OPERATED) is with_operator]
+    return tuple(script for script in fit if script_finds(name, script))
 
 
 def look_for(name: str, *, limit: int) -> Row:
@@ -194,7 +199,9 @@ def page(rows: Sequence[Row]) -> str:
         "",
         "`make detection` writes this page. Each fault below is planted into the shipped code by a "
         "test's patch (`tests/simulation/planted/`), and is then looked for in two ways: by every "
-        "directed script (`tests/simulation/scripts/`), and by random schedules of the scenario "
+        "directed script (`tests/simulation/scripts/`; those over a whole cluster for faults in "
+        "the operator's rules, those over Raft cores for all others), and by random schedules of "
+        "the scenario "
         f"named (`zonequake simulate`), in {RUNS} runs over disjoint ranges of seeds, each until "
         "the first seed that breaks a rule, and breaks none without the fault. *Seeds* counts up "
         "to and including that one; – is a run that was given up at the number of seeds that the "

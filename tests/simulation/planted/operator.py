@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from planted.registry import Planted
@@ -279,6 +280,21 @@ def erase_under_a_leader_of_before(patch: Patch) -> None:
     patch.setattr(orders, "lacks_token", lambda *_: False)
 
 
+def form_a_group_of_who_may_be_erased(patch: Patch) -> None:
+    real = rebalance._on_first_reports
+
+    def as_if_told(keys: Any, group: Any) -> Any:
+        told = {
+            node: msgspec.structs.replace(
+                replica, token=max(replica.token, keys.configuration_token)
+            )
+            for node, replica in group.replicas.items()
+        }
+        return real(keys, replace(group, replicas=told))
+
+    patch.setattr(rebalance, "_on_first_reports", as_if_told)
+
+
 def judge_by_reports_from_before(patch: Patch) -> None:
     real = apply.ZoneReconciler._read
 
@@ -486,6 +502,12 @@ PLANTED = [
         "needed again",
         erase_under_a_leader_of_before,
         "late-erasure-not-shut-out",
+    ),
+    _planted(
+        _AVAILABLE,
+        "hole 15: a group is formed of replicas that an order under way may yet erase",
+        form_a_group_of_who_may_be_erased,
+        "formed-of-who-may-be-erased",
     ),
     _planted(
         "operated",

@@ -66,6 +66,7 @@ BY_SCRIPTS = {
     "absent-nodes-wished-for": "who-returns-is-taken-though-another-is-away",
     "configured-replica-erased": "a-replica-stays-while-its-group-goes-by-it",
     "late-erasure-not-shut-out": "a-late-erasure-is-shut-out",
+    "formed-of-who-may-be-erased": "a-first-member-is-safe-from-a-late-erasure",
     "older-reports-judged": "newer-keys-are-not-judged-by-older-reports",
     "topology-read-after-nodes": "a-newer-topology-is-not-judged-by-older-reports",
     "zone-taken-back": "a-zone-is-not-taken-back-to-an-older-topology",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
 from scripts import (
     freshness,
     losses,
@@ -13,17 +16,13 @@ from scripts import (
     transactions,
 )
 
-SCRIPTS = {
-    script.__name__.replace("_", "-"): script
-    for module in (
-        replication,
-        freshness,
-        membership,
-        resets,
-        transactions,
-        rebalances,
-        losses,
-        overlaps,
-    )
-    for script in module.SCRIPTS
-}
+
+def _named(modules: Iterable[ModuleType]) -> dict[str, Callable[[], None]]:
+    return {
+        script.__name__.replace("_", "-"): script for module in modules for script in module.SCRIPTS
+    }
+
+
+OPERATED = _named((rebalances, losses, overlaps))
+"""Those over a whole cluster with the real operator."""
+SCRIPTS = _named((replication, freshness, membership, resets, transactions)) | OPERATED

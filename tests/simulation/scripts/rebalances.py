@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scripts.cluster import Cluster
+from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.violation import require
 from zonequake_operator.wire import partition_name
 from zonequake_store.admin_protocol import Stage
@@ -135,6 +136,26 @@ def a_late_erasure_is_shut_out() -> None:
         cluster.finish()
 
 
+def a_first_member_is_safe_from_a_late_erasure() -> None:
+    """Hole 15: A and B were to be members before anything was formed, then not, and are again. The
+    orders to erase them come before those that form their group."""
+    with Cluster(4, data_nodes=(A, B, C)) as cluster:
+        cluster.until(lambda: cluster.stable == (A, B, C), "the first members are chosen")
+        cluster.cut({C}, {API})
+        cluster.until(lambda: cluster.tally["order StartReplica received"] == 2, "A and B run")
+        cluster.operator.store.late_us.update({A: 3_000_000, B: 3_000_000})
+        cluster.move_to(C, D)
+        cluster.until(lambda: cluster.stable == (C, D), "A and B aren't wanted any more")
+        cluster.wait(100)
+        cluster.replace_operator()
+        cluster.operator.store.late_us.update({A: 4_000_000, B: 4_000_000})
+        cluster.move_to(A, B, D)
+        cluster.promised(lambda: cluster.leader is not None, "a partition forms")
+        cluster.operator.store.late_us.clear()
+        cluster.mend({C}, {API})
+        cluster.finish()
+
+
 def a_replica_stays_while_its_group_goes_by_it() -> None:
     """Hole 15: somebody restores an old copy of the keys; D, which they don't know, is a member."""
     with Cluster(4, data_nodes=(A, B, C)) as cluster:
@@ -156,5 +177,6 @@ SCRIPTS = [
     a_change_that_waits_for_the_dead_gives_way,
     who_is_away_stays_in_a_set_that_it_has_joined,
     a_late_erasure_is_shut_out,
+    a_first_member_is_safe_from_a_late_erasure,
     a_replica_stays_while_its_group_goes_by_it,
 ]

@@ -219,6 +219,7 @@ def permissions(settings: ReplicaSettings, keys: PartitionKeys, session: int) ->
         incarnation="i",
         role=Role.FOLLOWER,
         term=1,
+        token=11,
         needs_lease=True,
         permitted_session=session,
         enforced_lineage=9,

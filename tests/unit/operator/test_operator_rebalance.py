@@ -23,8 +23,10 @@ from zonequake_store.admin_protocol import (
     Grant,
     Order,
     PeerName,
+    ReplicaStatus,
     Role,
     Stage,
+    StartReplica,
     StopReplica,
 )
 
@@ -451,6 +453,39 @@ def test_a_replica_that_an_older_order_may_erase_is_no_peer_yet() -> None:
     world.deliver()
     assert world.group.replicas["C"].incarnation == incarnation
     assert_it_settles(world)
+
+
+def test_a_group_is_formed_of_replicas_that_no_older_order_may_erase() -> None:
+    unformed, wished = (
+        replace(keys("AB"), bootstrap=None),
+        Wish(target=of("AB"), revision=1, due=False),
+    )
+
+    def running(token: int) -> Group:
+        return observe(
+            model.GROUP,
+            {
+                node: ReplicaStatus(
+                    group=model.GROUP,
+                    zone="z",
+                    partition=0,
+                    incarnation=node,
+                    role=Role.FOLLOWER,
+                    term=0,
+                    token=token,
+                )
+                for node in "AB"
+            },
+        )
+
+    nodes = frozenset("AB")
+    assert decide(unformed, running(1), wished, nodes) == unformed
+    told = orders(unformed, running(1), SETTINGS, alive=nodes, reachable=nodes)
+    assert [(node, type(order), order.token) for node, order in told] == [
+        ("A", StartReplica, 2),
+        ("B", StartReplica, 2),
+    ]
+    assert decide(unformed, running(2), wished, nodes).bootstrap is not None
 
 
 @pytest.mark.parametrize("wanted", ["ABC", "ABD"])

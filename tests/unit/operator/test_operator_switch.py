@@ -438,7 +438,7 @@ def test_a_full_partition_restart_begins_anew_and_says_so_in_its_keys() -> None:
     assert after.bootstrap_lineage == after.configuration_token == 6
     told = orders(after, empty("ABC"), SETTINGS, alive=EVERYONE, reachable=EVERYONE)
     assert [node for node, _ in told] == ["A", "B", "C"]
-    fresh = observe(GROUP, {n: replica(n, 2, term=0, leader=None) for n in "ABC"})
+    fresh = observe(GROUP, {n: replica(n, 2, term=0, leader=None, token=6) for n in "ABC"})
     decided = decide(after, fresh, wish("ABC"), EVERYONE)
     assert decided.bootstrap == TokenPeers(token=6, peers=tuple(peer(n, 2) for n in "ABC"))
     told = orders(decided, fresh, SETTINGS, alive=EVERYONE, reachable=EVERYONE)

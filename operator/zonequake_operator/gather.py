@@ -235,7 +235,8 @@ class Fleet:
         assert self._topology is not None, "it was read before the nodes were heard"
         before, resource_version = self._topology
         machines = self._machines
-        if fencing.leases and before.nodes.keys() - identities.keys():
+        have_leases = bool(fencing.leases) or _have_leases(self.view.reports)
+        if have_leases and before.nodes.keys() - identities.keys():
             # Who is to leave may have begun a session while others were waited for.
             await fencing.look()
         due = topology.to_fence(

@@ -2,7 +2,8 @@
 
 A node joins as soon as its store has identified itself. It has left when
 
-- its container status says terminated, or shows a later start than the process we knew;
+- its container status says terminated, or shows a later start than the process we knew (the kubelet
+  may yet tell of the process before it, which proves nothing);
 - the machine it ran on is gone (Node object deleted, or tainted out-of-service);
 - its successor identified itself (it holds the lock on the data directory): leave and join in
   one version;

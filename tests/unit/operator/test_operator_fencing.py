@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from zonequake_operator.errors import Conflict
+from zonequake_operator.errors import Conflict, NodeUnreachable
 from zonequake_operator.fencing import FENCED
 from zonequake_operator.gather import Fleet, View
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
@@ -15,6 +16,7 @@ from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
 from .test_operator_erasure import Edges
 
 NODE = "zq-default-0"
+ENDED = {"state": {"terminated": {}}, "lastState": {}, "restartCount": 0}
 
 
 class FakeApi:
@@ -27,12 +29,15 @@ class FakeApi:
         self.annotations: dict[str, str] = {}
         self.topology: dict[str, Any] = {}
         self.refuses_fence = False
+        self.has_lease = True
+        self.containers: list[dict[str, Any]] = []
 
     def monotonic_s(self) -> float:
         return self.now_s
 
     async def list_pods(self) -> list[dict[str, Any]]:
-        return [{"metadata": {"name": NODE, "uid": "u"}, "status": {"podIP": "10.0.0.1"}}]
+        status = {"podIP": "10.0.0.1", "containerStatuses": self.containers}
+        return [{"metadata": {"name": NODE, "uid": "u"}, "status": status}]
 
     async def list_stateful_sets(self) -> list[dict[str, Any]]:
         return [{"metadata": {"name": "zq-default"}, "spec": {"replicas": 1}}]
@@ -41,6 +46,8 @@ class FakeApi:
         return []
 
     async def list_leases(self) -> list[dict[str, Any]]:
+        if not self.has_lease:
+            return []
         return [
             {
                 "metadata": {
@@ -78,9 +85,13 @@ class FakeApi:
 
 
 class FakeNodes:
-    """The node answers all the time: it is cut off from the API server alone."""
+    """The node answers, unless `refuse` says otherwise: it is cut off from the API server alone."""
+
+    def __init__(self) -> None:
+        self.refuse: Callable[[], None] = lambda: None
 
     async def replicas(self, _address: str) -> ReplicasReport:
+        self.refuse()
         node = NodeIdentity(
             name=NODE,
             process_incarnation="p",
@@ -100,11 +111,11 @@ async def rounds(fleet: Fleet, api: FakeApi, count: int) -> None:
         api.now_s += 0.5
 
 
-async def joined() -> tuple[Fleet, FakeApi]:
+async def joined(nodes: FakeNodes | None = None) -> tuple[Fleet, FakeApi]:
     api = FakeApi()
     fleet = Fleet(
         api,  # type: ignore[arg-type]
-        FakeNodes(),  # type: ignore[arg-type]
+        nodes or FakeNodes(),  # type: ignore[arg-type]
         monotonic_s=api.monotonic_s,
         wall_ms=lambda: 0,
     )
@@ -138,6 +149,29 @@ async def test_a_node_that_renews_is_never_fenced() -> None:
         await rounds(fleet, api, 4)
         api.renewed += 1
     assert api.writes == []
+
+
+async def test_who_answers_has_not_ended_whatever_its_pod_shows() -> None:
+    fleet, api = await joined()
+    api.containers = [ENDED]
+    for _ in range(4):
+        await rounds(fleet, api, 4)
+        api.renewed += 1
+    assert api.writes == []
+
+
+async def test_a_lease_that_began_while_nodes_were_heard_is_fenced_first() -> None:
+    nodes = FakeNodes()
+    fleet, api = await joined(nodes)
+
+    def refuse() -> None:
+        api.has_lease = True
+        raise NodeUnreachable("10.0.0.1: it waits for the disk")
+
+    nodes.refuse, api.has_lease, api.containers = refuse, False, [ENDED]
+    fleet.pods_changed()
+    await fleet._once(hurried=True)
+    assert api.writes == ["fence", "write topology"]
 
 
 async def test_a_session_that_the_kept_topology_does_not_know_makes_it_read_again() -> None:

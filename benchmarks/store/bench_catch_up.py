@@ -15,6 +15,7 @@ import asyncio
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import figures
@@ -36,12 +37,12 @@ LIMIT_MB_PER_S = 50.0
 class Filler(FrameConnection):
     """Writes key after key, AT_ONCE at a time."""
 
-    def __init__(self, group: str, writes: int) -> None:
+    def __init__(self, group: str, keys: Iterable[str], value_bytes: int = VALUE_BYTES) -> None:
         super().__init__()
         self._group = group
-        self._left = iter(range(writes))
+        self._left = enumerate(keys)
         self._open = 0
-        self._filler = bytes(range(250)) * (VALUE_BYTES // 250)
+        self._filler = bytes(range(250)) * (value_bytes // 250)
         self._decode = msgspec.msgpack.Decoder(Reply).decode
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -57,10 +58,10 @@ class Filler(FrameConnection):
         self._next()
 
     def _next(self) -> None:
-        number = next(self._left, None)
-        if number is not None:
+        number, key = next(self._left, (0, None))
+        if key is not None:
             self._open += 1
-            body = Write(self._group, f"key-{number}", number, self._filler)
+            body = Write(self._group, key, number, self._filler)
             self.send(msgspec.msgpack.encode(Request(number, body)))
         elif self._open == 0 and not self.done.done():
             self.done.set_result(None)
@@ -70,7 +71,7 @@ async def fill(nodes: LocalNodes, zone: Zone, writes: int) -> None:
     port = nodes.nodes[await nodes.leader(zone.groups[0])].client_port
     loop = asyncio.get_running_loop()
     _, filler = await loop.create_connection(
-        lambda: Filler(zone.groups[0], writes), "127.0.0.1", port
+        lambda: Filler(zone.groups[0], map("key-{}".format, range(writes))), "127.0.0.1", port
     )
     await filler.done
     filler.close()

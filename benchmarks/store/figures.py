@@ -57,19 +57,28 @@ class Result:
 
 def run(text: str | None, measure: Callable[[Path], Awaitable[Result]]) -> None:
     """A benchmark's command line: measure in a temporary folder, print, and keep with `--json`."""
+    show(measure, options(text).parse_args().json)
+
+
+def options(text: str | None) -> argparse.ArgumentParser:
+    """What every benchmark's command line has; some have more."""
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", type=Path, help="write the figures here too")
-    arguments = parser.parse_args()
+    return parser
+
+
+def show(measure: Callable[[Path], Awaitable[Result]], json_file: Path | None) -> None:
+    """Measure in a temporary folder, print, and keep the figures if there is a file for them."""
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         result = uvloop.run(measure(Path(folder)))
     loads = [round(load, 2), round(os.getloadavg()[0], 2)]
     print(_markdown(result, loads), flush=True)
-    if arguments.json:
+    if json_file:
         document = {"load_average": loads, **asdict(result)}
-        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
+        json_file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _markdown(result: Result, loads: list[float]) -> str:

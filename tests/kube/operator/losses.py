@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .conftest import UNVERIFIED, wait_until
+from .api_server import UNVERIFIED, wait_until
 from .machine import Machine, address
 from .outcome import replicas_at
 from .rebalances import QUIET_S, ROUNDS, VIEW_PERIOD_S, name, told_address, write_kubeconfig
@@ -22,7 +22,7 @@ from .registers import Registers
 from .relay import Moment, Relay
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 ZONE = "z"
 NODES = 3

@@ -14,7 +14,7 @@ import msgspec
 from zonequake_store.admin_protocol import ReplicasReport, ReplicaStatus, Role
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 RUNNING = (Role.FOLLOWER, Role.LEADER)
 TOLD = ("DataNodesChanged", "NoDataNodes", "RebalanceBegun", "RebalanceEnded", "ChangeFailed")

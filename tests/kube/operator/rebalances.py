@@ -18,14 +18,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .api_server import UNVERIFIED, wait_until
 from .background_load import BackgroundLoad
-from .conftest import UNVERIFIED, wait_until
 from .machine import SUBNET, Machine, address
 from .outcome import Outcome, read_outcome, told_reasons
 from .relay import Moment, Relay
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 ZONE = "z"
 PARTITIONS = 4

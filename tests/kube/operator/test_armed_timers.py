@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import wait_until
+from .api_server import wait_until
 from .rebalances import FOURTH, Move, Rebalances, name, rebalances
 from .relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

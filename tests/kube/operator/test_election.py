@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .conftest import free_port, wait_until
+from .api_server import free_port, wait_until
 from .machine import Machine
 from .severed import Line
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import UNVERIFIED, wait_until
+from .api_server import UNVERIFIED, wait_until
 from .machine import Machine, address
 from .registers import Registers
 from .relay import Relay
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

@@ -18,12 +18,12 @@ import pytest
 
 from zonequake_store.client_protocol import Body, Read, Reply, Request, Status, Write
 
-from .conftest import wait_until
+from .api_server import wait_until
 from .machine import Machine, address
 from .severed import Line
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -17,7 +17,7 @@ from .losses import Loss, Losses, losses
 from .relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

@@ -20,7 +20,7 @@ from .rebalances import Move, Rebalances, Run, rebalances
 from .relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
     from .outcome import Outcome
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .conftest import wait_until
+from .api_server import wait_until
 from .machine import Machine
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -27,11 +27,11 @@ from zonequake_load.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
 from zonequake_load.targets.zonequake import key_for_partition
 
-from .conftest import wait_until
+from .api_server import wait_until
 from .machine import Machine, address
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

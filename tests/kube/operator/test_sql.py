@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .api_server import wait_until
 from .background_load import BackgroundLoad
-from .conftest import wait_until
 from .machine import Machine, address
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 

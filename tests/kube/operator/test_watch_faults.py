@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .conftest import wait_until
+from .api_server import wait_until
 from .disturbances import Disturbance, Ill
 from .rebalances import Move, Rebalances, Run, rebalances
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
     from .outcome import Outcome
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]

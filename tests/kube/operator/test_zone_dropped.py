@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import wait_until
+from .api_server import wait_until
 from .machine import address
 from .outcome import replicas_at
 from .rebalances import FOURTH, ZONE, Move, Rebalances, rebalances
 from .relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from zonequake_operator.filter import parse as parse_filter
 
 if TYPE_CHECKING:
-    from .conftest import ApiServer
+    from .api_server import ApiServer
 
 pytestmark = pytest.mark.kube
 

@@ -30,6 +30,7 @@ from zonequake_store.catchup.supplier import (
 )
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.api import Ready, Settings
+from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
@@ -649,3 +650,14 @@ def test_a_leader_that_most_members_contradict_blames_nobody() -> None:
     world.may_judge = False
     world.run()
     assert world.broken == []
+
+
+def test_entries_that_the_rate_lets_through_as_often_as_demands_repeat_are_sent_once() -> None:
+    world = World(50)
+    entry_bytes = 5 + ENTRY_OVERHEAD_BYTES
+    world.leader.raft.set_catch_up_rate(round(entry_bytes / (REPEAT_TICKS * SMALL.tick_s)))
+    last_index = world.leader.raft.status().last_index
+    world.tick(last_index * (REPEAT_TICKS + 1))
+    assert world.is_caught_up
+    sent = [entry.index for supply in world.of(Supply) for entry in supply.append.entries]
+    assert len(sent) == last_index

@@ -142,9 +142,13 @@ class Demander:
 
     def supplied(self, supply: Supply) -> None:
         """Entries came."""
-        if not self._is_current(supply.sender, supply.round):
-            return
         append = supply.append
+        if not self._is_current(supply.sender, supply.round):
+            if supply.sender == self._supplier and append.entries:
+                # It crossed our repeated demand. Under a rate that lets one entry through as often
+                # as we repeat, each would, and nothing ever arrived in its own round.
+                self._edge.step(append)
+            return
         if not self._edge.step(append):
             return
         last, last_term = append.index + len(append.entries), append.log_term

@@ -303,6 +303,9 @@ class Supplier:
         in_flight = session.in_flight
         while in_flight and in_flight[0] <= demand.index:
             in_flight.popleft()
+        if demand.index > session.index:
+            # An earlier round's supply reached it after all.
+            session.index, session.log_term = demand.index, demand.log_term
         snapshot, staged = session.snapshot, demand.staged
         if snapshot is not None and staged is not None and staged.snapshot == snapshot.number:
             snapshot.acknowledged = max(snapshot.acknowledged, staged.sequence)

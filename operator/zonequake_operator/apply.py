@@ -49,6 +49,25 @@ class _Stored:
     """How many there had been when it was read."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rest:
+    """A plan with nothing to do, and what it was made of."""
+
+    decided: Plan
+    stored: _Stored
+    view: View
+
+    def lasts(self, stored: _Stored, view: View, now_ms: int) -> bool:
+        """Would it be made again? What is stored is only written by those that have to do."""
+        wake_at_ms = self.decided.wake_at_ms
+        return (
+            stored is self.stored
+            and (wake_at_ms is None or now_ms < wake_at_ms)
+            and view.topology == self.view.topology
+            and view.reports == self.view.reports
+        )
+
+
 class ZoneReconciler:
     """Brings one zone where it should be, one step per call."""
 
@@ -82,6 +101,7 @@ class ZoneReconciler:
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
         self._stored: _Stored | None = None
+        self._rest: _Rest | None = None
         self._invalidations = 0
         """Grows at any time, also in the middle of a step, which then ends on what it has read."""
         self._turn = asyncio.Lock()
@@ -131,9 +151,13 @@ class ZoneReconciler:
     async def _step(self, view: View) -> Plan:
         for _ in range(MAX_REPLANS):
             stored, view = await self._read_behind(view)
+            if self._rest is not None and self._rest.lasts(stored, view, self._wall_ms()):
+                return self._rest.decided
             decided = self._plan(stored, view)
             if not await self._write(decided.actions):
                 break
+        at_rest = decided.settled and not decided.actions
+        self._rest = _Rest(decided=decided, stored=stored, view=view) if at_rest else None
         # Orders rest on what is stored: the last plan found nothing more to write.
         await self._send([a for a in decided.actions if isinstance(a, SendOrder)], view)
         self._fleet.tell(self.name, settled=decided.settled, behind=decided.behind)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import aiohttp
@@ -18,6 +20,15 @@ ADMIN_PORT = 8080
 REPORT_TIMEOUT_S = 1.0
 """A node that can't report within this time is taken as silent for the round."""
 ORDERS_TIMEOUT_S = 10.0
+FORGET_S = 60.0
+"""An address that isn't asked for so long is no node's any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    asked_s: float
+    data: bytes
+    report: ReplicasReport
 
 
 class StoreClient:
@@ -32,6 +43,9 @@ class StoreClient:
         """Asked right before orders leave."""
         self._encoder = msgspec.json.Encoder()
         self._reports = msgspec.json.Decoder(ReplicasReport)
+        self._heard: dict[str, _Heard] = {}
+        """By address. A node of hundreds of replicas that rest reports the same hundreds of
+        kilobytes again and again."""
         self._replies = msgspec.json.Decoder(OrderReplies)
 
     async def close(self) -> None:
@@ -39,10 +53,21 @@ class StoreClient:
         await self._session.close()
 
     async def replicas(self, address: str) -> ReplicasReport:
-        """What the node at this address is and holds. Raises NodeUnreachable."""
+        """What the node at this address is and holds. Raises NodeUnreachable.
+
+        An answer that equals the one before is the same object.
+        """
         url = f"http://{address}:{self._port}/admin/v1/replicas"
         data = await self._call("GET", url, None, REPORT_TIMEOUT_S)
-        return self._decode(self._reports, url, data)
+        now_s = asyncio.get_running_loop().time()
+        before = self._heard.get(address)
+        if before is not None and before.data == data:
+            report = before.report
+        else:
+            report = self._decode(self._reports, url, data)
+        self._heard = {a: h for a, h in self._heard.items() if now_s - h.asked_s < FORGET_S}
+        self._heard[address] = _Heard(asked_s=now_s, data=data, report=report)
+        return report
 
     async def send(self, address: str, orders: Sequence[Order]) -> OrderReplies:
         """Give orders; one reply for each. Raises NodeUnreachable."""

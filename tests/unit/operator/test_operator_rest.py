@@ -1,0 +1,254 @@
+"""What a settled zone costs: equal reports are decoded once, and nothing is planned anew."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from zonequake_operator import apply
+from zonequake_operator.apply import ZoneReconciler
+from zonequake_operator.gather import View
+from zonequake_operator.model import Snapshot, Topology, TopologyNode
+from zonequake_operator.plan import Plan, plan
+from zonequake_operator.store_client import StoreClient
+from zonequake_store.admin_protocol import (
+    ConfigurationReport,
+    NodeIdentity,
+    PeerName,
+    ReplicasReport,
+    ReplicaStatus,
+    Role,
+)
+
+UID = "0123456789"
+RESYNC_S = 5.0
+IDENTITY = NodeIdentity(
+    name="a",
+    process_incarnation="p",
+    storage_incarnation="s",
+    pod_uid="u",
+    attributes={},
+    peer_address="",
+    client_address="",
+)
+LEADER = ReplicaStatus(
+    group="z.01234567.0",
+    zone="z",
+    partition=0,
+    incarnation="s",
+    role=Role.LEADER,
+    term=1,
+    leader="a",
+    configuration=ConfigurationReport(
+        peers=[PeerName("a", "s")], old_peers=[], token=1, index=1, lineage=0
+    ),
+    token=1,
+    commit=5,
+    applied=5,
+)
+
+
+def report(commit: int = 5) -> ReplicasReport:
+    """One node that leads its group alone."""
+    return ReplicasReport(
+        node=IDENTITY, replicas=[msgspec.structs.replace(LEADER, commit=commit, applied=commit)]
+    )
+
+
+def view(number: int, *, commit: int = 5, version: int = 1) -> View:
+    node = TopologyNode(
+        name="a",
+        process_incarnation="p",
+        storage_incarnation="s",
+        pod_uid="u",
+        restarts=0,
+        attributes={},
+        peer_address="",
+        since=1,
+    )
+    return View(
+        number=number,
+        topology=Topology(version=version, nodes={"a": node}),
+        reports={"a": report(commit)},
+        addresses={"a": "10.0.0.1"},
+    )
+
+
+class Edges:
+    """An API server that stores what is written, and a clock."""
+
+    def __init__(self, **spec: int) -> None:
+        self.now_s = 0.0
+        self.version = 1
+        owner = {"controller": True, "uid": UID}
+        self.zone: dict[str, Any] = {
+            "metadata": {"name": "z", "namespace": "n", "uid": UID, "generation": 1},
+            "spec": {"partitions": 1, "replicas": 1, **spec},
+        }
+        peers = [{"node": "a", "incarnation": "s"}]
+        self.partition: dict[str, Any] = {
+            "metadata": {"name": "z-0", "ownerReferences": [owner]},
+            "spec": {"partition": 0},
+            "status": {
+                "stable": {"nodes": ["a"]},
+                "configurationToken": 1,
+                "bootstrap": {"token": 1, "peers": peers},
+            },
+        }
+        for each in (self.zone, self.partition):
+            each["metadata"]["resourceVersion"] = "1"
+
+    def reconciler(self) -> ZoneReconciler:
+        edges: dict[str, Any] = {"kube": self, "store": self, "fleet": self, "events": self}
+        return ZoneReconciler(
+            "z",
+            **edges,
+            resync_s=RESYNC_S,
+            view_period_s=0.0,
+            monotonic_s=lambda: self.now_s,
+            wall_ms=lambda: int(self.now_s * 1000),
+        )
+
+    async def get_zone(self, _: str) -> dict[str, Any]:
+        return self.zone
+
+    async def list_partitions(self, _: str) -> list[dict[str, Any]]:
+        return [self.partition]
+
+    async def write_status(
+        self, plural: str, _kind: str, _name: str, _version: str, status: dict[str, Any]
+    ) -> str:
+        self.version += 1
+        written = self.zone if plural == "distributionzones" else self.partition
+        written["metadata"]["resourceVersion"] = str(self.version)
+        written["status"] = status
+        return str(self.version)
+
+    async def post(self, *_: object) -> None:
+        """Events are nobody's concern here."""
+
+    def tell(self, *_: object, **__: object) -> None:
+        """Nor is the pace."""
+
+    view = View()
+
+    async def next_view(self, number: int, _: float) -> View:
+        return view(number + 2)
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """Those that were made."""
+    made: list[Plan] = []
+
+    def planned(snapshot: Snapshot) -> Plan:
+        made.append(plan(snapshot))
+        return made[-1]
+
+    monkeypatch.setattr(apply, "plan", planned)
+    return made
+
+
+async def settled(reconciler: ZoneReconciler) -> None:
+    for number in range(9, 13):
+        decided = await reconciler.step(view(number))
+    assert decided.settled
+    assert decided.actions == []
+
+
+async def test_a_settled_zone_is_planned_again_only_if_something_changed(
+    plans: list[Plan],
+) -> None:
+    reconciler = Edges().reconciler()
+    await settled(reconciler)
+    plans.clear()
+    for number in range(20, 25):
+        assert (await reconciler.step(view(number))).settled
+    assert plans == []
+    await reconciler.step(view(30, commit=6))
+    assert len(plans) == 1, "a replica moved on"
+    await reconciler.step(view(31, commit=6))
+    assert len(plans) == 1
+    await reconciler.step(view(32, commit=6, version=2))
+    assert len(plans) > 1, "the topology changed"
+
+
+async def test_a_settled_zone_is_planned_again_when_its_resources_are_read_again(
+    plans: list[Plan],
+) -> None:
+    edges = Edges()
+    reconciler = edges.reconciler()
+    await settled(reconciler)
+    plans.clear()
+    edges.now_s += RESYNC_S
+    await reconciler.step(view(20))
+    assert len(plans) == 1
+    edges.zone = {**edges.zone, "spec": {**edges.zone["spec"], "paused": True}}
+    reconciler.invalidate()
+    decided = await reconciler.step(view(21))
+    assert len(plans) > 1, "the spec changed"
+    assert decided.settled
+
+
+async def test_a_timer_ends_the_rest(plans: list[Plan]) -> None:
+    edges = Edges(dataNodesAutoAdjustScaleUp=2)
+    reconciler = edges.reconciler()
+    nodes = view(9).topology.nodes
+    joined = replace(nodes["a"], name="b", since=2)
+    two = Topology(version=2, nodes={**nodes, "b": joined})
+    await settled(reconciler)
+    for number in range(20, 23):  # the timer of the node that joined is armed, and stored
+        decided = await reconciler.step(replace(view(number), topology=two))
+    assert decided.wake_at_ms == 2000
+    plans.clear()
+    edges.now_s = 1.9
+    await reconciler.step(replace(view(30), topology=two))
+    assert plans == []
+    edges.now_s = 2.0
+    await reconciler.step(replace(view(31), topology=two))
+    assert plans, "the timer fired"
+
+
+@asynccontextmanager
+async def node(body: list[bytes]) -> AsyncIterator[TestServer]:
+    async def replicas(_: web.Request) -> web.Response:
+        return web.Response(body=body[0])
+
+    application = web.Application()
+    application.add_routes([web.get("/admin/v1/replicas", replicas)])
+    async with TestServer(application) as server:
+        yield server
+
+
+async def test_a_report_that_says_the_same_is_decoded_once() -> None:
+    body = [msgspec.json.encode(report())]
+    async with node(body) as server:
+        client = StoreClient(server.port or 0)
+        try:
+            first = await client.replicas("127.0.0.1")
+            assert await client.replicas("127.0.0.1") is first
+            body[0] = msgspec.json.encode(report(commit=6))
+            assert (await client.replicas("127.0.0.1")).replicas[0].commit == 6
+        finally:
+            await client.close()
+
+
+async def test_the_last_report_of_an_address_that_nobody_asks_any_more_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with node([msgspec.json.encode(report())]) as server:
+        client = StoreClient(server.port or 0)
+        try:
+            await client.replicas("127.0.0.1")
+            monkeypatch.setattr("zonequake_operator.store_client.FORGET_S", 0.0)
+            await client.replicas("localhost")
+            assert list(client._heard) == ["localhost"]
+        finally:
+            await client.close()

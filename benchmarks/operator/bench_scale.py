@@ -58,6 +58,7 @@ COMPARED = 16
 SETTLED_S = 10.0
 """So long the settled zone is watched: it writes nothing."""
 LIMIT_S = 900.0
+PLANS = re.compile(rb"^zonequake_operator_plan_seconds_(sum|count) (\S+)$", re.MULTILINE)
 SENT = re.compile(rb"^zonequake_store_catch_up_bytes_total (\S+)$", re.MULTILINE)
 SHARE_OF_LIMIT, KEY_WRITES, OPERATOR_MB = 0.8, 4, 250.0
 
@@ -126,6 +127,13 @@ class Nodes:
         body = await self.get(node, f"/admin/v1/replicas/{group}/dump")
         header = msgspec.json.decode(body.split(b"\n", 1)[0], type=DumpHeader)
         return header.applied, header.digest
+
+
+async def plans(session: aiohttp.ClientSession, ground: Ground) -> dict[bytes, float]:
+    """How many plans the operator has made, and how long they took, `count` and `sum`."""
+    async with session.get(ground.operator_metrics) as response:
+        found = PLANS.findall(await response.read())
+    return {name: float(value) for name, value in found}
 
 
 async def until(
@@ -254,6 +262,7 @@ async def measure(ground: Ground, size: Size) -> Result:
         row["idle writes"] = idle.key_writes.total() + idle.view_writes.total()
 
         sent_before = await nodes.sent_bytes()
+        planned_before = await plans(session, ground)
         before = cpu_s(await ground.processes())
         async with Watcher(kube, nodes=AFTER) as timeline:
             begun_s = time.monotonic()
@@ -267,6 +276,10 @@ async def measure(ground: Ground, size: Size) -> Result:
         row["MB sent"] = (await nodes.sent_bytes() - sent_before) / 1e6
         for part, spent_s in after.items():
             row[f"{part} %"] = (spent_s - before.get(part, 0.0)) / lasted_s * 100
+        planned = await plans(session, ground)
+        count = planned[b"count"] - planned_before[b"count"]
+        row["plans/s"] = count / lasted_s
+        row["ms per plan"] = (planned[b"sum"] - planned_before[b"sum"]) / count * 1000
         row["operator MB"] = peak_mb((await ground.processes())["operator"])
         await _compare(nodes, groups, moved)
     limits = [

@@ -28,14 +28,20 @@ from zonequake_chaos.images.build import build_all
 from zonequake_chaos.install import install
 from zonequake_chaos.kube import Json, Kube
 from zonequake_chaos.own_node import pod_processes
-from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
+from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
 
 Processes = Mapping[str, list[int]]
 """By who they are: `operator`, `kube-apiserver`, `etcd`, and the data nodes' names."""
 
 OPERATOR_PORT = 8080
-STORE_LIMITS = ("store.resources.limits.memory=3Gi", "store.resources.limits.cpu=2")
-"""Hundreds of groups that were just written keep their logs' ends in memory."""
+CLUSTER = "scale"
+VALUES = (
+    # The harness's own asks everybody for everything once a second.
+    "prometheus.enabled=false",
+    # Hundreds of groups that were just written keep their logs' ends in memory.
+    "store.resources.limits.memory=3Gi",
+    "store.resources.limits.cpu=2",
+)
 CLONE_NEWNET = 0x40000000
 
 
@@ -86,38 +92,41 @@ async def on_processes(folder: Path, nodes: int) -> AsyncIterator[Ground]:
 
 @asynccontextmanager
 async def on_embedded_cluster(nodes: int) -> AsyncIterator[Ground]:
-    """The checkout's embedded cluster, which is ended unless it ran before."""
-    cluster = EmbeddedCluster(say=_say)
-    was_up = cluster.kubeconfig.is_file()
+    """An embedded cluster of its own, beside any other of this checkout."""
+    cluster = EmbeddedCluster(CLUSTER, say=_say)
+    cluster.down()  # what an earlier run may have left
     try:
         cluster.up()
         built = build_all(progress=_say)
         for image in built.values():
-            if image.ref not in cluster.images():
-                cluster.load_image(image.archive)
-        place = find_place(
-            kubeconfig=None, context=None, namespace=DEFAULT_NAMESPACE, release=DEFAULT_RELEASE
+            cluster.load_image(image.archive)
+        place = Place(
+            kubeconfig=cluster.kubeconfig,
+            context=cluster.context,
+            namespace=DEFAULT_NAMESPACE,
+            release=DEFAULT_RELEASE,
+            embedded=True,
         )
-        # Without the harness's Prometheus, which asks everybody for everything once a second.
-        values = ("prometheus.enabled=false", f"nodePools[0].replicas={nodes}", *STORE_LIMITS)
-        names = ("nodePools[0].name=default",)
         refs = {name: image.ref for name, image in built.items()}
-        await install(place, images=refs, values=(*values, *names))
+        await install(place, images=refs, values=VALUES)
         async with await place.connect() as kube:
+
+            async def grow(wanted: int) -> None:
+                name = stateful_set(DEFAULT_RELEASE, "default")
+                await set_replicas(kube, name=name, replicas=wanted)
+
+            await grow(nodes)
+            (operator,) = await kube.find("Pod", _component("operator"))
             with _network_of_node():
-                (operator,) = await kube.find("Pod", _component("operator"))
                 yield Ground(
                     kubeconfig=cluster.kubeconfig,
                     namespace=DEFAULT_NAMESPACE,
                     operator_metrics=f"http://{operator['status']['podIP']}:{OPERATOR_PORT}/metrics",
-                    grow=lambda wanted: set_replicas(
-                        kube, name=stateful_set(DEFAULT_RELEASE, "default"), replicas=wanted
-                    ),
+                    grow=grow,
                     processes=lambda: _of_pods(kube, cluster),
                 )
     finally:
-        if not was_up:
-            cluster.down()
+        cluster.down()
 
 
 async def _of_pods(kube: Kube, cluster: EmbeddedCluster) -> Processes:
@@ -141,7 +150,7 @@ def _component(name: str) -> str:
 @contextmanager
 def _network_of_node() -> Iterator[None]:
     """This thread, and those that it starts, are in the node's network inside the block."""
-    init = processes.find_init(MARK, str(find_instance().folder))
+    init = processes.find_init(MARK, str(find_instance(CLUSTER).folder))
     assert init is not None, "the cluster has just come up"
     with open("/proc/self/ns/net") as own, open(f"/proc/{init}/ns/net") as nodes:
         _enter(nodes.fileno())

@@ -280,7 +280,9 @@ async def measure(ground: Ground, size: Size) -> Result:
         count = planned[b"count"] - planned_before[b"count"]
         row["plans/s"] = count / lasted_s
         row["ms per plan"] = (planned[b"sum"] - planned_before[b"sum"]) / count * 1000
-        row["operator MB"] = peak_mb((await ground.processes())["operator"])
+        peaks = {name: peak_mb(pids) for name, pids in (await ground.processes()).items()}
+        row["operator MB"] = peaks["operator"]
+        row["largest data node MB"] = max(peaks[name] for name in nodes.addresses)
         await _compare(nodes, groups, moved)
     limits = [
         Limit(name="writes of keys per partition", found=row["key writes, most"], value=KEY_WRITES),

@@ -30,7 +30,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 
 import figures
-from bench_catch_up import Filler
+from bench_catch_up import Filler, WriteFailed
 from figures import Limit, Result, Row
 from grounds import Ground, Processes, on_embedded_cluster, on_processes
 from timeline import Timeline, Watcher
@@ -51,7 +51,7 @@ ZONE = "scale"
 BEFORE, AFTER, REPLICAS = 6, 7, 3
 ADMIN_PORT, CLIENT_PORT = 8080, 7002
 VALUE_BYTES = 16_000
-FILL_AT_ONCE = 12
+FILL_AT_ONCE = 4
 """Partitions that are written at a time."""
 COMPARED = 16
 """Partitions of whose copies the digests are compared afterwards."""
@@ -181,23 +181,30 @@ def keys_of(partitions: int, count: int) -> dict[int, list[str]]:
 
 
 async def fill(nodes: Nodes, groups: Mapping[int, str], writes: int) -> None:
-    """As many values into each partition."""
+    """As many values into each partition; a leader that goes meanwhile is followed."""
     keys = keys_of(len(groups), writes)
-    leaders = await nodes.leaders()
+    left = set(groups)
     slots = asyncio.Semaphore(FILL_AT_ONCE)
     loop = asyncio.get_running_loop()
 
-    async def one(number: int) -> None:
+    async def one(number: int, leader: str) -> None:
         async with slots:
             _, filler = await loop.create_connection(
                 lambda: Filler(groups[number], keys[number], VALUE_BYTES),
-                nodes.addresses[leaders[number][0]],
+                nodes.addresses[leader],
                 CLIENT_PORT,
             )
-            await filler.done
+            with contextlib.suppress(WriteFailed):
+                await filler.done
+                left.discard(number)
             filler.close()
 
-    await asyncio.gather(*map(one, groups))
+    async def all_filled() -> bool:
+        leaders = await nodes.leaders()
+        await asyncio.gather(*(one(n, leaders[n][0]) for n in sorted(left) if n in leaders))
+        return not left
+
+    await until("every partition is filled", all_filled)
 
 
 def cpu_s(processes: Processes) -> dict[str, float]:
@@ -247,9 +254,7 @@ async def measure(ground: Ground, size: Size) -> Result:
         uid = zone["metadata"]["uid"]
         groups = {n: group_name(ZONE, uid, n) for n in range(size.partitions)}
         await nodes.find()
-        begun_s = time.monotonic()
         await fill(nodes, groups, size.writes)
-        print(f"filled: {time.monotonic() - begun_s:.1f} s", file=sys.stderr, flush=True)
         await until("it is settled again", partial(is_whole, kube, BEFORE))
         await asyncio.sleep(SETTLED_S)  # flushed and compacted, and views written
 

@@ -34,6 +34,10 @@ AT_ONCE = 256
 LIMIT_MB_PER_S = 50.0
 
 
+class WriteFailed(Exception):
+    """A node refused a write, and said why."""
+
+
 class Filler(FrameConnection):
     """Writes key after key, AT_ONCE at a time."""
 
@@ -54,8 +58,9 @@ class Filler(FrameConnection):
         reply = self._decode(frame)
         self._open -= 1
         if reply.status is not Status.OK and not self.done.done():
-            self.done.set_exception(SystemExit(f"a write failed: {reply.status} {reply.error}"))
-        self._next()
+            self.done.set_exception(WriteFailed(f"{reply.status} {reply.error}"))
+        if not self.done.done():
+            self._next()
 
     def _next(self) -> None:
         number, key = next(self._left, (0, None))

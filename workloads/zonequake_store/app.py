@@ -134,11 +134,13 @@ class Node:
         self._journal.add("node.stopping", data=self._incarnations())
         if self._failure is None:
             await host.drain(DRAIN_TIMEOUT_S)
+        # Before the replicas: in a report of those that aren't closed yet the others would be lost.
+        await runner.cleanup()
+        if self._failure is None:
             await host.close()
             clients.close()
         await keeper.close()
         await transport.close()
-        await runner.cleanup()
         if self._failure is None:
             self._storage.close()
         self._journal.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
+import aiohttp
 import msgspec
 import pytest
 from local_nodes import LocalNodes, key_of, until
@@ -242,3 +244,21 @@ async def test_a_frame_that_is_no_text_ends_its_connection_and_nothing_else(
         writer.close()
         await writer.wait_closed()
     assert (await nodes.client().write(zone.groups[0], "key", 1)).status is Status.OK
+
+
+async def test_a_node_that_is_stopped_reports_all_of_its_replicas_as_long_as_it_reports(
+    nodes: LocalNodes,
+) -> None:
+    """Else its operator takes those that it has closed already for lost, and moves their data."""
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE, partitions=16)
+    client = nodes.client()
+    for partition, group in enumerate(zone.groups):
+        await client.write(group, key_of(partition, 16, 0), 1)  # which has to be flushed
+    nodes.nodes["n0"].signal_stop()
+    reported = []
+    while nodes.nodes["n0"].is_alive:
+        with contextlib.suppress(aiohttp.ClientError):
+            reported.append(len((await nodes.report("n0")).replicas))
+    assert reported
+    assert set(reported) == {16}

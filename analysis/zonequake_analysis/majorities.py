@@ -1,10 +1,10 @@
 """When no majority of a partition's members lived: nothing may be answered then.
 
 From what is certain only. A member is dead from the instant at which its end was proven (the proof
-of a fault's effect) until its node's next `node.started`. A partition's configuration is one of the
-sets that its resource held as `stable` or `pending` about then; only if the majority of each of
-them was dead, nobody could answer. A reset ends the time without majority: its forced `pending` is
-such a set, and so is the survivor's own word. Pure.
+of a fault's effect) until the `node.started` of the process that took its place. A partition's
+configuration is one of the sets that its resource held as `stable` or `pending` about then; only if
+the majority of each of them was dead, nobody could answer. A reset ends the time without majority:
+its forced `pending` is such a set, and so is the survivor's own word. Pure.
 """
 
 from __future__ import annotations
@@ -96,23 +96,42 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
 
 
 def _deaths(events: Iterable[Event]) -> dict[str, list[Span]]:
-    """By node, from when to when its process was certainly dead."""
-    ended: dict[str, list[int]] = defaultdict(list)
-    began: dict[str, list[int]] = defaultdict(list)
+    """By node, from when to when its process was certainly dead.
+
+    A proof says when the end was *seen*: by then the successor may answer already, and nothing is
+    certain of the time between them.
+    """
+    ended: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    began: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for event in events:
-        proof = event.data.get("proof")
-        gone = proof.get("gone_ns") if isinstance(proof, dict) else None
-        if event.kind == "fault.effective" and isinstance(gone, dict):
-            for node, at_ns in gone.items():
-                ended[str(node)].append(int(at_ns))
+        if event.kind == "fault.effective":
+            for node, at_ns, process in _ends(event.data.get("proof")):
+                ended[node].append((at_ns, process))
         elif event.kind == "node.started" and event.node:
-            began[event.node].append(event.time)
-    return {
-        node: [
-            (at, min((t for t in began[node] if t > at), default=NEVER_NS)) for at in sorted(ats)
-        ]
-        for node, ats in ended.items()
-    }
+            began[event.node].append((event.time, str(event.data.get("process_incarnation"))))
+    dead = {}
+    for node, ends in ended.items():
+        spans = [(at, _successor_ns(began[node], process)) for at, process in sorted(ends)]
+        dead[node] = [(at, back) for at, back in spans if back > at]
+    return dead
+
+
+def _ends(proof: object) -> list[tuple[str, int, str]]:
+    """(node, when its end was seen, which process ended) for each victim of a proven fault."""
+    if not isinstance(proof, dict) or not isinstance(proof.get("gone_ns"), dict):
+        return []
+    gone = proof["gone_ns"]
+    return [
+        (str(victim["node"]), int(gone[victim["node"]]), str(victim["process_incarnation"]))
+        for victim in proof.get("victims", [])
+    ]
+
+
+def _successor_ns(began: Iterable[tuple[int, str]], process: str) -> int:
+    """When the process after this one began at its node. One whose own start no journal holds was
+    there before all others."""
+    own = max((at for at, who in began if who == process), default=-1)
+    return min((at for at, who in began if at > own and who != process), default=NEVER_NS)
 
 
 def _held_sets(events: Iterable[Event]) -> dict[tuple[str, int], list[_Held]]:

@@ -80,7 +80,10 @@ def events() -> list[dict[str, object]]:
         data = {"lineage": lineage} | dict(zip(names, last, strict=True))
         return event("group.reset", at_s, data, zone=ZONE, partition=0, node=node)
 
-    gone = {"gone_ns": {"A": 115 * SECOND, "B": 115 * SECOND}}
+    gone = {
+        "gone_ns": {"A": 115 * SECOND, "B": 115 * SECOND},
+        "victims": [{"node": node, "process_incarnation": f"{node}-1"} for node in "AB"],
+    }
     chain = [
         {"nodes": ["A", "B", "C"], "term": 1, "index": 0},
         {"nodes": ["C"], "term": 7 * 10**9 + 2, "index": 6},
@@ -93,8 +96,8 @@ def events() -> list[dict[str, object]]:
         keys(121, ["C"], chain=chain),
         reset(9, 140, "A", (0, 1, 10)),
         keys(142, ["A", "B", "C"], chain=chain[:1]),
-        event("node.started", 139, {}, node="A"),
-        event("node.started", 139, {}, node="B"),
+        event("node.started", 139, {"process_incarnation": "A-2"}, node="A"),
+        event("node.started", 139, {"process_incarnation": "B-2"}, node="B"),
     ]
 
 

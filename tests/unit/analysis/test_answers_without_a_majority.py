@@ -31,12 +31,23 @@ def keys(at_s: float, *stable: str, pending: tuple[str, ...] = (), **more: objec
 
 
 def killed(at_s: float, *nodes: str) -> Event:
-    proof = {"gone_ns": {node: int(at_s * SECOND) for node in nodes}}
-    return event("fault.effective", at_s, proof=proof)
+    """The end of each one's first process, seen at this time."""
+    return ended(at_s, {node: f"{node}-1" for node in nodes})
 
 
-def began(at_s: float, node: str) -> Event:
-    return event("node.started", at_s, node=node)
+def ended(seen_s: float, processes: dict[str, str]) -> Event:
+    proof = {
+        "gone_ns": dict.fromkeys(processes, int(seen_s * SECOND)),
+        "victims": [
+            {"node": node, "process_incarnation": process} for node, process in processes.items()
+        ],
+    }
+    return event("fault.effective", seen_s, proof=proof)
+
+
+def began(at_s: float, node: str, process: str = "") -> Event:
+    """A node's second process, or the one named."""
+    return event("node.started", at_s, node=node, process_incarnation=process or f"{node}-2")
 
 
 def spans(*events: Event) -> list[tuple[float, float]]:
@@ -51,6 +62,15 @@ def test_there_is_no_majority_from_the_last_death_to_the_first_return() -> None:
     ]
     assert spans(three, killed(10, "A")) == []
     assert spans(three, killed(10, "A", "B")) == [(10, float("inf"))]
+
+
+def test_a_death_that_is_seen_after_the_return_proves_nothing() -> None:
+    """As in a rolling restart: the next one is stopped when the one before it serves again."""
+    three = keys(0, "A", "B", "C")
+    assert spans(three, began(9, "A"), killed(10, "A"), killed(11, "B"), began(20, "B")) == []
+    again = began(30, "A", "A-3")
+    second = ended(25, {"A": "A-2", "B": "B-1"})
+    assert spans(three, began(9, "A"), killed(10, "A"), second, again) == [(25, 30)]
 
 
 def test_of_two_one_is_no_majority_and_of_four_two_are_none() -> None:

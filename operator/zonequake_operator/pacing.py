@@ -19,6 +19,8 @@ from .model import Attempts
 from .plan import SendOrder
 
 FIRST_DELAY_S = 0.3
+RESET_DELAY_S = 0.1
+"""Less than a round's period: a survivor is asked in each of them."""
 MAX_DELAY_S = 5.0
 MAX_RETRY_DELAY_S = 30.0
 """Of a change: each attempt may cost its leader a catch-up time-out, and data that is sent anew."""
@@ -72,8 +74,10 @@ class Pacer:
             last_s, delay_s = self._sent.get(key, (float("-inf"), 0.0))
             if now_s - last_s >= delay_s:
                 due.append(send)
-                most_s = FIRST_DELAY_S if isinstance(send.order, ResetPeers) else MAX_DELAY_S
-                delay_s = min(max(delay_s * 2, FIRST_DELAY_S), most_s)
+                if isinstance(send.order, ResetPeers):
+                    delay_s = RESET_DELAY_S
+                else:
+                    delay_s = min(max(delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
                 last_s = now_s
             sent[key] = (last_s, delay_s)
         self._sent = sent

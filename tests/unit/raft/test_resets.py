@@ -132,6 +132,19 @@ def test_a_replica_that_hears_a_leader_or_leads_refuses_to_be_reset() -> None:
     assert reset(cluster) is ResetAnswer.RECEIVED
 
 
+def test_a_leader_that_was_heard_until_a_reset_was_asked_is_reset_an_election_time_later() -> None:
+    cluster = SmallCluster()
+    cluster.elect("a")
+    election = cluster.settings.election_ticks
+    cluster.tick(election // 2, "a")
+    cluster.isolate("a")
+    assert reset(cluster, name="a") is ResetAnswer.BUSY
+    cluster.tick(election - 1, "a")
+    assert reset(cluster, name="a") is ResetAnswer.BUSY, "a whole election time-out must be silent"
+    cluster.tick(1, "a")
+    assert reset(cluster, name="a") is ResetAnswer.RECEIVED
+
+
 def test_a_leader_without_its_quorum_is_reset_once_it_has_stepped_down() -> None:
     cluster = SmallCluster()
     cluster.elect("a")

@@ -122,7 +122,6 @@ class Leader:
         self.reconfiguration.tick()
         self._check_ticks += 1
         if self._check_ticks >= settings.election_ticks:
-            self._check_ticks = 0
             self._check_quorum()
 
     @property
@@ -158,15 +157,28 @@ class Leader:
             self._confirm_rounds()
         self.send_heartbeats(self.progress.values())
 
+    def doubt(self) -> None:
+        """Somebody wants the group reset: if its quorum fell silent within the present check, the
+        next one would still let this leadership go on, and the reset wait that much longer."""
+        if self._hears_quorum():
+            self._begin_check()
+
     def _check_quorum(self) -> None:
         """A leader that hears no quorum steps down: clients should look elsewhere (§6.2)."""
-        self._myself.active = True
-        heard = self._agreed([[int(peer.active) for peer in half] for half in self._halves])
-        if not heard:
+        if self._hears_quorum():
+            self._begin_check()
+        else:
             self.replica.become_follower(
                 self.replica.term, None, "the leader lost contact with its quorum"
             )
-            return
+
+    def _hears_quorum(self) -> bool:
+        """Whether a quorum was heard since the check began."""
+        self._myself.active = True
+        return bool(self._agreed([[int(peer.active) for peer in half] for half in self._halves]))
+
+    def _begin_check(self) -> None:
+        self._check_ticks = 0
         for progress in self.progress.values():
             progress.active = False
 

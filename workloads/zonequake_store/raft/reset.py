@@ -52,6 +52,8 @@ def reset_peers(replica: Replica, *, term: int, token: int, peers: tuple[Peer, .
         return ResetAnswer.RECEIVED
     if token <= configuration.token or term < replica.term:
         return ResetAnswer.STALE
+    if replica.leadership is not None:
+        replica.leadership.doubt()
     if replica.hears_leader or replica.log.pending_snapshot is not None:
         return ResetAnswer.BUSY
     election.start_forced(replica, Configuration(peers=(replica.me,), token=token, lineage=token))

@@ -262,7 +262,7 @@ class ProcessPause(FaultBase, frozen=True, kw_only=True, tag="process_pause"):
 
 
 class GracefulDelete(FaultBase, frozen=True, kw_only=True, tag="graceful_delete"):
-    """Delete the pod with its own grace period, preStop hook included."""
+    """Delete the pod with its own grace period, in which it hands over its leaderships."""
 
     target: Target
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+
+from zonequake_store.admin import DRAIN_TIMEOUT_S
 
 pytestmark = pytest.mark.chart
 
@@ -104,18 +105,13 @@ def test_caught_up_gates_readiness_only_where_an_operator_sets_it(
     assert gates("operator.enabled=false") == []
 
 
-def test_the_stop_hook_drains_and_ends_before_the_kubelet_kills(
+def test_a_node_that_is_stopped_has_time_to_hand_over_its_leaderships(
     render: Callable, one: Callable
 ) -> None:
     pod = one(render(), "StatefulSet", "zq-default")["spec"]["template"]["spec"]
-    python, option, program = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-    assert (python, option) == ("python", "-c")
-    calls = {
-        ast.unparse(n.func): n for n in ast.walk(ast.parse(program)) if isinstance(n, ast.Call)
-    }
-    assert ast.unparse(calls["Request"].args[0]) == "'http://127.0.0.1:8080/admin/v1/drain'"
-    timeout_s = ast.literal_eval(calls["urlopen"].keywords[0].value)
-    assert 10 < timeout_s < pod["terminationGracePeriodSeconds"]
+    assert pod["terminationGracePeriodSeconds"] > DRAIN_TIMEOUT_S
+    # A hook's process would take the CPU that the node needs to serve meanwhile.
+    assert "lifecycle" not in pod["containers"][0]
 
 
 def test_a_planted_fault_needs_both_variables_and_is_off_by_default(

@@ -40,7 +40,7 @@ class PodKill:
 
 
 class GracefulDelete:
-    """Deletes the pod with its own grace period: the preStop hook runs, leaderships move away."""
+    """Deletes the pod with its own grace period: leaderships move away before it ends."""
 
     async def prepare(self, injury: Injury) -> None:
         """Nothing to undo: the StatefulSet brings the pod back."""

@@ -151,8 +151,15 @@ class Orders:
                 host.note_replica("replica.broken", record, str(error))
                 return failed(f"the replica is broken ({error}); stop and erase it")
         host.add(replica)
+        self._greet(replica)
         host.note_replica("replica.started", replica.record, reason)
         return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
+
+    def _greet(self, replica: Replica) -> None:
+        configuration = replica.raft.status().configuration
+        for peer in configuration.members if configuration else ():
+            if peer != replica.me:
+                self._host.transport.greet(peer.node)
 
     # ── stop ─────────────────────────────────────────────────────────────────────────────────
 

@@ -110,20 +110,39 @@ class _Link:
         backoff_s = _FIRST_BACKOFF_S
         while loop.time() - self.used_s < _UNUSED_S:
             self._hurry.clear()
-            for address in self._owner.addresses_of(self.node):
-                connection = await self._connect(address)
-                if connection is not None:
-                    backoff_s = _FIRST_BACKOFF_S
-                    self.connection = connection
-                    await connection.gone.wait()
-                    self.connection = None
-                    break
+            self.connection = await self._connect_to_any()
+            if self.connection is not None:
+                backoff_s = _FIRST_BACKOFF_S
+                await self.connection.gone.wait()
+                self.connection = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(backoff_s):
                     await self._hurry.wait()
                 backoff_s = _FIRST_BACKOFF_S / 2
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
         self._owner.forget(self)
+
+    async def _connect_to_any(self) -> _Outgoing | None:
+        """The first address that leads to the peer; None: none does, or it called meanwhile.
+
+        A pod's old address answers nothing at all. A peer that calls from a new one while an
+        attempt still waits there is called back before that is given up.
+        """
+        attempt = asyncio.create_task(self._try_all())
+        called = asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait((attempt, called), return_when=asyncio.FIRST_COMPLETED)
+            return await attempt if attempt.done() else None
+        finally:
+            attempt.cancel()
+            called.cancel()
+
+    async def _try_all(self) -> _Outgoing | None:
+        for address in self._owner.addresses_of(self.node):
+            connection = await self._connect(address)
+            if connection is not None:
+                return connection
+        return None
 
     async def _connect(self, address: str) -> _Outgoing | None:
         host, _, port = address.rpartition(":")
@@ -208,6 +227,11 @@ class Transport:
     def told(self, addresses: dict[str, str]) -> None:
         """Addresses out of an order."""
         self._ordered.update(addresses)
+
+    def greet(self, node: str) -> None:
+        """Connect before there is anything to send. Who came back says thereby where it is now, so
+        that another leader than the one it answers doesn't look for it when it needs it."""
+        self._connection_to(node)
 
     def send(self, node: str, frame: bytes) -> bool:
         """Send a frame; False: it was dropped, or cannot arrive now."""

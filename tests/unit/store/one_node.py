@@ -46,6 +46,9 @@ class Line:
     def told(self, _addresses: dict[str, str]) -> None:
         """Addresses mean nothing here."""
 
+    def greet(self, _node: str) -> None:
+        """Nobody else is here."""
+
     def client_address(self, _node: str) -> str | None:
         return None
 

@@ -1,0 +1,68 @@
+"""Links between nodes, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from zonequake_store.framing import Departures
+from zonequake_store.peer_protocol import Hello
+from zonequake_store.transport import Transport
+
+
+def transport(name: str) -> Transport:
+    """`name` at a port of its own, which it tells once it listens."""
+
+    def hello() -> Hello:
+        assert made._server is not None
+        port = made._server.sockets[0].getsockname()[1]
+        return Hello(name, f"{name}-1", f"127.0.0.1:{port}", "")
+
+    made = Transport(
+        domain="", port=0, hello=hello, received=lambda *_: None, departures=Departures()
+    )
+    return made
+
+
+@pytest.fixture
+def silent_address() -> Iterator[str]:
+    """Where nobody answers a SYN, as at a pod's old address: a listener whose backlog is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(2):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+async def is_connected(link: Transport, node: str, within_s: float) -> bool:
+    for _ in range(round(within_s / 0.01)):
+        if link._connection_to(node) is not None:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+async def test_a_peer_that_calls_from_a_new_address_is_called_back_though_the_old_one_still_waits(
+    silent_address: str,
+) -> None:
+    a, b = transport("a"), transport("b")
+    await a.listen("127.0.0.1", 0)
+    await b.listen("127.0.0.1", 0)
+    try:
+        a.told({"b": silent_address})
+        a.greet("b")
+        await asyncio.sleep(0.1)  # the attempt is under way; it would take two seconds
+        b.told({"a": a.hello().peer_address})
+        b.greet("a")
+        assert await is_connected(a, "b", 1.0)
+    finally:
+        await a.close()
+        await b.close()

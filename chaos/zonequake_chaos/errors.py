@@ -48,10 +48,13 @@ class SqlError(UsageError):
         self.column = offset - begin + 1
         self.problem = problem
         begin = max(begin, offset - _SHOWN_BEFORE)
-        shown = text[begin : min(end if end >= 0 else len(text), offset + _SHOWN_AFTER)]
+        shown = text[begin : min(end if end >= 0 else len(text), offset + _SHOWN_AFTER)].rstrip(
+            "\r"
+        )
+        # A tab is as wide as the terminal likes: one below each of those before the place.
+        below = "".join("\t" if char == "\t" else " " for char in text[begin:offset])
         super().__init__(
-            f"line {self.line}, column {self.column}: {problem}\n"
-            f"    {shown}\n    {' ' * (offset - begin)}^"
+            f"line {self.line}, column {self.column}: {problem}\n    {shown}\n    {below}^"
         )
 
 

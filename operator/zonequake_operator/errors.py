@@ -14,6 +14,9 @@ OperatorError
 
 from __future__ import annotations
 
+_SHOWN_AROUND = 60
+"""Characters of a filter that are shown on each side of the place that an error is about."""
+
 
 class OperatorError(Exception):
     """Anything that this package raises on purpose."""
@@ -27,7 +30,9 @@ class FilterError(SpecError):
     """A data nodes filter isn't well formed. `position` counts characters from 1."""
 
     def __init__(self, text: str, position: int, problem: str) -> None:
-        super().__init__(f"dataNodesFilter {text!r}, position {position}: {problem}")
+        begin, end = max(0, position - _SHOWN_AROUND), position + _SHOWN_AROUND
+        shown = f"{'…' * (begin > 0)}{text[begin:end]}{'…' * (end < len(text))}"
+        super().__init__(f"dataNodesFilter {shown!r}, position {position}: {problem}")
         self.position = position
         self.problem = problem
 

@@ -4,25 +4,32 @@
     !"COMPUTE_ONLY"              not                     contains("eu-")  some attribute contains it
     /zone=eu-.*/                 a regular expression that matches a whole attribute
 
-A node's attributes, as texts: its name; `key=value` for each of its attributes; the bare `key` if
-the value is empty or `true`; and each item of the attribute `tags` (`tags: "SSD,EU"`). So the bare
-tag "US" isn't the value of `region=US`. Typographic quotes are accepted, as the document has them.
+A node's attributes, as texts: its name; `key=value` for each of its attributes with a value; the
+bare `key` if that is empty or `true`; and each item of the attribute `tags` (`tags: "SSD,EU"`). So
+the bare tag "US" isn't the value of `region=US`, and a tag isn't `SSD=`. Typographic quotes are
+accepted, as the document has them.
+
 `&&` binds tighter than `||`, which binds tighter than the list's comma.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import re2
 from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
+from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from .errors import FilterError
 
 MAX_FILTER_CHARS = 1024
+MAX_NESTING = 30
+"""Groups and negations within each other. Each takes a few frames of Python's stack, and one that
+ran over would end every round of its zone."""
 MAX_REGEX_BYTES = 1 << 20
 """Memory of one compiled expression. RE2 matches in linear time, so this bounds a hostile one."""
 
@@ -43,21 +50,28 @@ _GRAMMAR = r"""
          | "(" listed ")"
     TAG: /["“”„][^"“”„]+["“”„]/
     REGEX: /\/(\\.|[^\/\\])+\//
+    AND: "&&"
+    OR: "||"
     %ignore /\s+/
 """
 
 _EXPECTED = {
     "TAG": 'a quoted tag ("SSD")',
-    "REGEX": "/a regular expression/",
     "CONTAINS": 'contains("…")',
+    "REGEX": "/a regular expression/",
     "BANG": "!",
     "LPAR": "(",
+    "AND": "&&",
+    "OR": "||",
+    "COMMA": "','",
     "RPAR": ")",
-    "COMMA": ",",
-    "__ANON_0": "||",
-    "__ANON_1": "&&",
     "$END": "the end",
 }
+"""What the terminals are to a reader, in the order in which they are named."""
+
+_OPENING = ("LPAR", "BANG")
+_QUOTES = '"“”„'
+_WORD = re.compile(r"\w[-\w.=]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +90,8 @@ def attribute_texts(name: str, attributes: Mapping[str, str]) -> frozenset[str]:
     """The texts that a filter sees of a node: see the head of this module."""
     texts = {name}
     for key, value in attributes.items():
-        texts.add(f"{key}={value}")
+        if value:
+            texts.add(f"{key}={value}")
         if value in ("", "true"):
             texts.add(key)
         if key == TAGS_ATTRIBUTE:
@@ -92,27 +107,24 @@ def parse(text: str) -> Filter:
         FilterError: it isn't well formed; with the position and what was expected there.
     """
     if len(text) > MAX_FILTER_CHARS:
-        raise FilterError(
-            text[:40] + "…", MAX_FILTER_CHARS, f"longer than {MAX_FILTER_CHARS} characters"
-        )
+        problem = f"longer than {MAX_FILTER_CHARS} characters"
+        raise FilterError(text, MAX_FILTER_CHARS, problem)
+    reading = _PARSER.parse_interactive(text)
     try:
-        predicate: Predicate = _Build(text).transform(_PARSER.parse(text))
+        for token in reading.iter_parse():
+            if token.type in _OPENING and _nesting(reading) == MAX_NESTING:
+                problem = f"nested deeper than {MAX_NESTING} groups and negations"
+                raise FilterError(text, (token.start_pos or 0) + 1, problem)
+        predicate: Predicate = _Build(text).transform(reading.feed_eof())
     except UnexpectedCharacters as error:
         at = error.pos_in_stream or 0
-        raise FilterError(
-            text, at + 1, f"found {text[at]!r}, expected {_expected(error.allowed)}"
-        ) from None
-    except UnexpectedEOF as error:
-        raise FilterError(
-            text, len(text) + 1, f"found the end, expected {_expected(error.expected)}"
-        ) from None
+        raise FilterError(text, at + 1, _unreadable(text, at, reading.accepts())) from None
     except UnexpectedToken as error:
         at_end = error.token.type == "$END"
         found = "the end" if at_end else repr(str(error.token))
         position = len(text) + 1 if at_end else (error.pos_in_stream or 0) + 1
-        raise FilterError(
-            text, position, f"found {found}, expected {_expected(error.accepts or error.expected)}"
-        ) from None
+        expected = _expected(reading.accepts())
+        raise FilterError(text, position, f"found {found}, expected {expected}") from None
     except VisitError as error:
         if isinstance(error.orig_exc, FilterError):
             raise error.orig_exc from None
@@ -120,9 +132,34 @@ def parse(text: str) -> Filter:
     return Filter(text=text, _predicate=predicate)
 
 
-def _expected(tokens: Iterable[str] | None) -> str:
-    names = sorted({_EXPECTED.get(token, token) for token in tokens or ("TAG",)})
-    return " or ".join(names)
+def _nesting(reading: InteractiveParser) -> int:
+    """How many groups and negations are open at this point."""
+    values = reading.parser_state.value_stack
+    return sum(isinstance(value, Token) and value.type in _OPENING for value in values)
+
+
+def _unreadable(text: str, at: int, accepted: set[str]) -> str:
+    """What is wrong where no terminal begins."""
+    rest = text[at:]
+    if rest[0] in _QUOTES:
+        if rest[1:2] and rest[1] in _QUOTES:
+            return f"found an empty tag, expected {_expected({'TAG'})}"
+        return "the tag that begins here has no closing quote"
+    if rest[0] == "/":
+        if rest[1:2] == "/":
+            return "found an empty regular expression"
+        return "the regular expression that begins here has no closing /"
+    word = _WORD.match(rest)
+    if word is None:
+        return f"found {rest[0]!r}, expected {_expected(accepted)}"
+    hint = f'; if it is a tag, quote it: "{word[0]}"' if "TAG" in accepted else ""
+    return f"found {word[0]!r}, expected {_expected(accepted)}{hint}"
+
+
+def _expected(terminals: Iterable[str]) -> str:
+    known = list(_EXPECTED)
+    *others, last = (_EXPECTED[each] for each in sorted(terminals, key=known.index))
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 @v_args(inline=True)

@@ -20,6 +20,8 @@ from .statements import SqlName
 
 SQL_NAME = "zonequake.io/sql-name"
 """The annotation with the name as it was written."""
+MAX_PARTS = 3
+"""database.schema.name."""
 MAX_CHARS = 50
 """As the schema of zones has it: partitions are named after their zone."""
 _PART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -34,6 +36,8 @@ def resource_name(name: SqlName) -> str:
                 f"{written!r} can't be a resource's name, expected letters a to z, digits, "
                 "'_' and '-', with a letter or digit at both ends"
             )
+    if len(parts) > MAX_PARTS:
+        raise ValueError(f"the name has {len(parts)} parts, expected at most database.schema.name")
     joined = ".".join(parts)
     if len(joined) > MAX_CHARS:
         raise ValueError(f"the name has {len(joined)} characters, expected at most {MAX_CHARS}")

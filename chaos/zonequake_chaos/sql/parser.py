@@ -5,7 +5,8 @@
     CREATE TABLE accounts WITH PRIMARY_ZONE = zone1
 
 Keywords and unquoted names are the same in any case. WITH and SET mean the same, so do `,` and `&`;
-properties may stand in parentheses. Source: `distribution-zones`, configuration syntax.
+properties may stand in parentheses. WITH and SET are no names, unless in quotes: they stand where a
+forgotten name should. Source: `distribution-zones`, configuration syntax.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ _GRAMMAR = r"""
     name: _part ("." _part)*
     _part: NAME | QUOTED
     columns: "(" _column* ")" | ELLIPSIS
-    _column: NAME | QUOTED | NUMBER | STRING | "," | "." | "=" | "(" _column* ")"
+    _column: NAME | QUOTED | NUMBER | STRING | _WITH | _SET | "," | "." | "=" | "(" _column* ")"
 
-    NAME: /[^\W\d]\w*(-\w+)*/
+    NAME: /(?!(with|set)(?![-\w]))[^\W\d]\w*(-\w+)*/i
     PROPERTY: /[^\W\d]\w*/
     QUOTED: /["“”„][^"“”„]+["“”„]/
     STRING: /'([^']|'')*'|[‘’‚][^‘’]*[‘’]/
@@ -118,7 +119,8 @@ def parse(text: str) -> list[Statement]:
         at = error.pos_in_stream or 0
         if text[at] in _QUOTES:
             raise SqlError(text, at, "the text that begins here has no closing quote") from None
-        raise SqlError(text, at, f"found {text[at]!r}, {_expected(error.allowed)}") from None
+        accepted = error.interactive_parser.accepts()
+        raise SqlError(text, at, f"found {text[at]!r}, {_expected(accepted)}") from None
     except UnexpectedToken as error:
         if error.token.type == "$END":
             raise SqlError(

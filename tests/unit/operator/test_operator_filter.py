@@ -43,6 +43,7 @@ def passing(text: str) -> str:
         ("/region/", ""),
         (r"/Node\s[AB]/", "AB"),
         ('!!"EU"', "A"),
+        ("/HDD.+/", ""),
     ],
 )
 def test_filters_pass_the_nodes_they_should(text: str, nodes: str) -> None:
@@ -53,10 +54,25 @@ def test_a_false_attribute_gives_no_bare_tag() -> None:
     assert attribute_texts("n", {"SSD": "false"}) == {"n", "SSD=false"}
 
 
+def test_an_attribute_without_a_value_is_the_bare_tag_alone() -> None:
+    assert attribute_texts("n", {"SSD": "", "fast": "true"}) == {"n", "SSD", "fast", "fast=true"}
+
+
 @pytest.mark.parametrize(
     ("text", "position", "expected"),
     [
-        ("US", 1, "a quoted tag"),
+        (
+            "US && EU",
+            1,
+            'found \'US\', expected a quoted tag ("SSD"), contains("…"), '
+            '/a regular expression/, ! or (; if it is a tag, quote it: "US"',
+        ),
+        ('"US" and "EU"', 6, "found 'and', expected &&, ||, ',' or the end"),
+        ('("US" ; "EU")', 7, "found ';', expected &&, ||, ',' or )"),
+        ('"EU" || "US', 9, "the tag that begins here has no closing quote"),
+        ('"EU" || ""', 9, "found an empty tag"),
+        ("! /zone=eu", 3, "the regular expression that begins here has no closing /"),
+        ("!//", 2, "found an empty regular expression"),
         ('"US" &&', 8, "a quoted tag"),
         ('"US" "EU"', 6, "&&"),
         ('("US"', 6, ")"),
@@ -74,6 +90,18 @@ def test_errors_say_where_and_what_was_expected(text: str, position: int, expect
     assert caught.value.position == position
     assert f"position {position}" in str(caught.value)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize("opening", ["!", "(", "!(", '"b" || (', "! ("])
+def test_a_filter_is_refused_where_it_is_nested_too_deep_to_be_evaluated(opening: str) -> None:
+    levels = 1000 // (len(opening) + opening.count("("))
+    closing = ")" * (opening.count("(") * levels)
+    with pytest.raises(FilterError, match="nested deeper than 30 groups and negations") as caught:
+        parse(opening * levels + '"a"' + closing)
+    assert caught.value.position <= 31 * len(opening)
+    assert len(str(caught.value)) < 250
+    levels = 30 // sum(opening.count(each) for each in "!(")
+    parse(opening * levels + '"a"' + ")" * (opening.count("(") * levels)).matches("a", {})
 
 
 def test_a_hostile_regular_expression_is_linear() -> None:

@@ -96,8 +96,8 @@ def test_tables_as_the_document_writes_them() -> None:
         "CREATE TABLE Accounts … WITH  PRIMARY_ZONE = zone1 ",
         "CREATE TABLE Accounts ... WITH PRIMARY_ZONE = Zone1;",
         "CREATE TABLE Accounts SET PRIMARY_ZONE = 'zone1'",
-        "CREATE TABLE Accounts (id INT PRIMARY KEY, v DECIMAL(3, 2) DEFAULT 'x') WITH "
-        "PRIMARY_ZONE = zone1",
+        "CREATE TABLE Accounts (id INT PRIMARY KEY, v DECIMAL(3, 2) DEFAULT 'x', "
+        "at TIMESTAMP WITH TIME ZONE) WITH PRIMARY_ZONE = zone1",
     ):
         (made,) = parse(text)
         assert isinstance(made, CreateTable)
@@ -133,6 +133,8 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
         ('db . "Schema"', ("db", "Schema")),
         ("“Über uns”", ("Über uns",)),
         ("my-zone", ("my-zone",)),
+        ("with-a", ("with-a",)),
+        ('"with"', ("with",)),
     ):
         name = parse_name(text)
         assert name is not None
@@ -146,7 +148,10 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
     [
         ("CREATE ZON z", 1, 8, "found 'ZON', expected TABLE or ZONE"),
         ("CREATE ZONE", 1, 12, "found the end, expected IF or a name"),
+        ("CREATE ZONE WITH REPLICAS = 3", 1, 13, "found 'WITH', expected IF or a name"),
+        ("ALTER ZONE set REPLICAS = 3", 1, 12, "found 'set', expected IF or a name"),
         ("CREATE ZONE IF EXISTS z", 1, 16, "found 'EXISTS', expected NOT"),
+        ("CREATE ZONE z @", 1, 15, "found '@', expected ';', SET, WITH or the end"),
         ("CREATE ZONE z PARTITIONS = 3", 1, 15, "expected ';', SET, WITH or the end"),
         ("CREATE ZONE z WITH", 1, 19, "found the end, expected '(' or a property"),
         ("CREATE ZONE z WITH REPLICAS 3", 1, 29, "found '3', expected '='"),
@@ -189,7 +194,7 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
             "CREATE ZONE z WITH DATA_NODES_FILTER = 'US'",
             1,
             41,
-            "in the filter: found 'U', expected !",
+            "in the filter: found 'US', expected a quoted tag",
         ),
         (
             "CREATE ZONE z\nWITH DATA_NODES_FILTER = '\"US\" &&'",
@@ -259,6 +264,13 @@ def test_the_caret_stands_under_the_place_also_in_a_long_line() -> None:
     _, shown, caret = str(caught.value).split("\n")
     assert shown[caret.index("^")] == "0"
     assert len(shown) < 80
+
+
+def test_the_caret_stands_under_the_place_also_behind_tabs() -> None:
+    with pytest.raises(SqlError) as caught:
+        parse("CREATE ZONE z WITH\r\n\tREPLICAS\t= 0,\r\n\tPARTITIONS = 4")
+    _, shown, caret = str(caught.value).split("\n")
+    assert (shown, caret) == ("    \tREPLICAS\t= 0,", "    \t        \t  ^")
 
 
 PIECES = (

@@ -105,6 +105,7 @@ def test_what_is_so_already_writes_nothing() -> None:
         ('CREATE ZONE IF NOT EXISTS "Z"', 27, "would be the resource z, which is the zone z"),
         ('DROP ZONE "my-zone"', 11, "which is the zone my_zone; choose another name"),
         ("CREATE ZONE _z", 13, "'_z' can't be a resource's name, expected letters a to z"),
+        ("CREATE ZONE a.b.c.d", 13, "the name has 4 parts, expected at most database.schema.name"),
         ("CREATE ZONE größe", 13, "'größe' can't be a resource's name"),
         (f"CREATE ZONE {'z' * 51}", 13, "the name has 51 characters, expected at most 50"),
         (

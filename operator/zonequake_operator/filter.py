@@ -115,15 +115,16 @@ def parse(text: str) -> Filter:
             if token.type in _OPENING and _nesting(reading) == MAX_NESTING:
                 problem = f"nested deeper than {MAX_NESTING} groups and negations"
                 raise FilterError(text, (token.start_pos or 0) + 1, problem)
-        predicate: Predicate = _Build(text).transform(reading.feed_eof())
+        tree = reading.feed_eof()  # type: ignore[no-untyped-call]
+        predicate: Predicate = _Build(text).transform(tree)
     except UnexpectedCharacters as error:
         at = error.pos_in_stream or 0
-        raise FilterError(text, at + 1, _unreadable(text, at, reading.accepts())) from None
+        raise FilterError(text, at + 1, _unreadable(text, at, _accepted(reading))) from None
     except UnexpectedToken as error:
         at_end = error.token.type == "$END"
         found = "the end" if at_end else repr(str(error.token))
         position = len(text) + 1 if at_end else (error.pos_in_stream or 0) + 1
-        expected = _expected(reading.accepts())
+        expected = _expected(_accepted(reading))
         raise FilterError(text, position, f"found {found}, expected {expected}") from None
     except VisitError as error:
         if isinstance(error.orig_exc, FilterError):
@@ -136,6 +137,12 @@ def _nesting(reading: InteractiveParser) -> int:
     """How many groups and negations are open at this point."""
     values = reading.parser_state.value_stack
     return sum(isinstance(value, Token) and value.type in _OPENING for value in values)
+
+
+def _accepted(reading: InteractiveParser) -> set[str]:
+    """The terminals that could have come next."""
+    found: set[str] = reading.accepts()  # type: ignore[no-untyped-call]
+    return found
 
 
 def _unreadable(text: str, at: int, accepted: set[str]) -> str:

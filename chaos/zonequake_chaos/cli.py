@@ -34,7 +34,8 @@ app = typer.Typer(
 console = Console()
 
 Kubeconfig = Annotated[
-    Path | None, typer.Option("--kubeconfig", help="Else $KUBECONFIG, or the embedded cluster's.")
+    Path | None,
+    typer.Option("--kubeconfig", help="Else the embedded cluster's; $KUBECONFIG with --context."),
 ]
 Context = Annotated[
     str | None, typer.Option("--context", help="A context of the kubeconfig: any cluster.")

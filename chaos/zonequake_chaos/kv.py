@@ -68,7 +68,8 @@ Address = Annotated[
     typer.Option("--address", help="host:port of a data node; else through the Kubernetes API."),
 ]
 Kubeconfig = Annotated[
-    Path | None, typer.Option("--kubeconfig", help="Else $KUBECONFIG, or the embedded cluster's.")
+    Path | None,
+    typer.Option("--kubeconfig", help="Else the embedded cluster's; $KUBECONFIG with --context."),
 ]
 Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the release lives.")]

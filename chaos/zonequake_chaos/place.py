@@ -31,12 +31,22 @@ class Place:
 
 
 def find_place(
-    *, kubeconfig: Path | None, context: str | None, namespace: str, release: str
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+    release: str,
+    from_environment: bool = False,
 ) -> Place:
     """The place that the options name; without any, the embedded cluster.
 
+    `from_environment`: before that, the one of $KUBECONFIG. Chaos is never aimed at what happens to
+    be in the environment; there the variable only says where a named context is looked up.
+
     Raises UsageError if no option is given and no embedded cluster is up.
     """
+    if kubeconfig is None and context is None and from_environment:
+        kubeconfig = _from_environment()
     if kubeconfig is not None and not kubeconfig.is_file():
         raise UsageError(f"there is no kubeconfig {kubeconfig}")
     if kubeconfig is None and context is None:
@@ -54,12 +64,16 @@ def find_place(
             release=release,
             embedded=True,
         )
-    if kubeconfig is None and "KUBECONFIG" in os.environ:
-        kubeconfig = Path(os.environ["KUBECONFIG"].split(os.pathsep)[0])
     return Place(
-        kubeconfig=kubeconfig,
+        kubeconfig=kubeconfig or _from_environment(),
         context=context,
         namespace=namespace,
         release=release,
         embedded=False,
     )
+
+
+def _from_environment() -> Path | None:
+    """The first file of $KUBECONFIG, as kubectl has it."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(named) if named else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,7 +66,11 @@ def sql(
     parsed = parse(text)
     try:
         place = find_place(
-            kubeconfig=kubeconfig, context=context, namespace=namespace, release=DEFAULT_RELEASE
+            kubeconfig=kubeconfig,
+            context=context,
+            namespace=namespace,
+            release=DEFAULT_RELEASE,
+            from_environment=True,
         )
     except UsageError:
         if not dry_run or kubeconfig is not None:
@@ -81,10 +86,8 @@ def _text(statements: str | None, file: Path | None) -> str:
         raise UsageError("expected statements, or a file with them: zonequake sql 'SELECT …'")
     if statements is not None:
         return statements
-    if str(file) == "-":
-        return sys.stdin.read()
     try:
-        return Path(str(file)).read_text()
+        return sys.stdin.read() if str(file) == "-" else Path(str(file)).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} can't be read: {error}") from error
 
@@ -193,17 +196,27 @@ def _as_yaml(change: Change, namespace: str) -> str:
 
 def _print(outcome: Outcome) -> None:
     if outcome.rows is not None:
-        console.print(Text(as_text(outcome.rows)), end="")
+        width = console.width if console.is_terminal else None
+        console.print(Text(as_text(outcome.rows, width=width)), end="")
     if outcome.notice:
         notes.print(Text(outcome.notice))
 
 
-def as_text(found: Rows) -> str:
-    """Columns as wide as their widest text, two blanks between them; nothing is cut."""
-    lines = [found.columns, *found.rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(found.columns))]
-    return "".join(
+def as_text(found: Rows, *, width: int | None = None) -> str:
+    """Columns as wide as their widest text, two blanks between them; nothing is cut.
+
+    Where that is wider than `width`, the terminal's, each row becomes a block of lines instead.
+    """
+    wide = _aligned([found.columns, *found.rows])
+    if width is None or not found.rows or max(map(len, wide)) <= width or len(found.columns) == 2:
+        return "".join(line + "\n" for line in wide)
+    blocks = (_aligned(list(zip(found.columns, row, strict=True))) for row in found.rows)
+    return "\n".join("".join(line + "\n" for line in block) for block in blocks)
+
+
+def _aligned(lines: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        + "\n"
         for line in lines
-    )
+    ]

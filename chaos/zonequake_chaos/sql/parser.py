@@ -119,7 +119,7 @@ def parse(text: str) -> list[Statement]:
         at = error.pos_in_stream or 0
         if text[at] in _QUOTES:
             raise SqlError(text, at, "the text that begins here has no closing quote") from None
-        accepted = error.interactive_parser.accepts()
+        accepted = error.interactive_parser.accepts()  # type: ignore[no-untyped-call]
         raise SqlError(text, at, f"found {text[at]!r}, {_expected(accepted)}") from None
     except UnexpectedToken as error:
         if error.token.type == "$END":

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from zonequake_chaos.errors import SqlError
+from zonequake_chaos.sql.command import as_text
 from zonequake_chaos.sql.names import SQL_NAME
 from zonequake_chaos.sql.parser import parse
 from zonequake_chaos.sql.translate import Create, Delete, Outcome, Update, World, translate
+from zonequake_chaos.sql.views import Rows
 
 
 def run(text: str, world: World | None = None) -> tuple[World, list[Outcome]]:
@@ -229,3 +231,19 @@ def test_the_views_show_what_holds_with_defaults_and_timers() -> None:
     shown = dict(cells(table))
     assert (shown["PRIMARY_ZONE"], shown["REPLICAS"]) == ("Accounts", "3")
     assert shown["DATA_NODES"] == "n1, n2"
+
+
+def test_rows_that_are_wider_than_the_terminal_become_blocks() -> None:
+    found = Rows(columns=("NAME", "FILTER", "X"), rows=(("a", "long" * 9, "1"), ("bb", "", "2")))
+    assert as_text(found).splitlines()[2].split() == ["bb", "2"]
+    assert as_text(found, width=80) == as_text(found)
+    assert as_text(found, width=40).splitlines() == [
+        "NAME    a",
+        "FILTER  " + "long" * 9,
+        "X       1",
+        "",
+        "NAME    bb",
+        "FILTER",
+        "X       2",
+    ]
+    assert as_text(Rows(columns=("NAME",), rows=()), width=2) == "NAME\n"

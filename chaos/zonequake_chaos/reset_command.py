@@ -17,16 +17,21 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from zonequake_chaos.errors import UsageError
+from zonequake_chaos.errors import Conflict, UsageError
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
-from zonequake_operator.groups import is_majority
-from zonequake_operator.model import Partition, Topology, Zone
-from zonequake_operator.parsing import owner_uid, parse_partition, parse_topology, parse_zone
-from zonequake_operator.reset import forced_node
+from zonequake_chaos.plugin.findings import partitions_text
+from zonequake_chaos.plugin.look import look
+from zonequake_chaos.plugin.sight import named_zone
+from zonequake_operator.high_availability import each_with_holders
+from zonequake_operator.model import Partition, Zone
+from zonequake_operator.parsing import owner_uid, parse_partition, parse_zone
+from zonequake_operator.reset import Holders, forced_node, has_lost_majority
 from zonequake_operator.wire import RESET_ANNOTATION
 
 POLL_S = 0.3
+ATTEMPTS = 10
+"""Of the request: the operator writes the zone's status while people read the proof."""
 REFUSED, UNFINISHED = 1, 2
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -35,49 +40,76 @@ console = Console(highlight=False, soft_wrap=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What is known of one partition's majority: who is there and who has left, in words."""
+    """What is known of one partition's majority, in words.
+
+    `stable`: its members. `holders`: those of them that are there and still have its data.
+    """
 
     partition: Partition
-    present: tuple[str, ...]
-    gone: tuple[str, ...]
+    stable: tuple[str, ...]
+    holders: tuple[str, ...]
     proof: tuple[str, ...]
     refused: str | None
 
     def lines(self) -> list[str]:
         """For people."""
-        number, stable = self.partition.number, (*self.present, *self.gone)
-        shown = [f"partition {number}: stable {', '.join(sorted(stable))}"]
+        shown = [f"partition {self.partition.number}: stable {', '.join(self.stable)}"]
         shown += [f"  {line}" for line in self.proof]
         if self.refused is not None:
             return [*shown, f"  not reset: {self.refused}"]
-        alone = ", ".join(self.present)
-        return [*shown, f"  goes on from the newest data of {alone}; what that lacks is given up"]
+        which = ", ".join(self.holders)
+        return [*shown, f"  goes on from the newest data of {which}; what that lacks is given up"]
 
 
-def prove(partition: Partition, topology: Topology) -> Proof:
-    """Has this partition lost its majority, as far as the resources tell?"""
-    keys = partition.keys
-    nodes = keys.stable.nodes if keys.stable else ()
-    present = tuple(node for node in nodes if node in topology.nodes)
-    gone = tuple(node for node in nodes if node not in topology.nodes)
-    proof = [f"{n} is in the topology since version {topology.nodes[n].since}" for n in present]
-    for node in gone:
-        left = topology.departed.get(node)
-        proof.append(f"{node} has left" + (f" with version {left.left}" if left else ""))
+def prove(partition: Partition, holders: Holders) -> Proof:
+    """Has this partition lost its majority, as far as resources and data nodes tell?
+
+    By the rule by which the operator judges the request (`reset.has_lost_majority`).
+    """
+    keys, topology = partition.keys, holders.topology
+    nodes = tuple(sorted(keys.stable.nodes)) if keys.stable else ()
+    alive = [node for node in nodes if node in topology.nodes]
+    held = tuple(node for node in alive if node in holders.hold(keys))
+    heard = holders.answered & set(nodes)
+    leader = holders.group.leader or (None if heard else partition.view.leader)
+    forced = forced_node(keys)
     refused = None
     if not nodes or keys.bootstrap is None:
         refused = "it holds no data yet"
-    elif forced_node(keys) is not None and forced_node(keys) in topology.nodes:
-        refused = f"a reset to {forced_node(keys)} is under way"
-    elif partition.view.leader is not None:
-        refused = f"{partition.view.leader} leads it"
-    elif is_majority(len(present), len(nodes)):
+    elif forced is not None and forced in topology.nodes:
+        refused = f"a reset to {forced} is under way"
+    elif leader is not None:
+        refused = f"{leader} leads it"
+    elif not has_lost_majority(keys, holders, topology.version):
         refused = "its majority has not left; a node that doesn't answer may still run"
-    elif not present:
+    elif not alive:
         refused = "none of its nodes is there"
+    elif not held:
+        refused = "none of its nodes that are there has its data any more"
     return Proof(
-        partition=partition, present=present, gone=gone, proof=tuple(proof), refused=refused
+        partition=partition,
+        stable=nodes,
+        holders=held,
+        proof=tuple(_said(node, holders, has_data=node in held) for node in nodes),
+        refused=refused,
     )
+
+
+def _said(node: str, holders: Holders, *, has_data: bool) -> str:
+    """One node: whether it is there, and what is left on it."""
+    topology = holders.topology
+    if node not in topology.nodes:
+        left = topology.departed.get(node)
+        return f"{node} has left" + (f" with version {left.left}" if left else "")
+    there = f"{node} is in the topology since version {topology.nodes[node].since}"
+    if node not in holders.answered:
+        return f"{there}, and doesn't answer" if holders.answered else there
+    if has_data:
+        return there
+    if holders.is_broken(node):
+        why = holders.group.replicas[node].broken_reason or "its node does not say why"
+        return f"{there}, but its replica is broken: {why}"
+    return f"{there}, but came back with nothing"
 
 
 @app.command()
@@ -102,7 +134,11 @@ def reset(
 ) -> None:
     """Let partitions that lost their majority go on from what is left of their data."""
     place = find_place(
-        kubeconfig=kubeconfig, context=context, namespace=namespace, release=DEFAULT_RELEASE
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        release=DEFAULT_RELEASE,
+        from_environment=True,
     )
     code = asyncio.run(
         _reset(place, zone, partitions or [], yes=yes, dry_run=dry_run, wait_s=wait_s)
@@ -114,13 +150,7 @@ async def _reset(
     place: Place, name: str, chosen: list[int], *, yes: bool, dry_run: bool, wait_s: float
 ) -> int:
     async with await place.connect() as kube:
-        zone, found, topology = await _read(kube, name)
-        missing = [number for number in chosen if number not in found]
-        if missing:
-            raise UsageError(f"zone {name} has no partition {missing[0]}: 0 to {len(found) - 1}")
-        proofs = [prove(found[number], topology) for number in chosen or sorted(found)]
-        if not chosen:
-            proofs = [proof for proof in proofs if proof.refused is None]
+        proofs = await _proofs(kube, name, chosen)
         if not proofs:
             console.print(f"no partition of zone {name} has lost its majority")
             return REFUSED
@@ -130,34 +160,69 @@ async def _reset(
             return REFUSED
         if dry_run:
             return 0
-        if not yes and not typer.confirm(
-            f"Give up what only the others have of {len(proofs)} partitions?", default=False
-        ):
+        if not yes and not _confirmed(len(proofs)):
+            console.print("nothing was reset")
             return REFUSED
         tokens = {p.partition.number: p.partition.keys.configuration_token for p in proofs}
-        requests = json.dumps({str(number): token for number, token in tokens.items()})
-        change: dict[str, Any] = {
-            "metadata": {
-                "annotations": {RESET_ANNOTATION: requests},
-                "resourceVersion": zone.resource_version,
-            }
-        }
-        await kube.patch("DistributionZone", name, change)
+        await _request(kube, name, tokens)
         return await _wait(kube, name, tokens, wait_s)
 
 
-async def _read(kube: Kube, name: str) -> tuple[Zone, dict[int, Partition], Topology]:
+def _confirmed(count: int) -> bool:
+    which = "1 partition" if count == 1 else f"{count} partitions"
+    try:
+        return typer.confirm(f"Give up what only the others have of {which}?", default=False)
+    except typer.Abort:
+        raise UsageError("nobody answered, so nothing was reset; --yes asks nobody") from None
+
+
+async def _proofs(kube: Kube, name: str, chosen: list[int]) -> list[Proof]:
+    """Of the chosen partitions, or of all that have lost their majority. Raises UsageError."""
+    sight = await look(kube)
+    zone = named_zone(sight, name)
+    missing = [number for number in chosen if number not in zone.partitions]
+    if missing:
+        there = f"0 to {len(zone.partitions) - 1}" if zone.partitions else "it has none yet"
+        raise UsageError(f"zone {name} has no partition {missing[0]}: {there}")
+    every = each_with_holders(zone.snapshot(sight), zone.groups)
+    proofs = {partition.number: prove(partition, holders) for partition, holders in every}
+    if chosen:
+        return [proofs[number] for number in dict.fromkeys(chosen)]
+    return [proof for _, proof in sorted(proofs.items()) if proof.refused is None]
+
+
+async def _request(kube: Kube, name: str, tokens: dict[int, int]) -> None:
+    """Writes the request beside those that others made. A token names the loss that was shown, so
+    what the operator wrote meanwhile doesn't matter."""
+    for attempt in range(1, ATTEMPTS + 1):
+        zone = parse_zone(await kube.get("DistributionZone", name))
+        requests = {str(n): token for n, token in {**zone.reset_requests, **tokens}.items()}
+        change: dict[str, Any] = {
+            "metadata": {
+                "annotations": {RESET_ANNOTATION: json.dumps(requests)},
+                "resourceVersion": zone.resource_version,
+            }
+        }
+        try:
+            await kube.patch("DistributionZone", name, change)
+        except Conflict:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return
+
+
+async def _read(kube: Kube, name: str) -> tuple[Zone, dict[int, Partition]]:
     zone = parse_zone(await kube.get("DistributionZone", name))
-    listed, topologies = await asyncio.gather(kube.find("Partition"), kube.find("LogicalTopology"))
+    listed = await kube.find("Partition")
     mine = [parse_partition(one) for one in listed if owner_uid(one) == zone.uid]
-    topology = parse_topology(topologies[0]) if topologies else Topology()
-    return zone, {partition.number: partition for partition in mine}, topology
+    return zone, {partition.number: partition for partition in mine}
 
 
 async def _wait(kube: Kube, name: str, tokens: dict[int, int], wait_s: float) -> int:
     give_up_s = time.monotonic() + wait_s
     while True:
-        zone, found, _ = await _read(kube, name)
+        zone, found = await _read(kube, name)
         open_ = [
             number
             for number, token in tokens.items()
@@ -165,10 +230,12 @@ async def _wait(kube: Kube, name: str, tokens: dict[int, int], wait_s: float) ->
             or forced_node(found[number].keys) is not None
         ]
         if not open_:
-            console.print(f"{len(tokens)} partitions were reset")
+            console.print(
+                f"{partitions_text(tokens)} {'was' if len(tokens) == 1 else 'were'} reset"
+            )
             return 0
         if time.monotonic() > give_up_s:
             said = " ".join(c.message for c in zone.conditions if c.type == "DataAtRisk")
-            console.print(f"not carried out yet: partitions {open_}. {said}", markup=False)
+            console.print(f"not carried out yet: {partitions_text(open_)}. {said}", markup=False)
             return UNFINISHED
         await asyncio.sleep(POLL_S)

@@ -306,8 +306,9 @@ def _emptied(health: Mapping[int, Health]) -> str:
     """For whom a partition waits of which some members came back with nothing."""
     for number, one in health.items():
         if one.lost and one.emptied and one.keys.stable:
-            may_hold = [node for node in one.keys.stable.nodes if node not in one.emptied]
-            waits = f"waits for {few(may_hold)}" if may_hold else "can only be reset by hand"
+            # Whoever runs with its data is no majority, or the group would have a leader.
+            away = [node for node in one.missing if node not in one.emptied]
+            waits = f"waits for {few(away)}" if away else "can only be reset by hand"
             return f" Partition {number} {waits}: {few(one.emptied)} came back with nothing."
     return ""
 

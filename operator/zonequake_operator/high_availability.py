@@ -133,7 +133,7 @@ def verdicts(
             automatic=automatic,
             by_hand=is_asked_for(partition, requests),
         )
-        for partition, holders in _each(snapshot, groups)
+        for partition, holders in each_with_holders(snapshot, groups)
         if automatic or is_asked_for(partition, requests)
     }
 
@@ -151,12 +151,15 @@ def without_done_reset(
     A due reset is judged "until the majority is back or the reset is written" (hole 6).
     """
     due = status.reset_due
-    if due is None or any(is_due(p.keys, h, due) for p, h in _each(snapshot, groups)):
+    if due is None or any(is_due(p.keys, h, due) for p, h in each_with_holders(snapshot, groups)):
         return status
     return replace(status, reset_due=None)
 
 
-def _each(snapshot: Snapshot, groups: Mapping[int, Group]) -> Iterator[tuple[Partition, Holders]]:
+def each_with_holders(
+    snapshot: Snapshot, groups: Mapping[int, Group]
+) -> Iterator[tuple[Partition, Holders]]:
+    """The zone's partitions, each with what is known of its replicas."""
     answered = frozenset(snapshot.reports)
     for number, partition in snapshot.partitions.items():
         if number in groups:

@@ -12,9 +12,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from zonequake_store.admin_protocol import (
     DumpEntry,
     DumpHeader,
+    InspectReplica,
     NodeIdentity,
     OrderBatch,
     OrderReplies,
+    OrderStatus,
     ReplicaSize,
     ReplicasReport,
     ReplicaStatus,
@@ -65,6 +67,7 @@ class AdminApi:
                 web.get("/admin/v1/replicas", self._replicas),
                 web.get("/admin/v1/replicas/{group}/dump", self._dump),
                 web.get("/admin/v1/replicas/{group}/size", self._size),
+                web.get("/admin/v1/replicas/{group}/inspection", self._inspection),
                 web.post("/admin/v1/orders", self._execute),
                 web.get("/admin/v1/events", self._events),
                 web.post("/admin/v1/drain", self._drain),
@@ -162,6 +165,16 @@ class AdminApi:
                 log_bytes=replica.raft.whole_log_bytes,
             )
         )
+
+    async def _inspection(self, request: web.Request) -> web.Response:
+        """The order InspectReplica as a question, for people who may read and not give orders."""
+        group = request.match_info["group"]
+        (reply,) = await self._orders.execute([InspectReplica(group=group)])
+        if reply.replica is not None:
+            return _json(reply.replica)
+        if reply.status is OrderStatus.NOT_HERE:
+            raise web.HTTPNotFound(text=f"no replica of {group!r} is here\n")
+        raise web.HTTPServiceUnavailable(text=f"{reply.error}\n")
 
     def _named(self, request: web.Request) -> Replica:
         group = request.match_info["group"]

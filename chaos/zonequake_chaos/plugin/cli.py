@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 from typer.exceptions import TyperException
 
-from zonequake_chaos.errors import ChaosError, UsageError
+from zonequake_chaos.errors import ChaosError, ClusterError, UsageError
 from zonequake_chaos.outcome import USAGE_EXIT_CODE
 from zonequake_chaos.place import Place
+from zonequake_chaos.plugin.findings import duration_text
 from zonequake_chaos.plugin.look import find_current, look
 from zonequake_chaos.plugin.screen import screen
 from zonequake_chaos.plugin.sight import Sight, narrowed
@@ -66,21 +68,28 @@ async def _see(place: Place, zone: str | None) -> Sight:
 
 async def _watch(place: Place, zone: str | None) -> None:
     async with await place.connect() as kube:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
+        shown = screen(chosen(await look(kube), zone))
+        seen_s = time.monotonic()
+        with Live(shown, console=console, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(screen(chosen(await look(kube), zone)), refresh=True)
                 await asyncio.sleep(WATCH_PERIOD_S)
+                try:
+                    shown = screen(chosen(await look(kube), zone))
+                    seen_s = time.monotonic()
+                    live.update(shown, refresh=True)
+                except ClusterError as error:  # whoever watches an incident stays at the screen
+                    live.update(
+                        Group(_stale(error, time.monotonic() - seen_s), shown), refresh=True
+                    )
+
+
+def _stale(error: ClusterError, age_s: float) -> Text:
+    return Text(f"As it was {duration_text(age_s)} ago, since then: {error}\n", style="bold red")
 
 
 def chosen(sight: Sight, zone: str | None) -> Sight:
     """All zones, or the named one. Raises UsageError if there is no such zone."""
-    if zone is None:
-        return sight
-    narrow = narrowed(sight, zone)
-    if not narrow.zones:
-        names = ", ".join(each.zone.name for each in sight.zones) or "none"
-        raise UsageError(f"namespace {sight.namespace} has no zone {zone}; there are: {names}")
-    return narrow
+    return sight if zone is None else narrowed(sight, zone)
 
 
 @app.command()

@@ -7,13 +7,22 @@ Partitions that are in the same trouble for the same reason share one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from zonequake_chaos.plugin.sight import NO_ANSWER, Sight, ZoneSight
 from zonequake_operator.groups import is_majority
-from zonequake_operator.model import ConditionType, ConsistencyMode, Reason
+from zonequake_operator.high_availability import Verdict
+from zonequake_operator.model import (
+    Condition,
+    ConditionType,
+    ConsistencyMode,
+    Reason,
+    Storage,
+    ZoneSpec,
+)
+from zonequake_operator.reset import forced_node
 from zonequake_store.admin_protocol import ReplicaStatus, Role
 
 SHOWN_CONDITIONS = {ConditionType.READY: False, ConditionType.SYNCED: False}
@@ -28,6 +37,10 @@ QUIET_REASONS = {
     Reason.NO_FURTHER_LOSS_ALLOWED,
 }
 """What they say is a few seconds old, and is said newer and in more detail by the data nodes."""
+
+
+LOST_REASONS = {Reason.MAJORITY_LOST, Reason.PARTITIONS_WITHOUT_LEADER}
+"""What is as bad as it gets, also if only the operator's stored word tells it."""
 
 
 class Severity(IntEnum):
@@ -50,16 +63,19 @@ class Finding:
 
 def findings(sight: Sight, zone: ZoneSight) -> list[Finding]:
     """All of a zone, the worst first."""
+    verdicts = zone.verdicts(sight) if any(one.lost for one in zone.health.values()) else {}
     found = [
-        *_partitions(sight, zone),
-        *_conditions(sight, zone),
+        *_partitions(sight, zone, verdicts),
+        *_conditions(sight, zone, verdicts),
         *_nodes(sight, zone),
         *_operator(sight),
     ]
     return sorted(found, key=lambda finding: finding.severity)
 
 
-def _partitions(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
+def _partitions(
+    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, Verdict]
+) -> Iterable[Finding]:
     alike: dict[tuple[Severity, str, tuple[str, ...]], list[int]] = {}
     for number, health in zone.health.items():
         stable = health.keys.stable
@@ -70,7 +86,7 @@ def _partitions(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
         why = tuple(f"{node} {why_missing(sight, zone, number, node)}" for node in missing)
         if health.lost:
             text = f"majority lost, {serving} of {size} members run"
-            key = (Severity.LOST, text, (*why, _way_back(zone, size, serving)))
+            key = (Severity.LOST, text, (*why, _way_back(zone, number, verdicts.get(number))))
         elif health.view.leader is None:
             key = (Severity.LOST, "no leader", why)
         elif health.at_risk:
@@ -88,13 +104,40 @@ def _partitions(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
         yield Finding(severity=severity, text=f"{partitions_text(numbers)}: {text}", why=why)
 
 
-def _way_back(zone: ZoneSight, size: int, serving: int) -> str:
-    needed = size // 2 + 1 - serving
-    back = f"it is served again once {needed} of them {'is' if needed == 1 else 'are'} back"
-    spec = zone.spec
+def _way_back(zone: ZoneSight, number: int, verdict: Verdict | None) -> str:
+    """What has to happen before a partition without its majority is served again."""
+    health, spec = zone.health[number], zone.spec
+    stable = health.keys.stable
+    assert stable is not None
+    if verdict is not None and verdict.awaits is not None:
+        if verdict.inspect:
+            unread = ", ".join(sorted(verdict.inspect))
+            return f"it rests on what replicas hold that wait for their start order ({unread})"
+        return verdict.sentence(number)
+    if verdict is not None and verdict.keys != health.keys:
+        node = forced_node(verdict.keys)
+        return f"it goes on from {node} as soon as the operator acts" if node else ""
+    held = len(stable.nodes) - len(health.emptied) - len(health.broken)
+    needed, serving = len(stable.nodes) // 2 + 1, len(stable.nodes) - len(health.missing)
+    if held < needed:
+        back = (
+            f"only {held} of {len(stable.nodes)} members can still have its data, fewer than a "
+            "majority: it doesn't come back by itself"
+        )
+        if spec is not None and spec.storage is Storage.VOLATILE:
+            back += ", unless the others lose theirs too and it begins anew with nothing"
+    else:
+        more = needed - serving
+        back = f"it is served again once {more} of them {'is' if more == 1 else 'are'} back"
     if spec is None or spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
-        return f"{back}; StrongConsistency is reset by hand alone (zonequake reset)"
-    return f"{back}, or {spec.reset_timeout_s} s after they have left it is reset without them"
+        return f"{back}; {_mode(spec)} is reset by hand alone (zonequake reset {zone.zone.name})"
+    after = f"{spec.reset_timeout_s} s after they have left"
+    after += " and the zone is resumed" if spec.paused else ""
+    return f"{back}, or {after} it is reset without them"
+
+
+def _mode(spec: ZoneSpec | None) -> str:
+    return spec.consistency_mode.value if spec is not None else "a zone whose spec can't be read"
 
 
 def why_missing(sight: Sight, zone: ZoneSight, number: int, node: str) -> str:
@@ -120,23 +163,32 @@ def _why_replica(replica: ReplicaStatus) -> str:
     return "is back without its data, as another incarnation that is no member yet"
 
 
-def _conditions(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
+def _conditions(
+    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, Verdict]
+) -> Iterable[Finding]:
     for condition in zone.zone.conditions:
         if condition.status is not SHOWN_CONDITIONS.get(condition.type, True):
             continue
         if condition.reason in QUIET_REASONS and zone.reports:
             # Beyond its first sentence, which only counts, there may be whom it waits for.
             waits = condition.message.partition(". ")[2]
-            if condition.reason is Reason.MAJORITY_LOST and waits:
+            said = any(verdict.awaits for verdict in verdicts.values())
+            if condition.reason is Reason.MAJORITY_LOST and waits and not said:
                 yield Finding(severity=Severity.RISK, text=waits)
             continue
         text = f"{condition.reason.value}: {condition.message}"
         since_ms = zone.since_ms.get(condition.type.value)
         age = f" (for {duration_text((sight.now_ms - since_ms) / 1000)})" if since_ms else ""
         yield Finding(
-            severity=Severity.NOTE if condition.type is ConditionType.SYNCED else Severity.WARNING,
+            severity=_severity(condition),
             text=f"{text}{age}",
         )
+
+
+def _severity(condition: Condition) -> Severity:
+    if condition.reason in LOST_REASONS:
+        return Severity.LOST
+    return Severity.NOTE if condition.type is ConditionType.SYNCED else Severity.WARNING
 
 
 def _nodes(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
@@ -148,7 +200,7 @@ def _nodes(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
     silent = sorted((sight.topology.nodes.keys() - sight.reports.keys()) - held)
     if silent and sight.reports:
         yield Finding(severity=Severity.NOTE, text=f"{', '.join(silent)} doesn't answer")
-    if not sight.reports and sight.topology.nodes:
+    if not sight.reports and (sight.topology.nodes or held):
         reasons = sorted(set(sight.unheard.values())) or ["there are no pods"]
         yield Finding(
             severity=Severity.WARNING,

@@ -7,6 +7,9 @@ here; where a partition is to end is what its keys say: planned, else pending, e
 
     now ──plan, write──▶ settled ──next timer──▶ plan, write ──▶ … no timer is left
         at once                    in 30 s
+
+Where a decision rests on what replicas hold that wait for their start order, the operator has them
+inspected. A forecast can't: it names them (`unseen`), for whoever looks and asks again.
 """
 
 from __future__ import annotations
@@ -21,7 +24,16 @@ from zonequake_operator.model import (
     Snapshot,
     ZoneSpec,
 )
-from zonequake_operator.plan import CreatePartition, WritePartition, WriteZone, plan
+from zonequake_operator.plan import (
+    CreatePartition,
+    Plan,
+    SendOrder,
+    WritePartition,
+    WriteZone,
+    plan,
+)
+from zonequake_operator.reset import forced_node
+from zonequake_store.admin_protocol import InspectReplica
 
 MAX_ROUNDS = 50
 """A planner that isn't done by then never will be."""
@@ -30,12 +42,16 @@ MAX_STEPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A partition that would be elsewhere: `copies` are the nodes that get a new replica."""
+    """A partition that would be elsewhere: `copies` are the nodes that get a new replica.
+
+    `reset_to`: it is forced to go on from this node's data alone before it gets anywhere.
+    """
 
     partition: int
     before: tuple[str, ...]
     after: tuple[str, ...]
     waits: bool = False
+    reset_to: str | None = None
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -51,36 +67,66 @@ class Move:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What would be decided `after_ms` from now: data nodes then, and the moves beyond those of the
-    step before. `created`: partitions that don't exist yet, with their nodes."""
+    step before. `created`: partitions that don't exist yet, with their nodes. `waits`: sentences on
+    partitions that can't be decided yet, and for whom they wait."""
 
     after_ms: int
     data_nodes: tuple[str, ...]
     moves: tuple[Move, ...] = ()
     created: Mapping[int, tuple[str, ...]]
+    waits: tuple[str, ...] = ()
     problem: str | None = None
 
 
-def forecast(snapshot: Snapshot, spec: ZoneSpec) -> list[Step]:
-    """Steps in order, the first of them at once; later ones only where something changes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Steps in order, the first of them at once; later ones only where something changes.
+
+    `unseen`: waiting replicas, by node and group, that nobody has looked at and that count.
+    """
+
+    steps: tuple[Step, ...]
+    unseen: frozenset[tuple[str, str]] = frozenset()
+
+
+def forecast(snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
+    """What would become of the zone if its spec were `spec`."""
     zone = replace(snapshot.zone, spec=spec, generation=snapshot.zone.generation + 1)
     if spec == snapshot.zone.spec:
         zone = snapshot.zone
     now_ms = snapshot.now_ms
     before, snapshot = snapshot.partitions, replace(snapshot, zone=zone)
     steps: list[Step] = []
+    unseen: set[tuple[str, str]] = set()
+    said: frozenset[str] = frozenset()
     for _ in range(MAX_STEPS):
-        snapshot, wake_at_ms = _settled(snapshot)
-        step = _step(before, snapshot, after_ms=snapshot.now_ms - now_ms)
-        if not steps or step.moves or step.data_nodes != steps[-1].data_nodes:
+        snapshot, decided = _settled(snapshot)
+        step = _step(before, snapshot, decided, after_ms=snapshot.now_ms - now_ms)
+        if (
+            not steps
+            or step.moves
+            or step.data_nodes != steps[-1].data_nodes
+            or (frozenset(step.waits) - said)
+        ):
             steps.append(step)
-        if wake_at_ms is None:
+        said = frozenset(step.waits)
+        unseen |= _unseen(decided)
+        if decided.wake_at_ms is None:
             break
-        before, snapshot = snapshot.partitions, replace(snapshot, now_ms=wake_at_ms)
-    return steps
+        before, snapshot = snapshot.partitions, replace(snapshot, now_ms=decided.wake_at_ms)
+    return Forecast(steps=tuple(steps), unseen=frozenset(unseen))
 
 
-def _settled(snapshot: Snapshot) -> tuple[Snapshot, int | None]:
-    """The snapshot when nothing is left to write, and when the next timer fires."""
+def _unseen(decided: Plan) -> set[tuple[str, str]]:
+    return {
+        (action.node, action.order.group)
+        for action in decided.actions
+        if isinstance(action, SendOrder) and isinstance(action.order, InspectReplica)
+    }
+
+
+def _settled(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
+    """The snapshot when nothing is left to write, and what is decided then."""
     for _ in range(MAX_ROUNDS):
         decided = plan(snapshot)
         zone, partitions = snapshot.zone, dict(snapshot.partitions)
@@ -99,12 +145,14 @@ def _settled(snapshot: Snapshot) -> tuple[Snapshot, int | None]:
                     partitions[action.number], keys=action.keys, view=action.view
                 )
         if zone == snapshot.zone and partitions == snapshot.partitions:
-            return snapshot, decided.wake_at_ms
+            return snapshot, decided
         snapshot = replace(snapshot, zone=zone, partitions=partitions)
     raise AssertionError(f"the planner of {snapshot.zone.name} never stops writing")
 
 
-def _step(before: Mapping[int, Partition], after: Snapshot, *, after_ms: int) -> Step:
+def _step(
+    before: Mapping[int, Partition], after: Snapshot, decided: Plan, *, after_ms: int
+) -> Step:
     moves, created = [], {}
     for number, partition in sorted(after.partitions.items()):
         end = _end(partition.keys)
@@ -114,13 +162,17 @@ def _step(before: Mapping[int, Partition], after: Snapshot, *, after_ms: int) ->
                 created[number] = end.nodes
             continue
         begin = _end(known.keys) if after_ms else known.keys.stable
-        if begin is not None and end is not None and end.nodes != begin.nodes:
+        reset_to = forced_node(partition.keys)
+        if after_ms and reset_to == forced_node(known.keys):
+            reset_to = None  # of a step before
+        if begin is not None and end is not None and (end.nodes != begin.nodes or reset_to):
             moves.append(
                 Move(
                     partition=number,
                     before=begin.nodes,
                     after=end.nodes,
-                    waits=partition.keys.planned is not None,
+                    waits=partition.keys.planned is not None and reset_to is None,
+                    reset_to=reset_to,
                 )
             )
     state = after.zone.status.data_nodes
@@ -133,6 +185,7 @@ def _step(before: Mapping[int, Partition], after: Snapshot, *, after_ms: int) ->
         data_nodes=tuple(sorted(state.nodes)) if state is not None else (),
         moves=tuple(moves),
         created=created,
+        waits=tuple(one.awaits for one in decided.health.values() if one.awaits),
         problem=unreadable or refused,
     )
 

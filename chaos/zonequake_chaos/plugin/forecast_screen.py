@@ -11,11 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from zonequake_chaos.kube import Json
-from zonequake_chaos.plugin.findings import duration_text
-from zonequake_chaos.plugin.forecast import Move, Step
+from zonequake_chaos.plugin.findings import duration_text, partitions_text
+from zonequake_chaos.plugin.forecast import Forecast, Move, Step
 from zonequake_chaos.plugin.screen import change_text
 from zonequake_operator.model import ZoneSpec
 from zonequake_store.admin_protocol import ReplicaSize
+
+MAX_WAITS = 5
+"""Partitions that can't be decided yet and are named one by one."""
 
 MAX_ROWS = 12
 """Partitions that are shown one by one, unless all are asked for."""
@@ -28,7 +31,7 @@ def forecast_screen(
     *,
     changes: Iterable[str],
     spec: ZoneSpec,
-    steps: list[Step],
+    foretold: Forecast,
     sizes: Sizes,
     show_all: bool,
 ) -> RenderableType:
@@ -40,10 +43,27 @@ def forecast_screen(
         parts.append(
             Text("The zone is paused: all below happens when it is resumed.", style="yellow")
         )
+    steps = foretold.steps
     for step in steps:
         parts += [Text(""), *_step(step, spec, sizes, show_all=show_all)]
     if not any(step.moves or step.created for step in steps):
-        parts += [Text(""), Text("No partition would move.", style="green")]
+        waits = any(step.waits for step in steps)
+        parts += [
+            Text(""),
+            Text("Nothing else would move.", style="yellow")
+            if waits
+            else Text("No partition would move.", style="green"),
+        ]
+    if foretold.unseen:
+        nodes = ", ".join(sorted({node for node, _ in foretold.unseen}))
+        parts += [
+            Text(""),
+            Text(
+                f"Replicas on {nodes} wait for their start order and couldn't be looked at: what "
+                "becomes of their partitions rests on what they hold, and isn't foretold.",
+                style="yellow",
+            ),
+        ]
     return Group(*parts)
 
 
@@ -77,8 +97,15 @@ def _step(step: Step, spec: ZoneSpec, sizes: Sizes, *, show_all: bool) -> Iterab
         )
     if step.created:
         yield from _created(step.created)
-    if step.moves:
-        yield from _moves(step.moves, spec, sizes, show_all=show_all)
+    if step.waits:
+        more = len(step.waits) - MAX_WAITS
+        yield Text("\n".join(step.waits[:MAX_WAITS]), style="yellow")
+        if more > 0:
+            yield Text(f"and {more} more partitions wait", style="yellow")
+    yield from _resets(step.moves)
+    moves = tuple(move for move in step.moves if move.reset_to is None)
+    if moves:
+        yield from _moves(moves, spec, sizes, show_all=show_all)
 
 
 def _created(created: Mapping[int, tuple[str, ...]]) -> Iterable[RenderableType]:
@@ -87,6 +114,28 @@ def _created(created: Mapping[int, tuple[str, ...]]) -> Iterable[RenderableType]
         f"{len(created)} partitions begin, with {sum(counts.values())} replicas: "
         + ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
     )
+
+
+def _resets(moves: Iterable[Move]) -> Iterable[RenderableType]:
+    alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for move in moves:
+        if move.reset_to is not None:
+            key = (move.reset_to, move.before, move.after)
+            alike.setdefault(key, []).append(move.partition)
+    for (node, before, after), numbers in alike.items():
+        which = partitions_text(numbers)
+        verb = "goes" if len(numbers) == 1 else "go"
+        then = [other for other in after if other != node]
+        yield Text(
+            f"RESET {which} of {', '.join(before)}: {verb} on from {node} alone, and what that "
+            "lacks is given up"
+            + (
+                f"; then {', '.join(then)} {'copies' if len(then) == 1 else 'copy'} from it"
+                if then
+                else ""
+            ),
+            style="bold red",
+        )
 
 
 def _moves(

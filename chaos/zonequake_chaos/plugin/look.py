@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,16 +20,27 @@ from zonequake_chaos.errors import ClusterError, NotFound, UsageError
 from zonequake_chaos.kube import Json, Kube
 from zonequake_chaos.objects import ADMIN_PORT, STORE_LABELS, is_ready, pod_view
 from zonequake_chaos.place import DEFAULT_RELEASE, Place
-from zonequake_chaos.plugin.sight import NO_ANSWER, OperatorView, Sight, topology_of, zone_sights
+from zonequake_chaos.plugin.sight import (
+    NO_ANSWER,
+    Inspected,
+    OperatorView,
+    Sight,
+    topology_of,
+    unseen,
+    zone_sights,
+)
 from zonequake_operator.errors import ResourceError
-from zonequake_store.admin_protocol import ReplicaSize, ReplicasReport
+from zonequake_store.admin_protocol import ReplicaSize, ReplicasReport, ReplicaStatus
 
 ANSWER_LIMIT_S = 3.0
 """A node that says nothing for so long is shown as silent."""
 
 SIZES_LIMIT_S = 60.0
-PARALLEL_SIZES = 8
-"""A node walks a whole state to tell its size: not all at once."""
+PARALLEL_QUESTIONS = 8
+"""A node walks a whole state to tell its size, and a log to be inspected: not all at once."""
+
+MAX_INSPECTIONS = 48
+"""Waiting replicas that one screen looks at; it says so of the others."""
 
 OPERATOR_LABELS = "app.kubernetes.io/component=operator,app.kubernetes.io/name=zonequake"
 
@@ -81,7 +93,7 @@ async def look(kube: Kube) -> Sight:
     views = {view.name: view for view in map(pod_view, pods)}
     reports, unheard = await _ask(kube, views)
     try:
-        return Sight(
+        sight = Sight(
             now_ms=time.time_ns() // 1_000_000,
             namespace=kube.namespace,
             topology=topology_of(topologies),
@@ -95,6 +107,29 @@ async def look(kube: Kube) -> Sight:
         raise ClusterError(
             f"namespace {kube.namespace}: {error}; is this plugin older than the operator?"
         ) from error
+    asked = unseen(sight)[:MAX_INSPECTIONS]
+    return replace(sight, inspected=await inspect(kube, asked)) if asked else sight
+
+
+async def inspect(kube: Kube, asked: Iterable[tuple[str, str]]) -> Inspected:
+    """What these waiting replicas hold, by node and group, as the operator would be told; without
+    those whose node can't say."""
+    slots = asyncio.Semaphore(PARALLEL_QUESTIONS)
+    found: dict[str, dict[str, ReplicaStatus]] = {}
+
+    async def one(node: str, group: str) -> None:
+        async with slots:
+            try:
+                raw = await kube.pod_proxy(
+                    node, ADMIN_PORT, f"/admin/v1/replicas/{group}/inspection"
+                )
+                status = msgspec.json.decode(raw, type=ReplicaStatus)
+                found.setdefault(node, {})[group] = status
+            except (ClusterError, msgspec.DecodeError):
+                return
+
+    await asyncio.gather(*(one(*each) for each in asked))
+    return found
 
 
 async def _ask(kube: Kube, pods: Iterable[str]) -> tuple[dict[str, ReplicasReport], dict[str, str]]:
@@ -130,7 +165,7 @@ async def copy_bytes(
 ) -> dict[int, ReplicaSize | None]:
     """What a copy of each partition takes: `asked` has number, group, and the node that leads it.
     None where the node can't tell."""
-    slots = asyncio.Semaphore(PARALLEL_SIZES)
+    slots = asyncio.Semaphore(PARALLEL_QUESTIONS)
     sizes: dict[int, ReplicaSize | None] = {}
 
     async def one(number: int, group: str, node: str) -> None:

@@ -11,11 +11,11 @@ from rich.console import RenderableType
 
 from zonequake_chaos.errors import ClusterError, UsageError
 from zonequake_chaos.kube import Json, Kube
-from zonequake_chaos.plugin.forecast import Step, forecast
+from zonequake_chaos.plugin.forecast import Forecast, Step, forecast
 from zonequake_chaos.plugin.forecast_screen import forecast_screen, spec_changes
-from zonequake_chaos.plugin.look import copy_bytes, look, zone_object
+from zonequake_chaos.plugin.look import copy_bytes, inspect, look, zone_object
 from zonequake_chaos.plugin.sight import Sight, ZoneSight
-from zonequake_operator.model import Partition, group_name
+from zonequake_operator.model import Partition, Snapshot, ZoneSpec, group_name
 from zonequake_operator.parsing import parse_zone
 
 KIND = "DistributionZone"
@@ -73,17 +73,32 @@ async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
     spec = parse_zone(wanted).spec
     if isinstance(spec, str):
         raise UsageError(f"zone {wish.zone}: {spec}")
-    steps = forecast(zone.snapshot(sight), replace(spec, paused=False))
-    sizes = await copy_bytes(kube, _asked(zone, steps))
+    foretold = await _foretold(kube, zone.snapshot(sight), replace(spec, paused=False))
+    sizes = await copy_bytes(kube, _asked(zone, foretold.steps))
     changes = spec_changes((present or {}).get("spec") or {}, wanted["spec"])
     return forecast_screen(
         wish.zone,
         changes=changes,
         spec=spec,
-        steps=steps,
+        foretold=foretold,
         sizes=sizes,
         show_all=show_all,
     )
+
+
+async def _foretold(kube: Kube, snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
+    """The forecast, once everything was looked at that it rests on and that lets itself be seen."""
+    tried: frozenset[tuple[str, str]] = frozenset()
+    while True:
+        foretold = forecast(snapshot, spec)
+        asked = foretold.unseen - tried
+        if not asked:
+            return foretold
+        tried |= asked
+        inspected = {node: dict(known) for node, known in snapshot.inspected.items()}
+        for node, found in (await inspect(kube, sorted(asked))).items():
+            inspected.setdefault(node, {}).update(found)
+        snapshot = replace(snapshot, inspected=inspected)
 
 
 async def _accepted(kube: Kube, wish: Wish, present: Json | None) -> Json:
@@ -116,9 +131,9 @@ def _zone(sight: Sight, name: str, wanted: Json) -> ZoneSight:
     return ZoneSight(zone=parse_zone(wanted), partitions=none, reports=sight.reports)
 
 
-def _asked(zone: ZoneSight, steps: list[Step]) -> list[tuple[int, str, str]]:
+def _asked(zone: ZoneSight, steps: Sequence[Step]) -> list[tuple[int, str, str]]:
     """Whose sizes are worth asking: partitions of which some node gets a copy."""
-    numbers = {move.partition for step in steps for move in step.moves if move.copies}
+    numbers = {m.partition for step in steps for m in step.moves if m.copies and not m.reset_to}
     asked = []
     for number in sorted(numbers):
         leader = zone.groups[number].leader

@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from zonequake_chaos.errors import UsageError
 from zonequake_chaos.state import PodView
+from zonequake_operator import high_availability
 from zonequake_operator.conditions import Health, diagnose
 from zonequake_operator.groups import Group, by_group, observe
+from zonequake_operator.high_availability import Verdict
 from zonequake_operator.model import (
     Partition,
     Snapshot,
@@ -24,6 +27,8 @@ from zonequake_operator.model import (
 from zonequake_operator.parsing import owner_uid, parse_partition, parse_topology, parse_zone
 from zonequake_operator.wire import Object, from_rfc3339
 from zonequake_store.admin_protocol import ReplicasReport, ReplicaStatus
+
+Inspected = Mapping[str, Mapping[str, ReplicaStatus]]
 
 NO_ANSWER = "no answer"
 """Why nothing is known of a node that was asked and is silent."""
@@ -39,7 +44,8 @@ class OperatorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """A namespace. `reports`: of data nodes that answered. `unheard`: why others didn't."""
+    """A namespace. `reports`: of data nodes that answered. `unheard`: why others didn't.
+    `inspected`: what replicas that wait for their start order hold, by node and group."""
 
     now_ms: int
     namespace: str
@@ -48,6 +54,7 @@ class Sight:
     pods: Mapping[str, PodView] = field(default_factory=dict)
     reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
     unheard: Mapping[str, str] = field(default_factory=dict)
+    inspected: Inspected = field(default_factory=dict)
     operator: OperatorView | None = None
 
     def nodes(self) -> list[str]:
@@ -84,11 +91,11 @@ class ZoneSight:
     @cached_property
     def groups(self) -> dict[int, Group]:
         """Each partition's Raft group as its replicas report it."""
-        replicas = by_group(self.reports.values())
+        replicas, answered = by_group(self.reports.values()), frozenset(self.reports)
         found: dict[int, Group] = {}
         for number in self.partitions:
             name = group_name(self.zone.name, self.zone.uid, number)
-            found[number] = observe(name, replicas.get(name, {}))
+            found[number] = observe(name, replicas.get(name, {}), answered)
         return found
 
     @cached_property
@@ -107,7 +114,16 @@ class ZoneSight:
             partitions=self.partitions,
             topology=sight.topology,
             reports=sight.reports,
+            inspected=sight.inspected,
         )
+
+    def verdicts(self, sight: Sight) -> dict[int, Verdict]:
+        """What high availability asks of the partitions, and whom that waits for."""
+        spec = self.spec
+        if spec is None or self.zone.deleting:
+            return {}
+        snapshot = self.snapshot(sight)
+        return high_availability.verdicts(snapshot, spec, self.zone.status, self.groups)
 
     def replicas_on(self, node: str) -> list[ReplicaStatus]:
         """The zone's replicas that a node reports."""
@@ -149,6 +165,25 @@ def topology_of(objects: Iterable[Object]) -> Topology:
     return Topology()
 
 
-def narrowed(sight: Sight, zone: str) -> Sight:
-    """The same with one zone alone; none if there is no such zone."""
-    return replace(sight, zones=tuple(z for z in sight.zones if z.zone.name == zone))
+def unseen(sight: Sight) -> list[tuple[str, str]]:
+    """Waiting replicas, by node and group, that a decision of the operator rests on."""
+    return [
+        (node, zone.groups[number].name)
+        for zone in sight.zones
+        for number, verdict in zone.verdicts(sight).items()
+        for node in sorted(verdict.inspect)
+    ]
+
+
+def named_zone(sight: Sight, name: str) -> ZoneSight:
+    """Raises UsageError if there is no such zone."""
+    for zone in sight.zones:
+        if zone.zone.name == name:
+            return zone
+    names = ", ".join(each.zone.name for each in sight.zones) or "none"
+    raise UsageError(f"namespace {sight.namespace} has no zone {name}; there are: {names}")
+
+
+def narrowed(sight: Sight, name: str) -> Sight:
+    """The same with one zone alone. Raises UsageError if there is no such zone."""
+    return replace(sight, zones=(named_zone(sight, name),))

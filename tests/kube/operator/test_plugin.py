@@ -7,21 +7,14 @@ import random
 import re
 import time
 import zipfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
-from rich.console import Console, RenderableType
 
-from zonequake_chaos.errors import ClusterError, UsageError
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.plugin.look import look
+from zonequake_chaos.errors import UsageError
 from zonequake_chaos.plugin.pausing import set_paused
-from zonequake_chaos.plugin.planning import answer, wish_of_settings
-from zonequake_chaos.plugin.screen import screen
 from zonequake_chaos.plugin.support_report import write_report
 from zonequake_load.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
@@ -29,6 +22,7 @@ from zonequake_load.targets.zonequake import key_for_partition
 
 from .api_server import wait_until
 from .machine import Machine, address
+from .plugin_screens import connected, plan, status
 
 if TYPE_CHECKING:
     from .api_server import ApiServer
@@ -40,19 +34,6 @@ KEYS = 60
 FILLER_BYTES = 4000
 
 
-class StraightKube(Kube):
-    """Without a kubelet there is no way through the API server to a pod: go straight to it."""
-
-    async def pod_proxy(self, pod: str, port: int, path: str, **options: Any) -> bytes:
-        url = f"http://{address(int(pod.rpartition('-')[2]))}:{port}{path}"
-        limit = aiohttp.ClientTimeout(total=options.get("timeout_s", 15))
-        try:
-            async with self._session.get(url, timeout=limit) as response:
-                return await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise ClusterError(f"{url}: {error}") from error
-
-
 @pytest.fixture
 def machine(api_server: ApiServer, tmp_path: Path) -> Iterator[Machine]:
     found = Machine(api_server.in_namespace("plugin"), tmp_path)
@@ -60,34 +41,6 @@ def machine(api_server: ApiServer, tmp_path: Path) -> Iterator[Machine]:
         yield found
     finally:
         found.end()
-
-
-@asynccontextmanager
-async def connected(machine: Machine) -> AsyncIterator[Kube]:
-    async with await StraightKube.open(
-        kubeconfig=machine.api.kubeconfig, context=None, namespace=machine.api.namespace
-    ) as kube:
-        yield kube
-
-
-def text_of(found: RenderableType) -> str:
-    """As a terminal of 140 columns shows it."""
-    console = Console(width=140, no_color=True, highlight=False)
-    with console.capture() as captured:
-        console.print(found)
-    text = captured.get()
-    print(text)
-    return text
-
-
-async def status(machine: Machine) -> str:
-    async with connected(machine) as kube:
-        return text_of(screen(await look(kube)))
-
-
-async def plan(machine: Machine, *settings: str) -> str:
-    async with connected(machine) as kube:
-        return text_of(await answer(kube, wish_of_settings("z", settings), show_all=True))
 
 
 async def fill() -> None:

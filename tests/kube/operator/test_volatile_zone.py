@@ -95,7 +95,7 @@ def test_the_documents_example_and_the_ends_of_a_volatile_partition(
         machine.kill(ordinal)
     for ordinal in (2, 3):
         machine.start(ordinal)
-    waits = f"Partition 0 waits for {A}, {B}: {C}, {D} came back with nothing."
+    waits = f"Partition 0 can only be reset by hand: {C}, {D} came back with nothing."
     wait_until(lambda: any(waits in c["message"] for c in machine.status().get("conditions", [])))
     assert "switchReduce" not in keys(machine)
 

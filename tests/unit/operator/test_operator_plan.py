@@ -524,9 +524,14 @@ def test_a_partition_says_for_whom_it_waits_when_members_came_back_with_nothing(
     risk = next(c for c in after.zone.conditions if c.type is ConditionType.DATA_AT_RISK)
     assert risk.message == (
         "1 partitions have lost their majority: 0. "
-        "Partition 0 waits for C: A, B came back with nothing."
-    )
+        "Partition 0 can only be reset by hand: A, B came back with nothing."
+    ), "C is there, and no majority"
     assert [a for a in decided.actions if isinstance(a, SendOrder)] == [], "do nothing"
+
+    silent = replace(snapshot, reports={n: r for n, r in snapshot.reports.items() if n != "C"})
+    after, _ = settle(silent)
+    risk = next(c for c in after.zone.conditions if c.type is ConditionType.DATA_AT_RISK)
+    assert risk.message.endswith("Partition 0 waits for C: A, B came back with nothing.")
 
 
 def test_a_volatile_partition_of_which_nothing_is_left_starts_anew() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
@@ -110,18 +110,19 @@ def make(
     status: Mapping[str, object] = {},
     keys: Mapping[int, Mapping[str, object]] = {},
     changes: Mapping[tuple[int, str], Mapping[str, object]] = {},
+    without: Collection[tuple[int, str]] = (),
     unheard: Mapping[str, str] = {},
     operators: int = 1,
 ) -> Sight:
     """`stable`: the nodes of each partition. `changes`: of one replica's report. `silent` nodes are
-    in the topology and don't answer."""
+    in the topology and don't answer; a node answers `without` a replica that it lost."""
     reports = {
         node: ReplicasReport(
             node=identity(node),
             replicas=[
                 replica(number, node, members, **changes.get((number, node), {}))
                 for number, members in stable.items()
-                if node in members
+                if node in members and (number, node) not in without
             ],
         )
         for node in nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_a_lost_majority_comes_first_and_says_what_brings_it_back(
         "b doesn't answer",
         "c doesn't answer",
         "it is served again once 1 of them is back; "
-        "StrongConsistency is reset by hand alone (zonequake reset)",
+        "StrongConsistency is reset by hand alone (zonequake reset z)",
     )
 
 
@@ -112,3 +113,63 @@ def test_many_partitions_are_named_by_ranges_and_the_rest_is_counted() -> None:
     assert partitions_text([0, 1, 2, 7]) == "4 partitions (0-2, 7)"
     text = partitions_text(range(0, 40, 2))
     assert text == "20 partitions (0, 2, 4, 6, 8, 10, 12, 14 and 12 more)"
+
+
+def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
+    sight: Callable[..., Sight],
+) -> None:
+    condition = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost"}
+    status = {"conditions": [{**condition, "message": "1 partitions have lost their majority: 0."}]}
+    lost, unasked = found(sight({0: "abc"}, nodes="", status=status))
+    assert lost.severity is Severity.LOST
+    assert lost.text == "MajorityLost: 1 partitions have lost their majority: 0."
+    assert "No data node could be asked" in unasked.text
+
+
+def test_a_majority_that_came_back_with_nothing_is_not_promised_to_serve_again(
+    sight: Callable[..., Sight],
+) -> None:
+    seen = sight(
+        {0: "abc"},
+        spec={"storage": "Volatile"},
+        changes={(0, "a"): {"role": Role.FOLLOWER, "leader": None}},
+        without=[(0, "b"), (0, "c")],
+    )
+    lost, *_ = found(seen)
+    assert lost.severity is Severity.LOST
+    assert lost.why[-1] == (
+        "only 1 of 3 members can still have its data, fewer than a majority: it doesn't come back "
+        "by itself, unless the others lose theirs too and it begins anew with nothing; "
+        "StrongConsistency is reset by hand alone (zonequake reset z)"
+    )
+
+
+CHAIN = {"chain": [{"nodes": list("abc"), "term": 1, "index": 5}, {"nodes": ["a"], "token": 3}]}
+STOPPED = {
+    (0, node): {"role": Role.WAITING, "configuration": None, "leader": None} for node in "abc"
+}
+
+
+def all_stopped(sight: Callable[..., Sight], **more: object) -> Sight:
+    spec = {"consistencyMode": "HighAvailability"}
+    keys = {0: {**CHAIN, "stable": {"nodes": ["a"]}}}
+    return sight({0: "abc"}, spec=spec, keys=keys, changes=STOPPED, **more)
+
+
+def test_a_stopped_group_whose_replicas_nobody_looked_at_says_that_it_rests_on_them(
+    sight: Callable[..., Sight],
+) -> None:
+    (lost,) = found(all_stopped(sight))
+    assert lost.why[-1] == (
+        "it rests on what replicas hold that wait for their start order (a, b, c)"
+    )
+
+
+def test_a_stopped_group_whose_chain_waits_for_a_node_says_for_whom(
+    sight: Callable[..., Sight],
+) -> None:
+    seen = all_stopped(sight, nodes="bc")
+    looked_at = {n: {"z.12345678.0": seen.zones[0].groups[0].replicas[n]} for n in "bc"}
+    (lost, *_) = found(replace(seen, inspected=looked_at))
+    assert "Partition 0 waits for 1 more of a to report" in lost.why[-1]
+    assert "served again" not in " ".join(lost.why)

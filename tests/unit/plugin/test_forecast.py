@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
+from rich.console import Console
 
-from zonequake_chaos.plugin.forecast import Step, forecast
-from zonequake_chaos.plugin.forecast_screen import spec_changes
+from zonequake_chaos.plugin.forecast import Forecast, Step, forecast
+from zonequake_chaos.plugin.forecast_screen import forecast_screen, spec_changes
 from zonequake_chaos.plugin.sight import Sight
 from zonequake_operator import affinity
 from zonequake_operator.model import Timers, ZoneSpec
 from zonequake_operator.wire import to_rfc3339
+from zonequake_store.admin_protocol import ConfigurationReport, PeerName, Role
 
 NOW_MS = 1_800_000_000_000
 
@@ -23,10 +26,10 @@ def placed(nodes: str, partitions: int, replicas: int) -> dict[int, str]:
     return {number: "".join(sorted(names)) for number, names in enumerate(sets)}
 
 
-def foretold(sight: Sight, **changes: object) -> list[Step]:
+def foretold(sight: Sight, **changes: object) -> tuple[Step, ...]:
     zone = sight.zones[0]
     assert isinstance(zone.zone.spec, ZoneSpec)
-    return forecast(zone.snapshot(sight), replace(zone.zone.spec, **changes))  # type: ignore[arg-type]
+    return forecast(zone.snapshot(sight), replace(zone.zone.spec, **changes)).steps  # type: ignore[arg-type]
 
 
 def test_nothing_moves_in_a_zone_that_stays_as_it_is(sight: Callable[..., Sight]) -> None:
@@ -110,3 +113,77 @@ def test_only_fields_that_differ_are_named(
     before: dict[str, object], after: dict[str, object], said: list[str]
 ) -> None:
     assert spec_changes(before, after) == said
+
+
+def stopped(sight: Callable[..., Sight], **more: object) -> Sight:
+    """A HighAvailability partition whose nodes all stopped, after a reset to a."""
+    waiting = {"role": Role.WAITING, "configuration": None, "leader": None}
+    chain = [{"nodes": ["a", "b", "c"], "term": 1, "index": 5}, {"nodes": ["a"], "token": 3}]
+    return sight(
+        {0: "abc"},
+        spec={"consistencyMode": "HighAvailability", "replicas": 3},
+        keys={0: {"stable": {"nodes": ["a"]}, "chain": chain}},
+        changes={(0, node): waiting for node in "abc"},
+        **more,
+    )
+
+
+def test_what_rests_on_replicas_that_wait_names_them_and_foretells_nothing(
+    sight: Callable[..., Sight],
+) -> None:
+    seen = stopped(sight)
+    spec = seen.zones[0].spec
+    assert spec is not None
+    foretold = forecast(seen.zones[0].snapshot(seen), spec)
+    assert foretold.unseen >= {("a", "z.12345678.0")}
+    assert foretold.steps[0].moves == ()
+    assert "waits for 1 more of a to report" in foretold.steps[0].waits[0]
+
+
+def test_what_waiting_replicas_hold_decides_as_it_does_for_the_operator(
+    sight: Callable[..., Sight],
+) -> None:
+    seen = stopped(sight)
+    replicas = seen.zones[0].groups[0].replicas
+    peers = ConfigurationReport(
+        peers=[PeerName(node=n, incarnation="1") for n in "abc"], token=1, index=1
+    )
+    looked_at = {
+        node: {
+            "z.12345678.0": msgspec.structs.replace(
+                replicas[node], configuration=peers, last_user_term=1, last_user_index=index
+            )
+        }
+        for node, index in (("a", 9), ("b", 20), ("c", 20))
+    }
+    (step, *_) = foretold(replace(seen, inspected=looked_at))
+    (move,) = step.moves
+    assert (move.partition, move.reset_to) == (0, "a")
+    assert step.waits == ()
+
+
+def test_an_armed_reset_is_foretold_as_what_it_is(sight: Callable[..., Sight]) -> None:
+    timer = {"nodes": ["b", "c"], "armedAt": to_rfc3339(NOW_MS - 2_000)}
+    seen = sight(
+        {0: "abc"},
+        nodes="a",
+        spec={"consistencyMode": "HighAvailability", "replicas": 3},
+        status={"reset": {**timer, "revision": 1, "topologyVersion": 1}},
+        changes={(0, "a"): {"role": Role.FOLLOWER, "leader": None}},
+    )
+    now, later = foretold(seen)
+    assert now.moves == ()
+    assert later.after_ms == 3_000
+    (move,) = later.moves
+    assert (move.reset_to, move.after) == ("a", ("a",))
+    spec = seen.zones[0].spec
+    assert spec is not None
+    console = Console(width=120, no_color=True, highlight=False)
+    with console.capture() as captured:
+        shown = Forecast(steps=(now, later))
+        console.print(
+            forecast_screen("z", changes=[], spec=spec, foretold=shown, sizes={}, show_all=False)
+        )
+    said = captured.get()
+    assert "RESET partition 0 of a, b, c: goes on from a alone, and what that lacks" in said
+    assert "give up replicas" not in said

@@ -1,0 +1,146 @@
+"""`kubectl zq` and `zonequake reset` where the operator's decision rests on what replicas hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from zonequake_chaos import reset_command
+from zonequake_chaos.kube import Kube
+
+from .api_server import UNVERIFIED, wait_until
+from .machine import Machine, address
+from .plugin_screens import StraightKube, plan, status
+from .registers import Registers
+from .relay import Relay
+
+if TYPE_CHECKING:
+    from .api_server import ApiServer
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
+
+A, B, C = (f"zq-default-{n}" for n in range(3))
+
+
+@pytest.fixture
+def machine(
+    request: pytest.FixtureRequest, api_server: ApiServer, tmp_path: Path
+) -> Iterator[Machine]:
+    namespace = f"losses-{hash(request.node.name) % 10**6}"
+    found = Machine(api_server.in_namespace(namespace), tmp_path)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture
+def loop(api_server: ApiServer) -> Iterator[Relay]:
+    """For its loop alone: nobody speaks through it."""
+    found = Relay(api_server.url, api_server.token, UNVERIFIED)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def begin(machine: Machine, **spec: object) -> None:
+    machine.want(3)
+    for ordinal in range(3):
+        machine.start(ordinal)
+    machine.start_operator()
+    zone = {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "DistributionZone",
+        "metadata": {"name": "z"},
+        "spec": {"partitions": 1, **spec},
+    }
+    assert machine.api.apply(zone).returncode == 0
+    wait_until(lambda: machine.is_whole(3))
+
+
+def keys(machine: Machine) -> dict[str, Any]:
+    return (machine.api.get("zp", "z-0") or {}).get("status", {})  # type: ignore[no-any-return]
+
+
+def stable(machine: Machine) -> list[str]:
+    return (keys(machine).get("stable") or {}).get("nodes", [])  # type: ignore[no-any-return]
+
+
+def present(machine: Machine) -> list[str]:
+    return (machine.api.get("topo", "topology") or {}).get("status", {}).get("nodeNames", [])  # type: ignore[no-any-return]
+
+
+def seen(machine: Machine) -> str:
+    return asyncio.run(status(machine))
+
+
+def foretold(machine: Machine, *settings: str) -> str:
+    return asyncio.run(plan(machine, *settings))
+
+
+def test_a_chain_that_is_unwound_is_seen_and_foretold_as_the_operator_then_does_it(
+    machine: Machine, loop: Relay
+) -> None:
+    begin(machine, consistencyMode="HighAvailability", partitionDistributionResetTimeout=3)
+    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    registers.write("before", 1)
+    for ordinal in (1, 2):
+        machine.kill(ordinal)
+    wait_until(lambda: present(machine) == [A])
+    armed = foretold(machine)
+    assert f"RESET partition 0 of {A}, {B}, {C}: goes on from {A} alone" in armed
+    assert "give up replicas" not in armed
+    wait_until(lambda: stable(machine) == [A])
+    registers.write("alone", 2)
+    registers.close()
+
+    machine.kill(0)
+    for ordinal in (1, 2):
+        machine.start(ordinal)
+    wait_until(lambda: present(machine) == [B, C])
+    waits = f"Partition 0 waits for 1 more of {A} to report: all its nodes had stopped"
+    screen = seen(machine)
+    assert waits in screen
+    assert "is served again once" not in screen, "two of them are back, and it isn't"
+    assert waits in foretold(machine)
+
+    machine.api.patch("dz", "z", {"spec": {"paused": True}}, "--type=merge")
+    machine.start(0)
+    wait_until(lambda: present(machine) == [A, B, C])
+    assert f"it goes on from {A} as soon as the operator acts" in seen(machine)
+    unwound = foretold(machine)
+    assert f"RESET partition 0 of {A}: goes on from {A} alone" in unwound
+    machine.api.patch("dz", "z", {"spec": {"paused": False}}, "--type=merge")
+    wait_until(lambda: machine.is_whole(3) and stable(machine) == [A, B, C])
+    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    assert (registers.read("before"), registers.read("alone")) == (1, 2)
+    registers.close()
+
+
+def test_members_that_came_back_with_nothing_can_be_given_up_by_hand(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(machine, storage="Volatile")
+    for ordinal in (1, 2):
+        machine.kill(ordinal)
+    for ordinal in (1, 2):
+        machine.start(ordinal)
+    wait_until(lambda: present(machine) == [A, B, C] and "leader" not in keys(machine))
+    lost = f"Partition 0 can only be reset by hand: {B}, {C} came back with nothing."
+    wait_until(lambda: lost in str(machine.status()))
+    assert "only 1 of 3 members can still have its data" in seen(machine)
+
+    monkeypatch.setattr(Kube, "pod_proxy", StraightKube.pod_proxy)
+    place = ["--kubeconfig", str(machine.api.kubeconfig), "--namespace", machine.api.namespace]
+    done = CliRunner().invoke(reset_command.app, ["z", "--yes", *place])
+    assert done.exit_code == 0, done.output
+    assert f"{B} is in the topology since" in done.output
+    assert "came back with nothing" in done.output
+    assert "partition 0 was reset" in done.output
+    wait_until(lambda: machine.is_whole(3) and stable(machine) == [A, B, C])

@@ -93,13 +93,18 @@ def majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[s
 def named_peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
     """Pending with incarnations; None while some new node's replica hasn't started.
 
-    Or hasn't seen the present token.
+    Or hasn't seen the present token. One that has gone since the leader began to catch it up is
+    still the peer that the leader names: the lock needs "a majority of the peers", not all (hole
+    15).
     """
     assert keys.pending is not None
     leading = group.leading
     configured = {}
+    if leading is not None and leading.stage is Stage.CATCHING_UP:
+        if leading.stage_token == keys.configuration_token:
+            configured = {peer.node: peer for peer in leading.stage_peers}
     if leading is not None and leading.configuration is not None:
-        configured = {peer.node: peer for peer in members(leading.configuration)}
+        configured |= {peer.node: peer for peer in members(leading.configuration)}
     peers = []
     for node in keys.pending.nodes:
         if lacks_token(node, keys, group):

@@ -2,8 +2,8 @@
 
 The file has terms as plain numbers; the resources have whole terms, lineage x 10**9 + number. A
 given chain stands for as many resets as it has links behind the first, with the tokens 2, 3, …
-What a replica reports belongs to the lineage of the newest link of its node that isn't behind
-it.
+What a replica reports belongs to the lineage of the newest link of its node whose beginning
+isn't behind it: a link that was replaced by a reset's second phase began with its first.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ def log_ends(given: Mapping[str, GivenReplica], chain: tuple[Link, ...]) -> dict
 def _whole(node: str, term: int, index: int, chain: tuple[Link, ...]) -> tuple[int, int]:
     lineage = 0
     for link in chain:
-        if node in link.nodes and (link.term % LINEAGE, link.index) <= (term, index):
+        since_term, since_index = link.since
+        if node in link.nodes and (since_term % LINEAGE, since_index) <= (term, index):
             lineage = link.term // LINEAGE
     return lineage * LINEAGE + term, index

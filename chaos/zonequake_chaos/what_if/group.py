@@ -73,6 +73,8 @@ class SupposedGroup:
     leader: str | None = None
     preferred: str | None = None
     believed: bool = False
+    for_now: bool = False
+    """Believed only while the present report is dealt with."""
     vouched: frozenset[str] = frozenset()
     """Members that don't run as far as we know, but must be following the believed leader."""
     stage: Stage = Stage.NONE
@@ -184,37 +186,28 @@ class SupposedGroup:
         """onNewPeersConfigurationApplied: the group has committed this configuration."""
         self._adopt(peers, self.number if term is None else term, index, keys)
         self._end_stage()
-        leader = self.leader if self.leader in peers else None
-        able = [node for node in peers if node in self.replicas and self.replicas[node].running]
-        if leader is None and able:
-            leader = self.preferred if self.preferred in able else able[0]
-        if leader is not None:
-            self._lead(leader)
-        else:
-            self.elect()
+        if self.leader is None:
+            self._believe_for_now(peers)
 
     def report_caught_up(self, peers: tuple[str, ...], keys: PartitionKeys) -> None:
         """tryCatchUpFinish; of peers that are not those of the change (any more): nothing.
 
-        Of pending's peers it says that their change runs, also where a failed one was to be asked
-        for again only later.
+        Of pending's peers it says that their change runs, under whoever reports it: also where a
+        failed one was to be asked for again only later, or where we thought that it couldn't begin.
         """
-        if self.stage is Stage.NONE and self._could_run(peers, keys):
+        pending = keys.pending
+        if pending is None or pending.force or keys.pending_lock is not None:
+            return
+        if peers != pending.nodes or self.settled is None:
+            return
+        self.hear_leader()
+        if self.leader is None:
+            return
+        runs = self.stage is Stage.CATCHING_UP and self.stage_token == keys.configuration_token
+        if not (runs and peers == _names(self.stage_peers)):
             self.stage, self.stage_token = Stage.CATCHING_UP, keys.configuration_token
             self.stage_peers = tuple(sorted(self._peer(node) for node in peers))
-        if self.stage is Stage.CATCHING_UP and peers == _names(self.stage_peers):
-            self.caught_up, self.failed = True, None
-
-    def _could_run(self, peers: tuple[str, ...], keys: PartitionKeys) -> bool:
-        """Can a change to these peers, which are pending's, be running?"""
-        if self.settled is None or self.leader is None or keys.pending is None:
-            return False
-        newcomers = frozenset(peers) - frozenset(_names(self.settled.peers))
-        return (
-            not keys.pending.force
-            and peers == keys.pending.nodes
-            and all(node in self.replicas and self.replicas[node].running for node in newcomers)
-        )
+        self.caught_up, self.failed = True, None
 
     def report_stage(self, stage: Stage, failure: str | None = None) -> None:
         """The leader says how far its change is, or that it has none any more."""
@@ -236,8 +229,35 @@ class SupposedGroup:
                 )
         self.elect()
 
+    def hear_leader(self) -> None:
+        """A member reports as the leader, also if it can't be seen to lead."""
+        if self.settled is not None:
+            self._believe_for_now(_names(self.settled.peers))
+
+    def _believe_for_now(self, nodes: tuple[str, ...]) -> None:
+        """One of these nodes reports as the leader, though we see none, until `look_again`."""
+        if self.leader is not None or self.configuration is None:
+            return
+        known = [node for node in nodes if node in self.replicas]
+        able = [node for node in known if self.replicas[node].running] or known
+        if not able:
+            return
+        self.preferred = self.preferred if self.preferred in able else able[0]
+        named = frozenset(peer.node for peer in members(self.configuration))
+        self.believed, self.for_now = True, True
+        self.vouched = frozenset(
+            name for name in named & self.replicas.keys() if not self.replicas[name].running
+        )
+        self.elect()
+
+    def look_again(self) -> None:
+        """What was believed for one report's sake isn't any more."""
+        if self.for_now:
+            self._doubt()
+            self.elect()
+
     def _doubt(self) -> None:
-        self.believed, self.vouched = False, frozenset()
+        self.believed, self.for_now, self.vouched = False, False, frozenset()
 
     def _adopt(
         self, nodes: tuple[str, ...], number: int, index: int | None, keys: PartitionKeys
@@ -358,6 +378,16 @@ class SupposedGroup:
                 if replica and replica.running and replica.configuration is None:
                     replica.configuration, replica.configuration_at = current, self.at
 
+    def suppose_busy(self) -> None:
+        """A leader of which no report came since is busy with a change, and doesn't show an end."""
+        joint = self.configuration is not None and self.configuration.old_peers
+        if self.leader is None or self.settled is None or joint:
+            return
+        cancelled = self.failed == ReconfigurationStatus.CANCELLED.value
+        if self.stage is not Stage.CATCHING_UP and not cancelled:
+            self.stage, self.stage_token = Stage.CATCHING_UP, 0
+            self.stage_peers = tuple(self.settled.peers)
+
     def go_joint(self) -> None:
         """The change was granted: the leader goes on to the joint configuration."""
         self.stage, self.caught_up = Stage.JOINT, False
@@ -373,6 +403,18 @@ class SupposedGroup:
             if replica is not None and replica.running and replica.incarnation == peer.incarnation:
                 replica.configuration, replica.configuration_at = joint, self.at
         return joint
+
+    def can_finish(self) -> bool:
+        """Does a change run whose peers' majority is there to carry it (hole 15)?"""
+        if self.stage not in (Stage.CATCHING_UP, Stage.JOINT):
+            return False
+        carrying = sum(
+            peer.node in self.replicas
+            and self.replicas[peer.node].running
+            and self.replicas[peer.node].incarnation == peer.incarnation
+            for peer in self.stage_peers
+        )
+        return is_majority(carrying, len(self.stage_peers))
 
     def apply_change(self) -> None:
         """The change is done (autoApply)."""

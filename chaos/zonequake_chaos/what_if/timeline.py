@@ -31,9 +31,12 @@ from zonequake_chaos.what_if.question import (
     StageReported,
     Target,
 )
-from zonequake_chaos.what_if.world import World, Write
+from zonequake_chaos.what_if.world import World, Write, is_back_at_stable
 from zonequake_operator.model import AssignmentSet
 from zonequake_store.admin_protocol import Stage
+
+LEADERS_REPORTS = (Applied, LeaderElected, ReconfigurationError, StageReported)
+"""Events in which a leader shows its configuration; so does CaughtUp, but of a change that runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,6 @@ class _Run:
         yield self._step("create")
         if question.auto_apply and world.as_given:
             world.as_given.clear()
-            world.apply_running()
             world.settle()
             yield from self._changed("applied")
         for event in question.events:
@@ -145,8 +147,15 @@ class _Run:
             case _:
                 self._highest = max(self._highest, self._number(event.revision))
                 self._known = max(self._known, event.revision or 0)
+                if isinstance(event, LEADERS_REPORTS) and is_back_at_stable(
+                    world.keys(event.partition)
+                ):
+                    world.reported = event.partition
                 if self._report(event):
                     world.settle([event.partition] if isinstance(event, PartitionEvent) else None)
+                if isinstance(event, PartitionEvent):
+                    world.group(event.partition).look_again()
+                world.reported = None
         yield from self._changed(cause)
 
     def _report(self, event: Event) -> bool:
@@ -167,13 +176,17 @@ class _Run:
             case LeaderElected():
                 keys = world.keys(event.partition)
                 stable = keys.stable.nodes if keys.stable else ()
-                peers = stable if event.peers is None else event.peers
+                # Nobody sent the group elsewhere: a configuration that isn't stable's is none.
+                peers = event.peers or stable
+                if keys.pending is None and peers != stable:
+                    # Nobody has sent the group there: what the leader shows is of no known change.
+                    if event.node not in stable:
+                        return False
+                    peers = stable
                 group = world.group(event.partition)
                 return group.report_leader(event.node, event.term, peers, keys)
-            case ReconfigurationError():
-                world.group(event.partition).report_stage(Stage.NONE, event.status)
-            case StageReported():
-                world.group(event.partition).report_stage(event.stage)
+            case ReconfigurationError() | StageReported():
+                return self._report_stage(event)
             case CaughtUp():
                 keys = world.keys(event.partition)
                 world.group(event.partition).report_caught_up(event.peers, keys)
@@ -183,6 +196,18 @@ class _Run:
                 world.lose_replica(event.partition, event.node)
             case GroupRestart():
                 world.restart_group(event.partition, event.alive)
+        return True
+
+    def _report_stage(self, event: ReconfigurationError | StageReported) -> bool:
+        pending, group = self._world.keys(event.partition).pending, self._world.group
+        if pending is not None and not pending.force:
+            group(event.partition).hear_leader()
+        if isinstance(event, ReconfigurationError):
+            group(event.partition).report_stage(Stage.NONE, event.status)
+        elif event.stage is Stage.NONE or pending is not None:
+            group(event.partition).report_stage(event.stage)
+        else:
+            return False  # of no change that was ever asked for
         return True
 
     def _raise_revision(self, number: int | None, *, accepted: bool = False) -> None:

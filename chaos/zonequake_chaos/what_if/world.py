@@ -56,7 +56,6 @@ from zonequake_store.admin_protocol import (
     ReplicasReport,
     ReplicaStatus,
     ResetPeers,
-    Stage,
     StartReplica,
     StopReplica,
 )
@@ -111,6 +110,8 @@ class World:
         """When failed changes may be asked for again, by partition."""
         self._inspected: dict[str, dict[str, ReplicaStatus]] = {}
         """What waiting replicas showed of themselves, by node and group."""
+        self.reported: int | None = None
+        """The partition whose leader reports in the present event, if it is one's report."""
         self._asked: dict[tuple[int, str], Order] = {}
         """Orders that wait for their event: what they asked for hasn't happened yet."""
 
@@ -307,10 +308,10 @@ class World:
             if n != number or not isinstance(order, CancelChangePeers)
         }
 
-    def apply_running(self) -> None:
-        """Let every change that runs succeed (autoApply)."""
-        for number, group in self.groups.items():
-            if group.stage in (Stage.CATCHING_UP, Stage.JOINT):
+    def _apply_running(self, numbers: Iterable[int]) -> None:
+        """Let every change that runs succeed (autoApply), if its peers' majority is there."""
+        for number in numbers:
+            if number not in self.as_given and self.groups[number].can_finish():
                 self.group(number).apply_change()
 
     # ---------------------------------------------------------------------------------- decisions
@@ -334,6 +335,8 @@ class World:
         for _ in range(MAX_ROUNDS):
             if self._may_reset:
                 chosen = everything
+            if self.auto_apply:
+                self._apply_running(chosen)
             decided = self._decide(chosen)
             written = self._write(decided)
             done = written | self._tell(decided, frozenset(chosen) - written)
@@ -381,6 +384,9 @@ class World:
             group = self.groups[number]
             statuses = self._statuses.get(number)
             if statuses is None:
+                unheard = number != self.reported and not self.auto_apply
+                if unheard and is_back_at_stable(self.keys(number)):
+                    group.suppose_busy()
                 statuses = {node: group.status(node) for node in group.replicas}
                 self._statuses[number] = statuses
             for name, status in statuses.items():
@@ -419,6 +425,8 @@ class World:
         if action.keys == stored.keys:
             return False
         self.writes.append(Write(partition=action.number, before=stored.keys, after=action.keys))
+        if is_back_at_stable(action.keys):
+            self._statuses.pop(action.number, None)
         if action.keys.planned != stored.keys.planned:
             # "Listen the planned key and on update: execute cancelChangePeers()" (`rebalance`)
             self._ask_cancel_again(action.number)
@@ -462,6 +470,8 @@ class World:
                 number = self._numbers[send.order.group]
                 if number in self.as_given or number not in numbers:
                     continue
+                if send.node not in self.topology.nodes and send.node != self.groups[number].leader:
+                    continue  # only a report speaks of it
                 wanted.add((number, send.node))
                 if self._is_due(send) and self._obey(number, send.node, send.order):
                     done.add(number)
@@ -505,8 +515,6 @@ class World:
                 group.go_joint()
             case ChangePeers():
                 group.change_peers(order)
-                if self.auto_apply:
-                    group.apply_change()
             case ResetPeers() if self.auto_apply:
                 group.apply_reset(node, order)
             case CancelChangePeers() if self.auto_apply:
@@ -518,6 +526,17 @@ class World:
         if action is not None:
             self.actions.append(action)
         return (number, node) not in self._asked
+
+
+def is_back_at_stable(keys: PartitionKeys) -> bool:
+    """Is pending stable again? Only a report of the leader ends that, and reports are events."""
+    pending, stable = keys.pending, keys.stable
+    return (
+        pending is not None
+        and stable is not None
+        and not pending.force
+        and pending.nodes == stable.nodes
+    )
 
 
 def _nodes_of(status: ZoneStatus) -> frozenset[str]:

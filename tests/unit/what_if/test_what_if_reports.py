@@ -1,0 +1,188 @@
+"""What a file's reports mean: each is an event of the file, and is believed (`rebalance`; hole 15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+FIVE = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
+MODES = ["Queue", "Update", "Cancel"]
+
+
+def zone(mode: str = "Update", more: str = "") -> str:
+    return f"zone: {{partitions: 1, replicas: 3, changePeers: {mode}{more}}}\n"
+
+
+def given(keys: str = "") -> str:
+    return f"partitions: {{0: {{stable: [A, B, C], changeTriggerRevision: 5{keys}}}}}\nevents:\n"
+
+
+def report(at: float, kind: str, about: str) -> str:
+    return f"- {{at: {at}, {kind}: {{partition: 0, {about}}}}}\n"
+
+
+def leave(at: float, nodes: str) -> str:
+    return f"- {{at: {at}, leave: [{', '.join(nodes)}]}}\n"
+
+
+def target(at: float, nodes: str) -> str:
+    return report(at, "target", f"nodes: [{', '.join(nodes)}]")
+
+
+def caught_up(at: float, peers: str) -> str:
+    return report(at, "caughtUp", f"peers: [{', '.join(peers)}]")
+
+
+# ------------------------------------------------------------------------------------ tryCatchUpFinish
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_lock_is_granted_while_a_majority_of_the_peers_is_alive(ask: Any, mode: str) -> None:
+    # D was caught up and has gone: A and B are two of the three peers.
+    keys = given(", pending: [A, B, D]")
+    answer = ask(FIVE + zone(mode) + keys + target(0, "ABD") + leave(1, "D") + caught_up(2, "ABD"))
+    assert answer.keys(2)["pendingLock"] is True
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_lock_is_not_granted_without_a_majority_of_the_peers(ask: Any, mode: str) -> None:
+    keys = given(", pending: [A, D, E]")
+    events = target(0, "ADE") + leave(1, "DE") + caught_up(2, "ADE")
+    answer = ask(FIVE + zone(mode) + keys + events)
+    assert answer.sets(2) == ("ABC", "ADE", "")
+    assert answer.keys(2)["pendingLock"] is False
+
+
+def test_only_the_peers_count_for_the_lock_not_the_members_of_stable(ask: Any) -> None:
+    keys = given(", pending: [C, D, E]")
+    events = target(0, "CDE") + leave(1, "AB") + caught_up(2, "CDE")
+    answer = ask(FIVE + zone() + keys + events)
+    assert answer.keys(2)["pendingLock"] is True
+
+
+def test_a_report_of_a_change_that_never_could_begin_is_believed(ask: Any) -> None:
+    four = FIVE.replace(", E: {}", "")
+    answer = ask(four + zone() + given() + target(1, "ABE") + caught_up(2, "ABE"))
+    assert answer.keys(2)["pendingLock"] is True
+
+
+# -------------------------------------------------------------- onNewPeersConfigurationApplied, stages
+
+
+def test_a_callback_of_peers_that_have_all_left_meanwhile_switches_stable(ask: Any) -> None:
+    keys = given(", pending: [D], pendingLock: true")
+    applied = report(2, "applied", "peers: [D], term: 2, index: 60")
+    answer = ask(FIVE + zone() + keys + target(0, "D") + leave(1, "D") + applied)
+    assert answer.sets(2) == ("D", "", "")
+
+
+def test_stage_none_empties_the_lock_also_if_nobody_could_lead(ask: Any) -> None:
+    keys = given(", pending: [A, B, D], pendingLock: true")
+    none = report(2, "stage", "stage: None")
+    answer = ask(FIVE + zone() + keys + leave(1, "BC") + none)
+    assert answer.keys(1)["pendingLock"] is True
+    assert answer.keys(2)["pendingLock"] is False
+
+
+@pytest.mark.parametrize("stage", ["CatchingUp", "Joint", "Stable", "None"])
+def test_a_stage_without_a_pending_changes_nothing(ask: Any, stage: str) -> None:
+    answer = ask(FIVE + zone() + given() + report(1, "stage", f"stage: {stage}"))
+    assert answer.changes() == [0]
+
+
+@pytest.mark.parametrize("node", ["A", "D"])
+def test_a_leader_with_peers_that_nobody_asked_for_changes_nothing(ask: Any, node: str) -> None:
+    elected = report(1, "leaderElected", f"node: {node}, term: 3, peers: [A, B, D]")
+    answer = ask(FIVE + zone() + given() + elected)
+    assert answer.changes() == [0]
+
+
+def test_what_was_believed_for_one_report_leads_nobody_later(ask: Any) -> None:
+    keys = given(", pending: [C, D, E]")
+    ha = ", consistencyMode: HighAvailability, partitionDistributionResetTimeout: 5"
+    logs = "replicas: {0: {C: {term: 1, index: 9}, D: {term: 1, index: 8}, E: {term: 1}}}\n"
+    events = target(0, "CDE") + leave(1, "AB") + caught_up(2, "CDE")
+    answer = ask(FIVE + zone(more=ha) + logs + keys + events)
+    assert answer.keys(2)["pendingLock"] is True
+    assert answer.sets(6) == ("ABC", "C!", "CDE*")  # stable has lost its majority all the same
+
+
+# ----------------------------------------------------------------------- Pending that is stable again
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_blocked_pending_that_the_wish_takes_back_waits_for_its_report(
+    ask: Any, mode: str
+) -> None:
+    four = FIVE.replace(", E: {}", "")
+    events = target(1, "ABE") + target(2, "ABC")  # E isn't there: that change can't begin
+    done = report(3, "applied", "peers: [A, B, C], term: 2, index: 60")
+    answer = ask(four + zone(mode) + given() + events + done)
+    assert answer.sets(2) == ("ABC", "ABC", "")
+    assert answer.actions(2) == ["changePeers A ABC"]
+    assert answer.sets(3) == ("ABC", "", "")
+
+
+@pytest.mark.parametrize(
+    "kind, about",
+    [
+        ("stage", "stage: None"),
+        ("reconfigurationError", "status: CatchUpTimeout"),
+        ("leaderElected", "node: A, term: 3"),
+    ],
+)
+def test_hole_15_a_report_with_a_configuration_equal_to_pending_is_the_stable_switch(
+    ask: Any, kind: str, about: str
+) -> None:
+    keys = given(", pending: [A, B, D]")
+    answer = ask(FIVE + zone() + keys + target(1, "ABC") + report(2, kind, about))
+    assert answer.sets(1) == ("ABC", "ABC", "")
+    assert answer.sets(2) == ("ABC", "", "")
+
+
+def test_a_leader_that_leaves_is_no_report(ask: Any) -> None:
+    keys = given(", pending: [A, B, D]")
+    answer = ask(FIVE + zone() + keys + target(1, "ABC") + leave(2, "A"))
+    assert answer.sets(2) == ("ABC", "ABC", "")
+
+
+# ------------------------------------------------------------------------------------------- autoApply
+
+
+def test_with_auto_apply_a_change_waits_for_a_majority_of_its_peers(ask: Any) -> None:
+    events = target(0, "ABC") + leave(1, "C") + target(2, "CD") + "- {at: 3, join: {C: {}}}\n"
+    answer = ask(FIVE + zone() + "autoApply: true\n" + given() + events)
+    assert answer.sets(2) == ("ABC", "CD", "")
+    assert answer.sets(3)[0] == "CD"
+
+
+def test_with_auto_apply_a_change_without_peers_that_live_gives_way_to_the_next(ask: Any) -> None:
+    events = target(0, "ABC") + leave(1, "C") + target(2, "C") + target(3, "AB")
+    answer = ask(FIVE + zone() + "autoApply: true\n" + given() + events)
+    assert answer.sets(2) == ("ABC", "C", "")
+    assert answer.sets(3) == ("AB", "", "")
+
+
+# ------------------------------------------------------------------------------------------ the chain
+
+
+def test_an_entry_between_the_two_phases_of_a_reset_belongs_to_its_link(ask: Any) -> None:
+    ha = ", consistencyMode: HighAvailability, dataNodesAutoAdjustScaleUp: 0"
+    logs = (
+        "replicas: {0: {A: {term: 2, index: 5, lastUserCmdTerm: 2, lastUserCmdIdx: 5},"
+        " B: {term: 1, index: 8, lastUserCmdTerm: 1, lastUserCmdIdx: 8}}}\n"
+    )
+    keys = (
+        "partitions: {0: {stable: [A, B, C, D, E],"
+        " chain: [{nodes: [A, B, C, D, E], term: 1, index: 1}]}}\nevents:\n"
+    )
+    events = (
+        leave(1, "CDE")
+        + report(7, "applied", "peers: [A], term: 2, index: 3")
+        + report(8, "applied", "peers: [A, B], term: 2, index: 9")
+        + report(20, "groupRestart", "alive: [A, B]")
+    )
+    answer = ask(FIVE + zone(more=ha).replace("replicas: 3", "replicas: 5") + logs + keys + events)
+    assert answer.sets(8) == ("AB", "", "")
+    assert answer.sets(20) == ("AB", "A!", "AB*")

@@ -98,13 +98,13 @@ def named_peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | Non
     15).
     """
     assert keys.pending is not None
-    leading = group.leading
+    leading, token = group.leading, keys.configuration_token
     configured = {}
-    if leading is not None and leading.stage is Stage.CATCHING_UP:
-        if leading.stage_token == keys.configuration_token:
+    if leading is not None:
+        if leading.stage is Stage.CATCHING_UP and leading.stage_token == token:
             configured = {peer.node: peer for peer in leading.stage_peers}
-    if leading is not None and leading.configuration is not None:
-        configured |= {peer.node: peer for peer in members(leading.configuration)}
+        if leading.configuration is not None:
+            configured |= {peer.node: peer for peer in members(leading.configuration)}
     peers = []
     for node in keys.pending.nodes:
         if lacks_token(node, keys, group):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from zonequake_chaos.what_if.group import LINEAGE, LogEnd, Replica, SupposedGroup
+from zonequake_chaos.what_if.group import SupposedGroup
 from zonequake_chaos.what_if.question import GivenKeys, GivenReplica, GivenSet
+from zonequake_chaos.what_if.replica import LINEAGE, LogEnd, Replica
 from zonequake_operator.model import AssignmentSet, Link, PartitionKeys, TokenPeers
 from zonequake_operator.orders import hosts
 from zonequake_store.admin_protocol import ConfigurationReport, PeerName, Stage

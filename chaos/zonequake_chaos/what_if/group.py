@@ -15,45 +15,18 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from zonequake_chaos.what_if.replica import LINEAGE, LogEnd, Replica
 from zonequake_operator.groups import is_majority, members
-from zonequake_operator.model import PartitionKeys
 from zonequake_store.admin_protocol import (
     Bootstrap,
     ChangePeers,
     ConfigurationReport,
     PeerName,
     ReconfigurationStatus,
-    ReplicaStatus,
     ResetPeers,
-    Role,
     Stage,
     StartReplica,
 )
-
-LINEAGE = 10**9
-"""A whole term is lineage x 10**9 + number; the file has only numbers."""
-
-
-@dataclass(slots=True)
-class Replica:
-    """A replica on one node's disk or in its memory."""
-
-    incarnation: str
-    running: bool = False
-    token: int = 0
-    enforced_lineage: int = 0
-    had_leader: bool = False
-    configuration: ConfigurationReport | None = None
-    configuration_at: tuple[int, int] = (0, 0)
-    """(whole term, index) at which its peers or its token changed last."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEnd:
-    """Where a replica's log ends: of all entries, and of user commands; (whole term, index)."""
-
-    last: tuple[int, int] = (0, 0)
-    user: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
@@ -105,7 +78,7 @@ class SupposedGroup:
         if self.configuration is not None and any(
             peer.node == node for peer in members(self.configuration)
         ):
-            self._doubt()
+            self.doubt()
         self.elect()
 
     def elect(self) -> None:
@@ -113,7 +86,7 @@ class SupposedGroup:
         before = self.leader
         self.leader = self._chosen()
         if self.leader != before:
-            self._end_stage()
+            self.end_stage()
             self._inherit_joint()
         if self.leader is not None and self.configuration is not None:
             self.replicas[self.leader].had_leader = True
@@ -161,80 +134,24 @@ class SupposedGroup:
             and replica.enforced_lineage <= self.configuration.lineage
         )
 
-    def _knows(self, node: str) -> bool:
+    def knows(self, node: str) -> bool:
+        """Is there a member on this node that can follow the leader?"""
         return self.configuration is not None and any(
             peer.node == node and self._holds(peer) for peer in members(self.configuration)
         )
 
-    # ------------------------------------------------------------------------------------ events
-
-    def report_leader(
-        self, node: str, term: int | None, peers: tuple[str, ...], keys: PartitionKeys
-    ) -> bool:
-        """onLeaderElected: this node leads, with these peers. False: of an older term."""
-        number = self.number if term is None else term
-        if number < self.number and node != self.leader:
-            return False
-        self._adopt(peers, number, None, keys)
-        self._lead(node)
-        self._end_stage()
-        return True
-
-    def report_applied(
-        self, peers: tuple[str, ...], term: int | None, index: int | None, keys: PartitionKeys
-    ) -> None:
-        """onNewPeersConfigurationApplied: the group has committed this configuration."""
-        self._adopt(peers, self.number if term is None else term, index, keys)
-        self._end_stage()
-        if self.leader is None:
-            self._believe_for_now(peers)
-
-    def report_caught_up(self, peers: tuple[str, ...], keys: PartitionKeys) -> None:
-        """tryCatchUpFinish; of peers that are not those of the change (any more): nothing.
-
-        Of pending's peers it says that their change runs, under whoever reports it: also where a
-        failed one was to be asked for again only later, or where we thought that it couldn't begin.
-        """
-        pending = keys.pending
-        if pending is None or pending.force or keys.pending_lock is not None:
-            return
-        if peers != pending.nodes or self.settled is None:
-            return
-        self.hear_leader()
-        if self.leader is None:
-            return
-        runs = self.stage is Stage.CATCHING_UP and self.stage_token == keys.configuration_token
-        if not (runs and peers == _names(self.stage_peers)):
-            self.stage, self.stage_token = Stage.CATCHING_UP, keys.configuration_token
-            self.stage_peers = tuple(sorted(self._peer(node) for node in peers))
-        self.caught_up, self.failed = True, None
-
-    def report_stage(self, stage: Stage, failure: str | None = None) -> None:
-        """The leader says how far its change is, or that it has none any more."""
-        if stage is Stage.NONE:
-            self._end_stage()
-            self.configuration = self.settled or self.configuration
-        self.stage, self.failed = stage, failure
-
-    def _lead(self, node: str) -> None:
-        self._doubt()
+    def lead(self, node: str) -> None:
+        """This node leads; believed, if it runs, until one of its peers goes."""
+        self.doubt()
         self.preferred = node
         replica, configuration = self.replicas.get(node), self.configuration
         if replica is not None and replica.running and configuration is not None:
             self.believed = True
             if not self._has_majority(configuration):
-                named = frozenset(peer.node for peer in members(configuration))
-                self.vouched = frozenset(
-                    name for name in named & self.replicas.keys() if not self.replicas[name].running
-                )
+                self._vouch(configuration)
         self.elect()
 
-    def hear_leader(self) -> None:
-        """A member reports as the leader, also if it can't be seen to lead."""
-        if self.settled is not None:
-            self._believe_for_now(_names(self.settled.peers))
-
-    def _believe_for_now(self, nodes: tuple[str, ...]) -> None:
+    def believe_for_now(self, nodes: tuple[str, ...]) -> None:
         """One of these nodes reports as the leader, though we see none, until `look_again`."""
         if self.leader is not None or self.configuration is None:
             return
@@ -243,40 +160,26 @@ class SupposedGroup:
         if not able:
             return
         self.preferred = self.preferred if self.preferred in able else able[0]
-        named = frozenset(peer.node for peer in members(self.configuration))
         self.believed, self.for_now = True, True
-        self.vouched = frozenset(
-            name for name in named & self.replicas.keys() if not self.replicas[name].running
-        )
+        self._vouch(self.configuration)
         self.elect()
+
+    def _vouch(self, configuration: ConfigurationReport) -> None:
+        named = {peer.node for peer in members(configuration)} & self.replicas.keys()
+        self.vouched = frozenset(name for name in named if not self.replicas[name].running)
 
     def look_again(self) -> None:
         """What was believed for one report's sake isn't any more."""
         if self.for_now:
-            self._doubt()
+            self.doubt()
             self.elect()
 
-    def _doubt(self) -> None:
+    def doubt(self) -> None:
+        """No leader is believed any more without a majority."""
         self.believed, self.for_now, self.vouched = False, False, frozenset()
 
-    def _adopt(
-        self, nodes: tuple[str, ...], number: int, index: int | None, keys: PartitionKeys
-    ) -> None:
-        """The group's configuration is of these nodes; if it is new, under the token of pending."""
-        current = self.settled
-        peers = [self._peer(node) for node in nodes]
-        if current is not None and nodes == _names(current.peers) and index is None:
-            self.term = current.lineage * LINEAGE + max(number, self.number)
-            self.configuration = current
-            return
-        token = current.token if current is not None else 0
-        lineage = current.lineage if current is not None else 0
-        if keys.pending is not None and nodes == keys.pending.nodes:
-            token = keys.configuration_token
-            lineage = token if keys.pending.force else lineage
-        self.install(peers, token=token, lineage=lineage, number=number, index=index)
-
-    def _peer(self, node: str) -> PeerName:
+    def peer(self, node: str) -> PeerName:
+        """The node's replica under its present incarnation."""
         replica = self.replicas.get(node)
         if replica is None:
             replica = self.new_replica(node, running=False)
@@ -314,7 +217,8 @@ class SupposedGroup:
         """The term as the file has it."""
         return self.term % LINEAGE
 
-    def _end_stage(self) -> None:
+    def end_stage(self) -> None:
+        """No change runs."""
         self.stage, self.stage_token, self.stage_peers = Stage.NONE, 0, ()
         self.caught_up, self.failed = False, None
 
@@ -355,7 +259,13 @@ class SupposedGroup:
     def cancel(self, token: int) -> None:
         """cancelChangePeers, answered with true: the leader runs nothing any more."""
         self.hear(token)
-        self.report_stage(Stage.NONE, ReconfigurationStatus.CANCELLED.value)
+        self.end_change(ReconfigurationStatus.CANCELLED.value)
+
+    def end_change(self, failure: str | None) -> None:
+        """STAGE_NONE: what isn't settled is given up."""
+        self.end_stage()
+        self.configuration = self.settled or self.configuration
+        self.failed = failure
 
     def change_peers(self, order: ChangePeers) -> None:
         """changePeersAsync: the leader catches the peers up."""
@@ -420,12 +330,12 @@ class SupposedGroup:
         """The change is done (autoApply)."""
         current, peers, token = self.settled, self.stage_peers, self.stage_token
         assert current is not None
-        self._end_stage()
+        self.end_stage()
         self.install(peers, token=token, lineage=current.lineage, number=self.number)
 
     def apply_reset(self, node: str, order: ResetPeers) -> None:
         """The survivor leads alone, in a new lineage, behind all that its log holds (autoApply)."""
-        self._end_stage()
+        self.end_stage()
         last_term, last_index = self.ends.get(node, LogEnd()).last
         self.install(
             order.peers,
@@ -434,63 +344,14 @@ class SupposedGroup:
             number=max(self.number, last_term % LINEAGE) + 1,
             index=max(self.at[1], last_index) + 1,
         )
-        self._lead(node)
+        self.lead(node)
 
     def erase(self, node: str) -> None:
         """The replica and its state are gone."""
         del self.replicas[node]
         self.elect()
 
-    # ----------------------------------------------------------------------------------- reports
 
-    def status(self, node: str, *, inspected: bool = False) -> ReplicaStatus:
-        """What this node reports of its replica; one that waits shows more if it is inspected."""
-        replica = self.replicas[node]
-        leads, follows = node == self.leader, self.leader is not None and self._knows(node)
-        end = self.ends.get(node, LogEnd())
-        current = self.configuration if leads or follows else replica.configuration
-        commit = max(end.last[1], self.at[1], current.index if current else 0)
-        running = replica.running or node in self.vouched
-        role = Role.LEADER if leads else Role.FOLLOWER if running else Role.WAITING
-        status = ReplicaStatus(
-            group=self.name,
-            zone=self.zone,
-            partition=self.partition,
-            incarnation=replica.incarnation,
-            role=role,
-            term=self.term if leads or follows else max(end.last[0], replica.configuration_at[0]),
-            leader=self.leader if leads or follows else None,
-            configuration=current if running or inspected else None,
-            token=replica.token,
-            lineage=replica.configuration.lineage if replica.configuration else 0,
-            enforced_lineage=replica.enforced_lineage,
-            abstains=replica.configuration is not None
-            and replica.configuration.lineage < replica.enforced_lineage,
-            had_leader=replica.had_leader,
-            commit=commit,
-            applied=commit,
-            last_term=end.last[0],
-            last_index=end.last[1],
-            last_user_term=end.user[0],
-            last_user_index=end.user[1],
-            last_configuration_term=replica.configuration_at[0],
-            last_configuration_index=replica.configuration_at[1],
-        )
-        return self._with_stage(status) if leads else status
-
-    def _with_stage(self, status: ReplicaStatus) -> ReplicaStatus:
-        known = {s.value.replace("_", ""): s for s in ReconfigurationStatus}
-        failure = (self.failed or "").upper().replace("_", "")
-        return replace(
-            status,
-            stage=self.stage,
-            stage_token=self.stage_token,
-            stage_peers=list(self.stage_peers),
-            caught_up=self.caught_up,
-            reconfiguration_error=self.failed,
-            reconfiguration_status=known.get(failure),
-        )
-
-
-def _names(peers: Iterable[PeerName]) -> tuple[str, ...]:
+def names(peers: Iterable[PeerName]) -> tuple[str, ...]:
+    """Their nodes, sorted."""
     return tuple(sorted(peer.node for peer in peers))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zonequake_chaos.what_if.actions import Action
-from zonequake_chaos.what_if.group import LINEAGE
+from zonequake_chaos.what_if.replica import LINEAGE
 from zonequake_chaos.what_if.world import World
 from zonequake_operator.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.model import AssignmentSet, PartitionKeys

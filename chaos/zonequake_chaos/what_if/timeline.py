@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zonequake_chaos.errors import HarnessError
-from zonequake_chaos.what_if import given
+from zonequake_chaos.what_if import given, reports
 from zonequake_chaos.what_if.actions import Action
 from zonequake_chaos.what_if.lines import State, look
 from zonequake_chaos.what_if.question import (
@@ -31,6 +31,7 @@ from zonequake_chaos.what_if.question import (
     StageReported,
     Target,
 )
+from zonequake_chaos.what_if.rounds import Rounds
 from zonequake_chaos.what_if.world import World, Write, is_back_at_stable
 from zonequake_operator.model import AssignmentSet
 from zonequake_store.admin_protocol import Stage
@@ -59,6 +60,7 @@ class _Run:
     def __init__(self, question: Question) -> None:
         self._question = question
         self._world = World(question.zone, auto_apply=question.auto_apply)
+        self._operator = Rounds(self._world)
         self._highest = 0
         """The highest number that any event has."""
         self._known = 0
@@ -71,7 +73,7 @@ class _Run:
         yield self._step("create")
         if question.auto_apply and world.as_given:
             world.as_given.clear()
-            world.settle()
+            self._operator.settle()
             yield from self._changed("applied")
         for event in question.events:
             if question.until_ms is not None and event.at_ms > question.until_ms:
@@ -89,9 +91,9 @@ class _Run:
         world, question = self._world, self._question
         world.nodes.add(question.topology)
         world.as_given = set(question.partitions)
-        world.accept()
+        self._operator.accept()
         if len(question.partitions) < len(world.partitions):
-            world.settle()
+            self._operator.settle()
             world.actions = [a for a in world.actions if a.partition not in question.partitions]
         alive = frozenset(world.topology.nodes)
         for number, keys in question.partitions.items():
@@ -108,7 +110,7 @@ class _Run:
     def _timers(self, until_ms: int | None) -> Iterator[Step]:
         """Fire what ends up to that time; None: all that ends."""
         world = self._world
-        while (at_ms := world.wake_at_ms) is not None:
+        while (at_ms := self._operator.wake_at_ms) is not None:
             if until_ms is not None and at_ms > until_ms:
                 return
             world.now_ms = max(at_ms, world.now_ms)
@@ -118,8 +120,8 @@ class _Run:
                 self._raise_revision(None)
             else:
                 cause = "retry"
-                world.settle()
-            if world.wake_at_ms is not None and world.wake_at_ms <= at_ms:
+                self._operator.settle()
+            if self._operator.wake_at_ms is not None and self._operator.wake_at_ms <= at_ms:
                 raise HarnessError(f"a timer of {at_ms / 1000:g} s fires without an end ({cause})")
             yield from self._changed(cause)
 
@@ -152,7 +154,9 @@ class _Run:
                 ):
                     world.reported = event.partition
                 if self._report(event):
-                    world.settle([event.partition] if isinstance(event, PartitionEvent) else None)
+                    self._operator.settle(
+                        [event.partition] if isinstance(event, PartitionEvent) else None
+                    )
                 if isinstance(event, PartitionEvent):
                     world.group(event.partition).look_again()
                 world.reported = None
@@ -164,15 +168,16 @@ class _Run:
         match event:
             case Drop():
                 world.drop()
+                self._operator.stop()
                 return False
             case OperatorRestart():
-                world.restart_operator()
+                self._operator.restart()
             case Applied():
                 keys = world.keys(event.partition)
                 if keys.pending is None or event.peers != keys.pending.nodes:
                     return False  # hole 2: a late callback of an older change
                 group = world.group(event.partition)
-                group.report_applied(event.peers, event.term, event.index, keys)
+                reports.report_applied(group, event.peers, event.term, event.index, keys)
             case LeaderElected():
                 keys = world.keys(event.partition)
                 stable = keys.stable.nodes if keys.stable else ()
@@ -184,12 +189,12 @@ class _Run:
                         return False
                     peers = stable
                 group = world.group(event.partition)
-                return group.report_leader(event.node, event.term, peers, keys)
+                return reports.report_leader(group, event.node, event.term, peers, keys)
             case ReconfigurationError() | StageReported():
                 return self._report_stage(event)
             case CaughtUp():
                 keys = world.keys(event.partition)
-                world.group(event.partition).report_caught_up(event.peers, keys)
+                reports.report_caught_up(world.group(event.partition), event.peers, keys)
             case Cancelled():
                 world.answer_cancel(event.partition, accepted=event.result)
             case ReplicaLost():
@@ -199,13 +204,14 @@ class _Run:
         return True
 
     def _report_stage(self, event: ReconfigurationError | StageReported) -> bool:
-        pending, group = self._world.keys(event.partition).pending, self._world.group
+        pending = self._world.keys(event.partition).pending
+        group = self._world.group(event.partition)
         if pending is not None and not pending.force:
-            group(event.partition).hear_leader()
+            reports.hear_leader(group)
         if isinstance(event, ReconfigurationError):
-            group(event.partition).report_stage(Stage.NONE, event.status)
+            reports.report_stage(group, Stage.NONE, event.status)
         elif event.stage is Stage.NONE or pending is not None:
-            group(event.partition).report_stage(event.stage)
+            reports.report_stage(group, event.stage)
         else:
             return False  # of no change that was ever asked for
         return True
@@ -220,12 +226,12 @@ class _Run:
         self._highest = max(self._highest, revision)
         if not accepted:
             world.revision = revision - 1
-            world.accept()
+            self._operator.accept()
             if world.revision < revision:
                 world.revision = before  # a paused zone accepts nothing
         elif not world.spec.paused:
             world.revision = revision
-        world.settle()
+        self._operator.settle()
         world.finish()
 
     def _number(self, number: int | None) -> int:

@@ -523,6 +523,23 @@ def test_a_grant_goes_out_only_after_the_lock_is_stored() -> None:
     assert world.keys.stable == of("ABD")
 
 
+def test_a_newcomer_that_has_gone_after_it_was_caught_up_does_not_hold_the_lock_back() -> None:
+    world = World()
+    world.wish("ABC")
+    world.run(30)
+    world.wish("ABD")
+    while not world.group.caught_up:
+        world.step()
+        world.group.tick()
+    seen = world.group.report()
+    left = replace(seen, replicas={n: r for n, r in seen.replicas.items() if n != "D"})
+    alive, wish = frozenset("ABC"), Wish(target=of("ABD"), revision=1, due=False)
+    locked = decide(world.keys, left, wish, alive)
+    assert locked.pending_lock is not None, "A and B are a majority of ABD"
+    told = orders(locked, left, SETTINGS, alive=alive, reachable=alive)
+    assert [type(order) for _, order in told] == [Grant]
+
+
 def test_no_lock_while_a_majority_of_the_peers_is_dead() -> None:
     world = World()
     world.wish("ABC")

@@ -1,4 +1,4 @@
-"""What a file's reports mean: each is an event of the file, and is believed (`rebalance`; hole 15)."""
+"""What a file's reports mean: each is an event, and is believed (`rebalance`; hole 15)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def caught_up(at: float, peers: str) -> str:
     return report(at, "caughtUp", f"peers: [{', '.join(peers)}]")
 
 
-# ------------------------------------------------------------------------------------ tryCatchUpFinish
+# --------------------------------------------------------------------------------- tryCatchUpFinish
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -67,7 +67,7 @@ def test_a_report_of_a_change_that_never_could_begin_is_believed(ask: Any) -> No
     assert answer.keys(2)["pendingLock"] is True
 
 
-# -------------------------------------------------------------- onNewPeersConfigurationApplied, stages
+# ----------------------------------------------------------- onNewPeersConfigurationApplied, stages
 
 
 def test_a_callback_of_peers_that_have_all_left_meanwhile_switches_stable(ask: Any) -> None:
@@ -108,7 +108,7 @@ def test_what_was_believed_for_one_report_leads_nobody_later(ask: Any) -> None:
     assert answer.sets(6) == ("ABC", "C!", "CDE*")  # stable has lost its majority all the same
 
 
-# ----------------------------------------------------------------------- Pending that is stable again
+# --------------------------------------------------------------------- Pending that is stable again
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -125,7 +125,7 @@ def test_a_blocked_pending_that_the_wish_takes_back_waits_for_its_report(
 
 
 @pytest.mark.parametrize(
-    "kind, about",
+    ("kind", "about"),
     [
         ("stage", "stage: None"),
         ("reconfigurationError", "status: CatchUpTimeout"),
@@ -147,7 +147,7 @@ def test_a_leader_that_leaves_is_no_report(ask: Any) -> None:
     assert answer.sets(2) == ("ABC", "ABC", "")
 
 
-# ------------------------------------------------------------------------------------------- autoApply
+# ---------------------------------------------------------------------------------------- autoApply
 
 
 def test_with_auto_apply_a_change_waits_for_a_majority_of_its_peers(ask: Any) -> None:
@@ -164,7 +164,7 @@ def test_with_auto_apply_a_change_without_peers_that_live_gives_way_to_the_next(
     assert answer.sets(3) == ("AB", "", "")
 
 
-# ------------------------------------------------------------------------------------------ the chain
+# ---------------------------------------------------------------------------------------- the chain
 
 
 def test_an_entry_between_the_two_phases_of_a_reset_belongs_to_its_link(ask: Any) -> None:

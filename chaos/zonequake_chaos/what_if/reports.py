@@ -1,0 +1,97 @@
+"""What the reports of a what-if file say about a supposed group.
+
+Each is believed. Where no leader is to be seen, somebody must have reported as one all the same: he
+is believed as long as this report is dealt with (`SupposedGroup.look_again`), but the leader of a
+leaderElected until one of its peers goes.
+"""
+
+from __future__ import annotations
+
+from zonequake_chaos.what_if.group import SupposedGroup, names
+from zonequake_chaos.what_if.replica import LINEAGE
+from zonequake_operator.model import PartitionKeys
+from zonequake_store.admin_protocol import Stage
+
+
+def report_leader(
+    group: SupposedGroup, node: str, term: int | None, peers: tuple[str, ...], keys: PartitionKeys
+) -> bool:
+    """onLeaderElected: this node leads, with these peers. False: of an older term."""
+    number = group.number if term is None else term
+    if number < group.number and node != group.leader:
+        return False
+    _adopt(group, peers, number, None, keys)
+    group.lead(node)
+    group.end_stage()
+    return True
+
+
+def report_applied(
+    group: SupposedGroup,
+    peers: tuple[str, ...],
+    term: int | None,
+    index: int | None,
+    keys: PartitionKeys,
+) -> None:
+    """onNewPeersConfigurationApplied: the group has committed this configuration."""
+    _adopt(group, peers, group.number if term is None else term, index, keys)
+    group.end_stage()
+    if group.leader is None:
+        group.believe_for_now(peers)
+
+
+def report_caught_up(group: SupposedGroup, peers: tuple[str, ...], keys: PartitionKeys) -> None:
+    """tryCatchUpFinish; of peers that are not those of the change (any more): nothing.
+
+    Of pending's peers it says that their change runs, under whoever reports it: also where a
+    failed one was to be asked for again only later, or where we thought that it couldn't begin.
+    """
+    pending = keys.pending
+    if pending is None or pending.force or keys.pending_lock is not None:
+        return
+    if peers != pending.nodes or group.settled is None:
+        return
+    hear_leader(group)
+    if group.leader is None:
+        return
+    runs = group.stage is Stage.CATCHING_UP and group.stage_token == keys.configuration_token
+    if not (runs and peers == names(group.stage_peers)):
+        group.stage, group.stage_token = Stage.CATCHING_UP, keys.configuration_token
+        group.stage_peers = tuple(sorted(group.peer(node) for node in peers))
+    group.caught_up, group.failed = True, None
+
+
+def report_stage(group: SupposedGroup, stage: Stage, failure: str | None = None) -> None:
+    """The leader says how far its change is, or that it has none any more."""
+    if stage is Stage.NONE:
+        group.end_change(failure)
+    else:
+        group.stage, group.failed = stage, failure
+
+
+def hear_leader(group: SupposedGroup) -> None:
+    """A member reports as the leader, also if it can't be seen to lead."""
+    if group.settled is not None:
+        group.believe_for_now(names(group.settled.peers))
+
+
+def _adopt(
+    group: SupposedGroup,
+    nodes: tuple[str, ...],
+    number: int,
+    index: int | None,
+    keys: PartitionKeys,
+) -> None:
+    """The group's configuration is of these nodes; if it is new, under the token of pending."""
+    current = group.settled
+    peers = [group.peer(node) for node in nodes]
+    if current is not None and nodes == names(current.peers) and index is None:
+        group.term = current.lineage * LINEAGE + max(number, group.number)
+        group.configuration = current
+        return
+    token = current.token if current is not None else 0
+    lineage = current.lineage if current is not None else 0
+    if keys.pending is not None and nodes == keys.pending.nodes:
+        token = keys.configuration_token
+        lineage = token if keys.pending.force else lineage
+    group.install(peers, token=token, lineage=lineage, number=number, index=index)

@@ -11,13 +11,14 @@ bound.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 TESTS = Path(__file__).parents[2] / "tests"
-sys.path[:0] = [str(TESTS / "processes" / "load"), str(TESTS / "unit" / "load")]
+sys.path[:0] = [str(TESTS / it) for it in ("processes/load", "processes/store", "unit/load")]
 
 from load_pod import LoadPod, LoadPods, check_contract  # noqa: E402
 from reference_store import ZONE  # noqa: E402
@@ -77,6 +78,7 @@ async def measure_all(seconds: float, seeds: list[str]) -> None:
 def main(seconds: float) -> None:
     store = subprocess.Popen(
         [sys.executable, str(TESTS / "unit" / "load" / "reference_store.py"), "3", "25"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         text=True,
     )

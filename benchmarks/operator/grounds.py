@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.kube.operator import api_server
 from tests.kube.operator.machine import Machine
+from tests.processes.store.ports import free_ports
 
 from zonequake_chaos.cluster import processes
 from zonequake_chaos.cluster.embedded import EmbeddedCluster
@@ -60,7 +61,7 @@ class Ground:
 async def on_processes(folder: Path, nodes: int) -> AsyncIterator[Ground]:
     """Plain processes on loopback addresses, whose pods only stand in the API server."""
     with api_server.running(folder) as server:
-        port = api_server.free_port()
+        (port,) = free_ports(1)
         machine = Machine(
             server.in_namespace("scale"), folder, operator_environment={"ZQ_HTTP_PORT": str(port)}
         )

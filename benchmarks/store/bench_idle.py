@@ -28,7 +28,7 @@ from figures import (
     heap_bytes,
     pid_of,
 )
-from local_nodes import free_ports
+from ports import free_ports
 
 WATCHED_S = 20.0
 LIMITS_CORE_PERCENT = {128: 1.0}

@@ -35,7 +35,7 @@ from figures import (
     leaders,
     pid_of,
 )
-from local_nodes import free_ports
+from ports import free_ports
 
 from zonequake_store.client_protocol import Reply, Request, RequestId, Status, Write
 from zonequake_store.framing import FrameConnection

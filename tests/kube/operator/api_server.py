@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import ssl
 import subprocess
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from zonequake_chaos.cluster import tools
+
+from ...processes.store.ports import free_ports
 
 CHART = Path(__file__).parents[3] / "charts" / "zonequake"
 START_LIMIT_S = 60.0
@@ -78,17 +79,11 @@ class ApiServer:
         assert done.returncode == 0, done.stderr
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
 def running(folder: Path) -> Iterator[ApiServer]:
     """Both, with their files in `folder`, for as long as the block lasts."""
     node = str(tools.kubectl_path().parent / "zonequake-node")
-    etcd, peer, port = free_port(), free_port(), free_port()
+    etcd, peer, port = free_ports(3)
     subprocess.run(
         ["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"],
         check=True,

@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from ...processes.store.ports import free_ports
+
 
 class Line:
     """`url` leads to `target`, until it is severed and after it is mended."""
@@ -19,9 +21,10 @@ class Line:
         self._flows.set()
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._address = self._listener.getsockname()
-        self.url = f"{parts.scheme}://127.0.0.1:{self._address[1]}"
+        (port,) = free_ports(1)
+        self._address = ("127.0.0.1", port)
+        self._listener = socket.create_server(self._address)
+        self.url = f"{parts.scheme}://127.0.0.1:{port}"
         self._listen()
 
     def sever(self) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .api_server import free_port, wait_until
+from ...processes.store.ports import free_ports
+from .api_server import wait_until
 from .machine import Machine
 from .severed import Line
 
@@ -42,7 +43,7 @@ class Operators:
             **os.environ,
             "ZQ_NAMESPACE": self.machine.api.namespace,
             "ZQ_RELEASE": "zq",
-            "ZQ_HTTP_PORT": str(free_port()),
+            "ZQ_HTTP_PORT": str(free_ports(1)[0]),
             "ZQ_ELECTION_S": str(ELECTION_S),
             "KUBECONFIG": str(kubeconfig or self.machine.api.kubeconfig),
         }

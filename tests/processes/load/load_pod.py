@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from ports import free_ports
 
 from zonequake_load.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 
@@ -88,9 +88,7 @@ class LoadPods:
         plan_file = self.directory / "plan.json"
         plan_file.write_bytes(msgspec.json.encode(plan))
         for ordinal in range(plan.pods):
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
-            name = f"load-{ordinal}"
+            name, (port,) = f"load-{ordinal}", free_ports(1)
             pod = LoadPod(name, self.directory / name, plan_file, port)
             self.pods.append(pod)
             pod.spawn()

@@ -14,9 +14,7 @@ import contextlib
 import itertools
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +25,7 @@ from types import TracebackType
 
 import aiohttp
 import msgspec
+from ports import free_ports
 from store_client import Client
 
 import zonequake_store
@@ -51,25 +50,6 @@ from zonequake_store.admin_protocol import (
     StoreEvent,
 )
 from zonequake_store.client_protocol import partition_of
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on right now.
-
-    They lie below those that the kernel gives to outgoing connections: one of these would take the
-    port of a dead node before it comes back.
-    """
-    lowest_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports: list[int] = []
-    for port in random.sample(range(lowest_outgoing // 2, lowest_outgoing), k=20 * count):
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise RuntimeError(f"found {len(ports)} free ports below {lowest_outgoing}, needed {count}")
 
 
 @dataclass

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+# Neither tests nor drivers are packages.
+HERE = Path(__file__).parent
+for folder in (HERE, HERE.parents[1] / "processes" / "store"):
+    sys.path.insert(0, str(folder))
 
-from reference_store import ReferenceStore
+from reference_store import ReferenceStore  # noqa: E402
 
 
 @pytest.fixture

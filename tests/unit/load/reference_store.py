@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 import msgspec
+from ports import free_ports
 
 from zonequake_store.client_protocol import (
     Append,
@@ -67,7 +68,7 @@ class Node:
         self.store = store
         self.number = number
         self.name = f"zq-default-{number}"
-        self.port = 0
+        (self.port,) = free_ports(1)
         self.requests: list[Body] = []
         self.paused = False
         self._server: asyncio.Server | None = None
@@ -83,7 +84,6 @@ class Node:
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def kill(self) -> None:
         """As a SIGKILL: listener and connections go at once."""

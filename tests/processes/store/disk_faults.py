@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import lmdb
 import pytest
 from local_nodes import Node
 
@@ -80,6 +82,12 @@ def places(file: Path, content: bytes) -> list[int]:
     return found
 
 
-def cut_short(file: Path, share: float) -> None:
-    """Keep the first part of a file."""
-    os.truncate(file, int(file.stat().st_size * share))
+@contextmanager
+def between_commits(file: Path) -> Iterator[None]:
+    """Hold LMDB's lock for those who write, so that in no process a commit is half done."""
+    with lmdb.open(str(file.parent), map_size=1 << 30) as environment:
+        transaction = environment.begin(write=True)
+        try:
+            yield
+        finally:
+            transaction.abort()

@@ -7,6 +7,7 @@ from its peers, and what the clients saw is explained.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from disk_faults import cut_short, flip_bit, places
+from disk_faults import between_commits, flip_bit, places
 from load import Load
 from local_nodes import LocalNodes, Zone, until
 
@@ -24,6 +25,8 @@ from zonequake_store.client_protocol import Read, Status, Write
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 THREE = ["n0", "n1", "n2"]
+PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+"""Of LMDB's, too."""
 MARK = b"a-filler-to-be-found-again-" * 4
 
 
@@ -163,13 +166,26 @@ async def test_a_bit_that_flips_in_a_state_that_is_served_breaks_the_leader_and_
 
 
 async def cut_while_it_is_dead(nodes: LocalNodes, name: str, file: Path) -> None:
+    """Half of a file may be pages that nothing uses any more; the marked record is used."""
+
+    async def is_stored() -> bool:
+        with between_commits(file):
+            return bool(places(file, MARK))
+
+    await until(is_stored, f"{name} has stored the marked record", timeout_s=10)
     nodes.nodes[name].kill()
-    cut_short(file, 0.5)
+    os.truncate(file, min(places(file, MARK)) // PAGE_BYTES * PAGE_BYTES)
 
 
 async def cut_while_it_runs(nodes: LocalNodes, name: str, file: Path) -> None:
-    """The kernel ends the process at the first page that it touches and that is no more."""
-    cut_short(file, 0.5)
+    """The kernel ends the process at the first page that it touches and that is no more.
+
+    What LMDB needs next may lie anywhere, for it uses old pages again, and a commit under way makes
+    the file longer again, with holes instead of pages. So only the two pages stay that say where
+    the trees begin, which every commit follows, and the cut is made between commits.
+    """
+    with between_commits(file):
+        os.truncate(file, 2 * PAGE_BYTES)
     node = nodes.nodes[name]
 
     async def is_dead() -> bool:
@@ -192,6 +208,7 @@ async def test_a_log_that_was_cut_short_ends_the_start_with_what_to_do(
     hit, spared = await two_zones(nodes)
     async with Load(nodes, hit) as load, Load(nodes, spared) as other:
         await load.goes_on(200)
+        await marked(load, hit.groups[0])
         name = await follower(nodes, hit)
         lost = [(zone, (await status_of(nodes, name, zone)).incarnation) for zone in (hit, spared)]
         await cut(nodes, name, log_file(nodes, name))
@@ -221,6 +238,7 @@ async def test_a_state_that_was_cut_short_is_made_again_from_the_log(
     hit, spared = await two_zones(nodes)
     async with Load(nodes, hit) as load, Load(nodes, spared) as other:
         await load.goes_on(200)
+        await marked(load, hit.groups[0])
         name = await follower(nodes, hit)
         await cut(nodes, name, nodes.nodes[name].directory / "data" / "data.mdb")
         await nodes.restart(hit, name)

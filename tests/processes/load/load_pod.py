@@ -127,6 +127,19 @@ class LoadPods:
         logs = [(self.directory / f"{pod.name}.log").read_text() for pod in self.pods]
         raise AssertionError(f"{phase} is not complete: {statuses}\n" + "\n".join(logs))
 
+    async def answered(self, *, operations: int, probes: int = 0) -> None:
+        """Wait until each pod's load has had so many successes since it was started."""
+        end_s = time.monotonic() + 30
+        while time.monotonic() < end_s:
+            counts = [(await self.status(pod)).counts.get(Phase.LOAD) for pod in self.pods]
+            if all(
+                each and each.operations.ok >= operations and each.probes.ok >= probes
+                for each in counts
+            ):
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"not {operations} operations and {probes} probes each: {counts}")
+
     async def collect(self) -> dict[str, bytes]:
         """All history files, as the chaos runner fetches them."""
         found: dict[str, bytes] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -40,6 +40,8 @@ def plan_for(nodes: LocalNodes) -> LoadPlan:
             AppendListWorkload(operations_per_second=30, keys_per_partition=1),
         ],
         preload=Preload(bulk_keys_per_partition=20, filler_bytes=4_000),
+        # Two candidates may halve the votes, and wait again: that costs no operation either.
+        deadline_ms=15_000,
         final_timeout_s=30,
     )
 
@@ -53,17 +55,19 @@ async def test_a_killed_leader_costs_no_operation_and_no_data(
     await pods.start(plan_for(nodes))
     await pods.complete(Phase.PRELOAD)
     await pods.enter(Phase.LOAD)
-    await asyncio.sleep(2)
+    await pods.answered(operations=100)
     victim = await nodes.leader(zone.groups[0])
     nodes.nodes[victim].kill()
-    await asyncio.sleep(3)
+    killed_s = time.monotonic()
+    for group in zone.groups:
+        await nodes.leader(group)
+    without_leader_s = time.monotonic() - killed_s
+    await pods.answered(operations=300)
     await nodes.restart(zone, victim)
-    await asyncio.sleep(2)
+    await pods.answered(operations=400, probes=200)
     (status,) = await pods.complete(Phase.QUIET)
     counts = status.counts[Phase.LOAD]
-    assert counts.operations.ok > 300
     assert counts.operations.fail == counts.operations.info == counts.operations.dropped == 0
-    assert counts.probes.ok > 200
     await pods.complete(Phase.FINAL)
     await pods.complete(Phase.DONE)
     findings = check_contract(await pods.collect())
@@ -72,9 +76,9 @@ async def test_a_killed_leader_costs_no_operation_and_no_data(
     assert victim in answered
     assert answered - {victim}
     assert answered <= set(names)
-    # Time without service as the workloads saw it: the election, not the client.
+    # Time without service as the workloads saw it: the elections, not the client.
     slowest_ns = max(line["time"] - line["sched"] for line in findings.of(role="load", type="ok"))
-    assert slowest_ns < 3_000_000_000
+    assert slowest_ns / 1e9 < without_leader_s + 1
 
 
 async def test_a_zone_on_a_single_node_is_found(nodes: LocalNodes, pods: LoadPods) -> None:

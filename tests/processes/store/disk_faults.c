@@ -6,7 +6,7 @@
  *     full PART BYTES        such a file does not grow beyond BYTES: what fits is written, then ENOSPC
  *     taken PART 0           nothing behind the first two pages finds room, though they exist
  *     head PART 0            nothing within the first two pages finds room
- *     slow PART MILLISECONDS such a sync takes so much longer
+ *     slow PART MILLISECONDS such a sync takes so much longer, at most until the line is gone
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PAUSE_MS 20
 #define HEAD_BYTES 8192 /* LMDB's two meta pages */
 
 static long fault(const char *kind, int fd) {
@@ -41,11 +42,9 @@ static long fault(const char *kind, int fd) {
 #define NEXT(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
 
 static int sync_fault(int fd) {
-    long slow_ms = fault("slow", fd);
-    if (slow_ms > 0) {
-        struct timespec pause = {slow_ms / 1000, slow_ms % 1000 * 1000000};
+    const struct timespec pause = {0, PAUSE_MS * 1000000};
+    for (long waited_ms = 0; waited_ms < fault("slow", fd); waited_ms += PAUSE_MS)
         nanosleep(&pause, NULL);
-    }
     return fault("sync-eio", fd) >= 0;
 }
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local_nodes import LocalNodes, Node, Zone
+from local_nodes import LocalNodes, Node, Zone, until
 
 from zonequake_chaos.simulation.judge import judged
 from zonequake_chaos.simulation.lineages import seen_from
@@ -82,6 +82,15 @@ class RecordedLoad:
     def acknowledged(self, lineage: int) -> int:
         """How many operations were answered in this lineage."""
         return sum(event.lineage == lineage for event in self.history if event.type is Type.OK)
+
+    async def goes_on(self, lineage: int, more: int) -> None:
+        """Wait for so many more answers in this lineage."""
+        wanted = self.acknowledged(lineage) + more
+
+        async def has_gone_on() -> bool:
+            return self.acknowledged(lineage) >= wanted
+
+        await until(has_gone_on, f"{more} more answers in lineage {lineage}", timeout_s=20)
 
     async def _run(self) -> None:
         process, sequence = next(self._processes), 0

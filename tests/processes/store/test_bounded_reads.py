@@ -13,7 +13,7 @@ from zonequake_store.client_protocol import Read, Status
 pytestmark = pytest.mark.processes
 
 THREE = ["n0", "n1", "n2"]
-BOUND_MS = 3000
+BOUND_MS = 2000
 
 
 async def a_fresh_follower(nodes: LocalNodes) -> tuple[Zone, Client, str]:
@@ -29,7 +29,7 @@ async def a_fresh_follower(nodes: LocalNodes) -> tuple[Zone, Client, str]:
         reply = await client.once(follower, bounded(group))
         return reply.status is Status.OK and reply.value == 1
 
-    await until(is_fresh, "a follower knows how fresh it is", timeout_s=5)
+    await until(is_fresh, "a follower knows how fresh it is", timeout_s=15)
     return zone, client, follower
 
 

@@ -36,7 +36,7 @@ async def compacted(nodes: LocalNodes, group: str) -> None:
         status = await nodes.status(await nodes.leader(group), group)
         return status is not None and status.first_index > 1
 
-    await until(is_compacted, "the leader's log is compacted", timeout_s=5)
+    await until(is_compacted, "the leader's log is compacted", timeout_s=15)
 
 
 class Watched:

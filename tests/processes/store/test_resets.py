@@ -188,7 +188,7 @@ async def test_an_old_majority_that_nobody_told_ends_when_it_meets_the_survivor(
         found = [await status_of(nodes, name, group) for name in ("n0", "n1")]
         return all(each.abstains and each.enforced_lineage == lineage for each in found)
 
-    await until(both_know, "the old majority abstains", timeout_s=5)
+    await until(both_know, "the old majority abstains", timeout_s=15)
     await asyncio.sleep(3)
     await neither_leads_nor_answers(nodes, group, "n0", "n1")
     assert (await nodes.leader(group)) == SURVIVOR
@@ -211,14 +211,14 @@ async def test_each_lineage_explains_what_its_clients_were_told(
     zone = await nodes.create("z", on=THREE)
     group = zone.groups[0]
     load = await RecordedLoad.begin(nodes, zone, processes=4)
-    await asyncio.sleep(1.5)
+    await load.goes_on(0, 50)
     nodes.nodes[SURVIVOR].kill()
-    await asyncio.sleep(2.5)
+    await load.goes_on(0, 50)
     for name in ("n0", "n1"):
         nodes.nodes[name].kill()
     await nodes.restart(zone, SURVIVOR)
     lineage = await reset(nodes, zone)
-    await asyncio.sleep(1.5)
+    await load.goes_on(lineage, 50)
     before = load.acknowledged(0)
     await nodes.restart(zone, "n0", "n1")
     await asyncio.sleep(3)
@@ -227,12 +227,10 @@ async def test_each_lineage_explains_what_its_clients_were_told(
     await nodes.finish_change(zone, THREE)
     nodes.nodes[SURVIVOR].kill()
     await nodes.leader(group, among=["n0", "n1"])
-    await asyncio.sleep(1)
+    await load.goes_on(lineage, 50)
     await nodes.restart(zone, SURVIVOR)
     history = await load.end()
     await nodes.until_equal(group, THREE)
-    assert load.acknowledged(0) > 50
-    assert load.acknowledged(lineage) > 50
     for name in THREE:
         nodes.nodes[name].kill()
     terms = terms_on_disk(nodes.nodes[SURVIVOR], group)

@@ -310,6 +310,44 @@ async def test_a_log_map_much_smaller_than_what_is_written_makes_room_by_itself(
     await nodes.until_equal(zone.groups[0], THREE)
 
 
+async def slow_commits(nodes: LocalNodes, name: str) -> tuple[float, float]:
+    """How many commits of the log took 0.5 to 2 s, by the node's metrics, and how many longer."""
+    metrics = (await nodes.metrics(name)).splitlines()
+    slow = [line for line in metrics if 'seconds_bucket{environment="log"' in line]
+    below = {line.split('le="')[1].split('"')[0]: float(line.split()[-1]) for line in slow}
+    return below["2.0"] - below["0.5"], below["+Inf"] - below["2.0"]
+
+
+async def longest_lag_s(nodes: LocalNodes) -> float:
+    """How late a tick of a node came at most."""
+    metric = "zonequake_store_loop_lag_longest_seconds "
+    texts = [await nodes.metrics(name) for name in nodes.nodes]
+    lines = [line for text in texts for line in text.splitlines() if line.startswith(metric)]
+    assert len(lines) == len(texts)
+    return max(float(line.removeprefix(metric)) for line in lines)
+
+
+async def keeps_its_leadership(nodes: LocalNodes, disk: FaultyDisk, name: str, group: str) -> bool:
+    """Whether it does while its disk is slow for longer than any election time-out."""
+    before = await nodes.status(name, group)
+    slow, too_slow = await slow_commits(nodes, name)
+    disk.slow_syncs("log", 700)
+
+    async def was_slow() -> bool:
+        return (await slow_commits(nodes, name))[0] >= slow + 6
+
+    await until(was_slow, "six commits are slow", timeout_s=60)
+    after = await nodes.status(name, group)
+    disk.behave()
+    assert before is not None
+    assert after is not None
+    if (after.role, after.term) == (Role.LEADER, before.term):
+        return True
+    # An overloaded machine may have let a node or the disk stand still.
+    assert await longest_lag_s(nodes) > 0.3 or (await slow_commits(nodes, name))[1] > too_slow
+    return False
+
+
 async def test_a_slow_disk_costs_no_leadership_and_shows_in_the_metrics(
     nodes: LocalNodes, disk_faults: Path
 ) -> None:
@@ -317,20 +355,15 @@ async def test_a_slow_disk_costs_no_leadership_and_shows_in_the_metrics(
     zone = await nodes.create("z", on=THREE)
     group = zone.groups[0]
     async with Load(nodes, zone, attempt_s=5) as load:
-        await load.goes_on()
-        leader = await nodes.leader(group)
-        before = await nodes.status(leader, group)
+        for _ in range(3):
+            await load.goes_on()
+            leader = await nodes.leader(group)
+            if await keeps_its_leadership(nodes, disks[leader], leader, group):
+                break
+        else:
+            pytest.fail("the leadership was lost three times")
+        assert "zonequake_store_commit_under_way_seconds" in await nodes.metrics(leader)
         disks[leader].slow_syncs("log", 700)
-        await asyncio.sleep(8)
-        after = await nodes.status(leader, group)
-        assert before is not None
-        assert after is not None
-        assert (after.role, after.term) == (Role.LEADER, before.term)
-        metrics = await nodes.metrics(leader)
-        slow = [line for line in metrics.splitlines() if 'seconds_bucket{environment="log"' in line]
-        below = {line.split('le="')[1].split('"')[0]: float(line.split()[-1]) for line in slow}
-        assert below["2.0"] - below["0.5"] >= 5
-        assert "zonequake_store_commit_under_way_seconds" in metrics
         await load.goes_on(10)
         disks[leader].behave()
         await load.goes_on()
@@ -345,8 +378,8 @@ async def test_a_disk_that_hangs_costs_the_leadership(nodes: LocalNodes, disk_fa
     async with Load(nodes, zone) as load:
         await load.goes_on()
         leader = await nodes.leader(group)
-        disks[leader].slow_syncs("log", 12_000)
-        await load.goes_on(within_s=10)
+        disks[leader].slow_syncs("log", 60_000)
+        await load.goes_on()
         others = [name for name in THREE if name != leader]
         assert await nodes.leader(group, among=others) in others
         disks[leader].behave()

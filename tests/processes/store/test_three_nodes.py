@@ -87,7 +87,7 @@ async def test_bounded_reads_are_answered_by_followers(nodes: LocalNodes) -> Non
         replies = [await client.once(name, Read(group, "k", bounded=True)) for name in THREE]
         return all(reply.value == 7 for reply in replies)
 
-    await until(all_have_it, "every replica applied the write", timeout_s=5)
+    await until(all_have_it, "every replica applied the write", timeout_s=15)
 
 
 async def test_a_repeated_append_is_applied_once_across_a_leader_change(nodes: LocalNodes) -> None:

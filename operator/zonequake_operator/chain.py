@@ -19,6 +19,11 @@ from zonequake_store.admin_protocol import ReplicaStatus
 from .groups import is_majority
 from .model import AssignmentSet, ConsistencyMode, Link, PartitionKeys
 
+MAX_LINKS = 16
+"""More than ordinary life makes: each reset leaves less than a majority of the set before it, so
+that seven nodes end after three links, and a graceful change leaves one. What makes more is a whole
+group that is stopped again and again: each unwinding adds one."""
+
 
 def first(stable: AssignmentSet) -> tuple[Link, ...]:
     """The chain of a partition that takes its first stable set: all user entries come later."""
@@ -64,7 +69,8 @@ def after_switch(
     last = keys.chain[-1] if keys.chain else None
     if switched_from_pending.force:
         token = leading.configuration.token
-        return (*keys.chain, Link(nodes=new_stable.nodes, term=term, index=index, token=token))
+        added = Link(nodes=new_stable.nodes, term=term, index=index, token=token)
+        return _without_superseded((*keys.chain, added))
     token = last.token if last else leading.configuration.lineage
     if not switched_from_pending.from_reset:
         return (Link(nodes=new_stable.nodes, term=term, index=index, token=token),)
@@ -77,7 +83,31 @@ def after_switch(
         since_term=since_term,
         since_index=since_index,
     )
-    return (*keys.chain[:-1], replaced)
+    return _without_superseded((*keys.chain[:-1], replaced))
+
+
+def _without_superseded(chain: tuple[Link, ...]) -> tuple[Link, ...]:
+    """A chain that has grown beyond MAX_LINKS, without the links that say nothing any more.
+
+        [A,B,C] ─▶ [A] ─▶ [A] ─▶ … ─▶ [A]          becomes   [A,B,C] ─▶ [A]
+        [A,B,C] ─▶ [C] ─▶ [A,B,C] ─▶ … ─▶ [A,B,C]  becomes   [A,B,C]
+
+    The newest link takes the place of those before it, as long as it holds a majority of their
+    nodes. Whoever judges such a link hears a majority of it, and so a node that holds the newest
+    link's data, which stands above all of the older one's. What was written under those that it
+    replaces counts as written under it (`since`).
+    """
+    if len(chain) <= MAX_LINKS:
+        return chain
+    *older, newest = chain
+    since_term, since_index = newest.since
+    while older and _holds_majority(newest, older[-1]):
+        since_term, since_index = older.pop().since
+    return (*older, replace(newest, since_term=since_term, since_index=since_index))
+
+
+def _holds_majority(newer: Link, older: Link) -> bool:
+    return is_majority(len({*newer.nodes} & {*older.nodes}), len(older.nodes))
 
 
 def _position(leading: ReplicaStatus) -> tuple[int, int]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+import pytest
+
 from zonequake_operator import chain
 from zonequake_operator.model import AssignmentSet, Link, PartitionKeys
 from zonequake_store.admin_protocol import ConfigurationReport, PeerName, ReplicaStatus, Role
@@ -64,6 +67,70 @@ def test_a_second_phase_that_shrinks_keeps_what_was_written_since_the_reset() ->
     shrunk = switched(AssignmentSet(nodes=("A",), from_reset=True), *grown)
     assert [link.nodes for link in shrunk] == [("A", "B", "C"), ("A",)]
     assert shrunk[-1].since == (5_000_000_002, 41)
+
+
+def restarted(*nodes: str, count: int) -> tuple[Link, ...]:
+    """The links of a whole group that was stopped and unwound `count` times."""
+    return tuple(
+        Link(nodes=nodes, term=n * 1_000_000_000 + 2, index=40 + n, token=n)
+        for n in range(6, 6 + count)
+    )
+
+
+def holds(user: tuple[int, int]) -> ReplicaStatus:
+    told = leading("A", term=99_000_000_002, index=99)
+    return msgspec.structs.replace(told, last_user_term=user[0], last_user_index=user[1])
+
+
+def test_a_chain_is_the_documents_until_it_is_longer_than_ordinary_life_makes_it() -> None:
+    before = (ABC, A, *restarted("A", count=chain.MAX_LINKS - 3))
+    after = switched(AssignmentSet(nodes=("A",), force=True), *before)
+    assert (after[:-1], len(after)) == (before, chain.MAX_LINKS)
+
+
+def test_a_survivor_that_restarts_again_and_again_makes_no_endless_chain() -> None:
+    links: tuple[Link, ...] = (ABC,)
+    for restart in range(5, 2_000):
+        alone = leading("A", term=restart * 1_000_000_000 + 2, index=40 + restart)
+        links = switched(AssignmentSet(nodes=("A",), force=True), *links, leader=alone)
+        assert len(links) <= chain.MAX_LINKS
+    assert links[0] == ABC, "A is no majority of it: B and C may hold more"
+    assert links[1].since == (5_000_000_002, 45), "all that was written under A counts"
+
+
+def test_a_group_that_is_whole_again_and_restarts_again_and_again_makes_no_endless_chain() -> None:
+    links: tuple[Link, ...] = (ABC, Link(nodes=("C",), term=5_000_000_002, index=9, token=5))
+    for restart in range(6, 2_000):
+        term = restart * 1_000_000_000 + 2
+        alone = leading("A", term=term, index=40 + restart)
+        links = switched(AssignmentSet(nodes=("A",), force=True), *links, leader=alone)
+        together = leading("A", "B", "C", term=term, index=41 + restart)
+        whole = AssignmentSet(nodes=("A", "B", "C"), from_reset=True)
+        links = switched(whole, *links, leader=together)
+        assert len(links) <= chain.MAX_LINKS
+
+
+def test_a_link_of_which_the_newest_holds_no_majority_stays_with_all_before_it() -> None:
+    other = Link(nodes=("C", "D", "E"), term=5_000_000_002, index=9, token=5)
+    before = (ABC, other, *restarted("A", "B", count=chain.MAX_LINKS - 2), A)
+    after = switched(AssignmentSet(nodes=("A", "B"), from_reset=True), *before)
+    assert after[:2] == (ABC, other)
+    assert [link.nodes for link in after[2:]] == [("A", "B")]
+
+
+@pytest.mark.parametrize("written", [(6_000_000_002, 47), (17_000_000_002, 90), (1, 3)])
+def test_what_a_cut_chain_unwinds_to_is_what_the_whole_one_does(written: tuple[int, int]) -> None:
+    """By the newest user entry of A, which may stand under the first of its links, under a later
+    one, or be from before them all."""
+    whole = (ABC, A, *restarted("A", count=chain.MAX_LINKS))
+    cut = chain._without_superseded(whole)
+    assert len(cut) == 2
+    reported: dict[str, ReplicaStatus | None] = {"A": holds(written), "B": holds((1, 9))}
+    found = [chain.unwind(links, reported) for links in (whole, cut)]
+    sources = [each.source for each in found if isinstance(each, chain.Unwound)]
+    assert sources == (["B", "B"] if written == (1, 3) else ["A", "A"])
+    alone = [chain.unwind(links, {"A": holds(written)}) for links in (whole, cut)]
+    assert [type(each) for each in alone] == [type(alone[0])] * 2
 
 
 def test_a_partition_without_a_chain_begins_one_with_whatever_it_switches_to() -> None:

@@ -8,8 +8,8 @@ by the same rules as its own resets: it refuses while a majority or its leader m
 from __future__ import annotations
 
 import asyncio
-import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,10 +24,10 @@ from zonequake_chaos.plugin.findings import partitions_text
 from zonequake_chaos.plugin.look import look
 from zonequake_chaos.plugin.sight import named_zone
 from zonequake_operator.high_availability import each_with_holders
-from zonequake_operator.model import Partition, Zone
+from zonequake_operator.model import Partition, ResetRequest, Zone
 from zonequake_operator.parsing import owner_uid, parse_partition, parse_zone
 from zonequake_operator.reset import Holders, forced_node, has_lost_majority
-from zonequake_operator.wire import RESET_ANNOTATION
+from zonequake_operator.wire import RESET_ANNOTATION, render_reset_requests
 
 POLL_S = 0.3
 ATTEMPTS = 10
@@ -43,6 +43,7 @@ class Proof:
     """What is known of one partition's majority, in words.
 
     `stable`: its members. `holders`: those of them that are there and still have its data.
+    `topology_version`: of what was looked at.
     """
 
     partition: Partition
@@ -50,6 +51,7 @@ class Proof:
     holders: tuple[str, ...]
     proof: tuple[str, ...]
     refused: str | None
+    topology_version: int
 
     def lines(self) -> list[str]:
         """For people."""
@@ -92,6 +94,7 @@ def prove(partition: Partition, holders: Holders) -> Proof:
         holders=held,
         proof=tuple(_said(node, holders, has_data=node in held) for node in nodes),
         refused=refused,
+        topology_version=topology.version,
     )
 
 
@@ -163,9 +166,15 @@ async def _reset(
         if not yes and not _confirmed(len(proofs)):
             console.print("nothing was reset")
             return REFUSED
-        tokens = {p.partition.number: p.partition.keys.configuration_token for p in proofs}
-        await _request(kube, name, tokens)
-        return await _wait(kube, name, tokens, wait_s)
+        requests = {
+            proof.partition.number: ResetRequest(
+                token=proof.partition.keys.configuration_token,
+                topology_version=proof.topology_version,
+            )
+            for proof in proofs
+        }
+        await _request(kube, name, requests)
+        return await _wait(kube, name, requests, wait_s)
 
 
 def _confirmed(count: int) -> bool:
@@ -191,15 +200,15 @@ async def _proofs(kube: Kube, name: str, chosen: list[int]) -> list[Proof]:
     return [proof for _, proof in sorted(proofs.items()) if proof.refused is None]
 
 
-async def _request(kube: Kube, name: str, tokens: dict[int, int]) -> None:
-    """Writes the request beside those that others made. A token names the loss that was shown, so
-    what the operator wrote meanwhile doesn't matter."""
+async def _request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -> None:
+    """Writes the requests beside those that others made. Token and version name the loss that was
+    shown, so what the operator wrote meanwhile doesn't matter."""
     for attempt in range(1, ATTEMPTS + 1):
         zone = parse_zone(await kube.get("DistributionZone", name))
-        requests = {str(n): token for n, token in {**zone.reset_requests, **tokens}.items()}
+        all_of_them = render_reset_requests({**zone.reset_requests, **requests})
         change: dict[str, Any] = {
             "metadata": {
-                "annotations": {RESET_ANNOTATION: json.dumps(requests)},
+                "annotations": {RESET_ANNOTATION: all_of_them},
                 "resourceVersion": zone.resource_version,
             }
         }
@@ -219,19 +228,19 @@ async def _read(kube: Kube, name: str) -> tuple[Zone, dict[int, Partition]]:
     return zone, {partition.number: partition for partition in mine}
 
 
-async def _wait(kube: Kube, name: str, tokens: dict[int, int], wait_s: float) -> int:
+async def _wait(kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float) -> int:
     give_up_s = time.monotonic() + wait_s
     while True:
         zone, found = await _read(kube, name)
         open_ = [
             number
-            for number, token in tokens.items()
-            if found[number].keys.configuration_token == token
+            for number, request in requests.items()
+            if found[number].keys.configuration_token == request.token
             or forced_node(found[number].keys) is not None
         ]
         if not open_:
             console.print(
-                f"{partitions_text(tokens)} {'was' if len(tokens) == 1 else 'were'} reset"
+                f"{partitions_text(requests)} {'was' if len(requests) == 1 else 'were'} reset"
             )
             return 0
         if time.monotonic() > give_up_s:

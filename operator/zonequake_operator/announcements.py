@@ -46,6 +46,8 @@ class EventReason(StrEnum):
     CHAIN_UNWOUND = "ChainUnwound"
     RESET_CARRIED_OUT = "ResetCarriedOut"
     REPLICA_CLEANED = "ReplicaCleaned"
+    LEASE_TROUBLE = "LeaseTrouble"
+    LEASES_RENEWED = "LeasesRenewed"
 
 
 _NORMAL = frozenset(
@@ -55,6 +57,7 @@ _NORMAL = frozenset(
         EventReason.REBALANCE_ENDED,
         EventReason.ALL_PARTITIONS_LEAD,
         EventReason.RESET_CARRIED_OUT,
+        EventReason.LEASES_RENEWED,
     }
 )
 
@@ -103,6 +106,7 @@ def announce(before: Zone, after: Zone, since: Mapping[str, str]) -> tuple[Annou
         _data_nodes(before, after),
         _rebalance(before, after, since),
         _retries(before, after, since),
+        _leases(before, after, since),
         _leaders(before, after),
     )
     return tuple(one for one in said if one is not None)
@@ -315,6 +319,19 @@ def _retries(before: Zone, after: Zone, since: Mapping[str, str]) -> Announcemen
         reason=EventReason.RETRY_THRESHOLD_PASSED,
         message=now.message,
         once=since.get(ConditionType.PROGRESSING, ""),
+    )
+
+
+def _leases(before: Zone, after: Zone, since: Mapping[str, str]) -> Announcement | None:
+    """Trouble that begins, ends, or becomes another kind: that a Lease has run out is worth more
+    than that it may."""
+    now, then = (_condition(zone, ConditionType.LEASE_TROUBLE) for zone in (after, before))
+    if now is None or (then.reason if then else Reason.LEASES_RENEWED) is now.reason:
+        return None
+    return Announcement(
+        reason=EventReason.LEASE_TROUBLE if now.status else EventReason.LEASES_RENEWED,
+        message=now.message,
+        once=f"{now.reason} {since.get(ConditionType.LEASE_TROUBLE, '')}",
     )
 
 

@@ -13,18 +13,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zonequake_store.admin_protocol import Order, OrderReply, OrderStatus, StopReplica
+from zonequake_store.admin_protocol import Order, StopReplica
 
 from . import metrics
 from .announcements import Cleaning, announce, announce_keys
-from .errors import Conflict, KubeError, NodeUnreachable
+from .errors import Conflict, KubeError
 from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
-from .inspections import Inspections
 from .kube import Kube
-from .model import DEFAULT_RETRY_THRESHOLD, Partition, PartitionKeys, Snapshot, Zone, ZoneSpec
-from .pacing import Pacer
+from .leases import Session
+from .model import (
+    DEFAULT_RETRY_THRESHOLD,
+    Partition,
+    PartitionKeys,
+    ResetRequest,
+    Snapshot,
+    Zone,
+    ZoneSpec,
+)
+from .order_sender import OrderSender
 from .parsing import owner_uid, parse_partition, parse_zone
 from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
 from .rendering import render_partition, render_partition_status, render_zone_status
@@ -65,6 +73,7 @@ class _Rest:
             and (wake_at_ms is None or now_ms < wake_at_ms)
             and view.topology == self.view.topology
             and view.reports == self.view.reports
+            and view.lease_troubles == self.view.lease_troubles
         )
 
 
@@ -87,7 +96,6 @@ class ZoneReconciler:
     ) -> None:
         self.name = name
         self._kube = kube
-        self._store = store
         self._fleet = fleet
         self._events = events
         self._failed_tokens: dict[int, int] = {}
@@ -111,12 +119,11 @@ class ZoneReconciler:
         """The partitions' resource versions that we read or wrote."""
         self._heard_from = 0
         """The first view that was heard after the newest keys of another writer were read."""
-        self._sessions: dict[str, int] = {}
+        self._sessions: dict[str, Session] = {}
         """Of the nodes' Leases, as they were when the resources were read."""
         self._asked_for_topology = 0
         """The newest topology that a zone knew before us, and for which we looked again."""
-        self._pacer = Pacer()
-        self._inspections = Inspections()
+        self._orders = OrderSender(store, monotonic_s=monotonic_s)
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
 
@@ -129,7 +136,7 @@ class ZoneReconciler:
         if self._stored is not None and generation > self._stored.zone.generation:
             self.invalidate()
 
-    def requests_seen(self, requests: Mapping[int, int]) -> None:
+    def requests_seen(self, requests: Mapping[int, ResetRequest]) -> None:
         """Somebody saw these requests for resets at the zone; read it again if they are new."""
         if self._stored is not None and requests != self._stored.zone.reset_requests:
             self.invalidate()
@@ -159,7 +166,9 @@ class ZoneReconciler:
         at_rest = decided.settled and not decided.actions
         self._rest = _Rest(decided=decided, stored=stored, view=view) if at_rest else None
         # Orders rest on what is stored: the last plan found nothing more to write.
-        await self._send([a for a in decided.actions if isinstance(a, SendOrder)], view)
+        await self._orders.send(
+            [a for a in decided.actions if isinstance(a, SendOrder)], view.addresses
+        )
         self._fleet.tell(self.name, settled=decided.settled, behind=decided.behind)
         self._announce_failures(stored.zone, decided)
         metrics.show_zone(
@@ -180,8 +189,9 @@ class ZoneReconciler:
                     partitions=stored.partitions,
                     topology=view.topology,
                     reports=view.reports,
-                    inspected=self._inspections.of(view.reports),
-                    attempts=self._pacer.attempts,
+                    lease_troubles=view.lease_troubles,
+                    inspected=self._orders.inspections.of(view.reports),
+                    attempts=self._orders.attempts,
                     retry_threshold=self._retry_threshold,
                 )
             )
@@ -363,31 +373,12 @@ class ZoneReconciler:
         metrics.KEY_WRITES.labels(kind, "ok").inc()
         return version
 
-    # ---------------------------------------------------------------------------------- orders
-
-    async def _send(self, sends: list[SendOrder], view: View) -> None:
-        now_s = self._monotonic_s()
-        batches: dict[str, list[Order]] = {}
-        for send in self._pacer.due(sends, now_s):
-            if send.node in view.addresses:
-                batches.setdefault(send.node, []).append(send.order)
-        await asyncio.gather(
-            *(self._send_batch(node, orders, view) for node, orders in batches.items())
-        )
-
-    async def _send_batch(self, node: str, orders: list[Order], view: View) -> None:
-        try:
-            replies = await self._store.send(view.addresses[node], orders)
-        except NodeUnreachable as error:
-            logger.info("orders for %s may be lost and will be repeated: %s", node, error)
-            return
-        self._inspections.heard(node, orders, replies)
-        for order, reply in zip(orders, replies.replies, strict=True):
-            _log_reply(node, order, reply)
+    # ---------------------------------------------------------------------------------- erasing
 
     async def erase(self, view: View) -> tuple[set[str], set[str]]:
         """Stop and erase the zone's replicas; says who still holds some, and who is silent."""
         async with self._turn:
+            await self._orders.all_answered()  # they would start what is erased
             return await self._erase(view)
 
     async def _erase(self, view: View) -> tuple[set[str], set[str]]:
@@ -403,7 +394,9 @@ class ZoneReconciler:
                 orders.setdefault(node, []).append(
                     StopReplica(group=group, token=token, incarnation=replica.incarnation)
                 )
-        await asyncio.gather(*(self._send_batch(n, o, view) for n, o in orders.items()))
+        await asyncio.gather(
+            *(self._orders.give(node, told, view.addresses) for node, told in orders.items())
+        )
         silent = view.topology.nodes.keys() - view.reports.keys()
         return set(orders), set(silent)
 
@@ -440,12 +433,3 @@ def _describe(action: WritePartition) -> str:
     shown = [f"{name} {', '.join(value.nodes)}" for name, value in sets.items() if value]
     lock = " locked" if keys.pending_lock else ""
     return f"token {keys.configuration_token}{lock}; {'; '.join(shown)}"
-
-
-def _log_reply(node: str, order: Order, reply: OrderReply) -> None:
-    kind = type(order).__name__
-    metrics.ORDERS.labels(kind, reply.status.value).inc()
-    level = logging.DEBUG if reply.status is OrderStatus.RECEIVED else logging.INFO
-    logger.log(
-        level, "%s %s at %s: %s %s", kind, order.group, node, reply.status, reply.error or ""
-    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from zonequake_store.admin_protocol import Role, Stage
 
 from .groups import Group, is_majority
+from .leases import Trouble, TroubleKind
 from .model import (
     Attempts,
     Condition,
@@ -21,6 +22,7 @@ from .model import (
     ZoneStatus,
 )
 from .switch import lost
+from .wire import to_rfc3339
 
 MAX_NAMED = 5
 """Partitions or nodes named in one message; the rest is counted."""
@@ -136,14 +138,19 @@ def judge(
     filter_problem: str | None,
     data_nodes: Sequence[str],
     retry_threshold: int,
+    lease_troubles: Mapping[str, Trouble] | None = None,
 ) -> tuple[Condition, ...]:
-    """All conditions of a zone whose spec could be read."""
+    """All conditions of a zone whose spec could be read.
+
+    `lease_troubles`: of nodes that its partitions are on; None if it needs no Leases.
+    """
     return (
         _ready(spec, health, filter_problem, data_nodes),
         _synced(generation, status, health, filter_problem),
         _progressing(health, retry_threshold),
         _degraded(spec, health, data_nodes),
         _data_at_risk(health),
+        *(() if lease_troubles is None else (_lease_trouble(lease_troubles),)),
         _paused(spec),
     )
 
@@ -316,6 +323,49 @@ def _emptied(health: Mapping[int, Health]) -> str:
 def _awaited(health: Mapping[int, Health]) -> str:
     """For whom the first partition waits whose reset or chain can't be decided yet."""
     return next((f" {one.awaits}" for one in health.values() if one.awaits), "")
+
+
+_LEASE_REASONS = {
+    TroubleKind.FENCED: Reason.LEASE_FENCED,
+    TroubleKind.EXPIRED: Reason.LEASE_EXPIRED,
+    TroubleKind.NOT_RENEWED: Reason.LEASE_NOT_RENEWED,
+}
+_WHAT_IT_MEANS = {
+    TroubleKind.FENCED: "acknowledges nothing of HighAvailability zones and has left, until it has "
+    "taken its Lease anew",
+    TroubleKind.EXPIRED: "acknowledges nothing of HighAvailability zones, and will count as left",
+    TroubleKind.NOT_RENEWED: "acknowledges until its Lease runs out, then nothing of "
+    "HighAvailability zones",
+}
+_MAX_WHY = 300
+"""Characters of what came of a node's last call: messages have a limit."""
+
+
+def _lease_trouble(troubles: Mapping[str, Trouble]) -> Condition:
+    of = ConditionType.LEASE_TROUBLE
+    if not troubles:
+        return _condition(of, False, Reason.LEASES_RENEWED, "No node's Lease is overdue.")
+    order = list(TroubleKind)
+    worst = sorted(troubles, key=lambda node: (order.index(troubles[node].kind), node))
+    shown = [
+        f"{node} {_WHAT_IT_MEANS[troubles[node].kind]}{_unrenewed_since(troubles[node])}: "
+        f"{troubles[node].why[:_MAX_WHY]}"
+        for node in worst[:MAX_NAMED]
+    ]
+    more = f" {len(worst) - MAX_NAMED} more nodes are in trouble." if worst[MAX_NAMED:] else ""
+    return _condition(
+        of,
+        True,
+        _LEASE_REASONS[troubles[worst[0]].kind],
+        f"{'. '.join(shown)}.{more} Let it reach the API server: see its log, its network policies "
+        "and its right to leases.",
+    )
+
+
+def _unrenewed_since(trouble: Trouble) -> str:
+    if not trouble.since_ms:
+        return ""
+    return f" (unrenewed since {to_rfc3339(trouble.since_ms // 1000 * 1000)})"
 
 
 def _paused(spec: ZoneSpec) -> Condition:

@@ -1,19 +1,23 @@
-"""Reads the nodes' Leases, and takes over those of nodes that are to count as left."""
+"""Reads the nodes' Leases, takes over those of nodes that are to count as left, and deletes those
+of nodes that have left for good."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from .errors import Conflict, NotFound
+from . import metrics
+from .errors import Conflict, KubeError, NotFound, ResourceError
 from .kube import Kube
 from .leases import Lease, Renewals
-from .wire import Object
+from .wire import Object, from_rfc3339
 
 logger = logging.getLogger(__name__)
 
 FENCED = "zonequake.io/fenced"
 """The annotation that the data node heeds; its value is for people."""
+DELETE_AGAIN_S = 30.0
+"""So long after a deletion that failed it is tried again."""
 
 
 class Fencing:
@@ -25,6 +29,12 @@ class Fencing:
         self._objects: dict[str, Object] = {}
         self._renewals = Renewals()
         self.leases: Mapping[str, Lease] = {}
+        self._delete_again_s = float("-inf")
+
+    @property
+    def may_delete(self) -> bool:
+        """Not so soon after a deletion that failed, perhaps for want of the right to it."""
+        return self._monotonic_s() >= self._delete_again_s
 
     @property
     def run_out(self) -> frozenset[str]:
@@ -53,8 +63,26 @@ class Fencing:
                 logger.info("%s keeps its Lease for now: %s", name, error)
                 continue
             logger.warning("%s was fenced, and has left: %s", name, why)
+            metrics.FENCES.inc()
             self._objects[name] = written
             self.leases = {**self.leases, name: parse_lease(written)}
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete these, as they were read; what was written since stays."""
+        for name in sorted(names):
+            metadata = self._objects[name]["metadata"]
+            try:
+                await self._kube.delete_lease(
+                    name, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+                )
+            except KubeError as error:
+                # Nothing rests on it, so that a round doesn't fail of it.
+                self._delete_again_s = self._monotonic_s() + DELETE_AGAIN_S
+                logger.info("the Lease of %s stays for now: %s", name, error)
+                continue
+            logger.info("the Lease of %s was deleted: the node is wanted no more", name)
+            del self._objects[name]
+            self.leases = {n: lease for n, lease in self.leases.items() if n != name}
 
 
 def parse_lease(obj: Object) -> Lease:
@@ -67,4 +95,12 @@ def parse_lease(obj: Object) -> Lease:
         fenced=(metadata.get("annotations") or {}).get(FENCED),
         duration_s=spec.get("leaseDurationSeconds") or 0,
         resource_version=metadata["resourceVersion"],
+        renewed_ms=_renewed_ms(spec.get("renewTime")),
     )
+
+
+def _renewed_ms(text: str | None) -> int:
+    try:
+        return 0 if text is None else from_rfc3339(text)
+    except ResourceError:
+        return 0  # only people read it

@@ -15,11 +15,11 @@ from typing import Any
 
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
 
-from . import metrics, topology
+from . import leases, metrics, topology
 from .errors import Conflict, KubeError, NodeUnreachable
 from .fencing import Fencing
 from .kube import Kube
-from .leases import Lease
+from .leases import Lease, Session, Trouble, TroubleKind, sessions_of
 from .model import Topology
 from .parsing import parse_topology
 from .rendering import render_topology_status
@@ -41,18 +41,21 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One round: the topology, who answered what, and where nodes can be reached."""
+    """One round: the topology, who answered what, and where nodes can be reached.
+
+    `lease_troubles`: also of nodes that answer but were given up; `reports` leaves those out.
+    """
 
     number: int = 0
     topology: Topology = field(default_factory=Topology)
     reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
+    lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
 
     @property
-    def sessions(self) -> dict[str, int]:
+    def sessions(self) -> dict[str, Session]:
         """Of the nodes' Leases, where they have one."""
-        found = {name: report.node.lease_session for name, report in self.reports.items()}
-        return {name: session for name, session in found.items() if session}
+        return sessions_of(self.reports)
 
 
 @dataclass(slots=True)
@@ -149,13 +152,19 @@ class Fleet:
         await self._list_if_due(hurried=hurried)
         with metrics.ROUND_SECONDS.time():
             reports = await self._hear()
-        before, after = await self._update_topology({n: r.node for n, r in reports.items()})
+        identities = {name: report.node for name, report in reports.items()}
+        before, after = await self._update_topology(identities)
+        troubles = leases.troubles(identities, self._fencing.leases)
         # Whoever answers but was given up is no part of any group until it has noticed.
         reports = {name: report for name, report in reports.items() if name in after.nodes}
         addresses = {n: p.ip for n, p in self._machines.pods.items() if p.ip}
         async with self._round:
             self.view = View(
-                number=self.view.number + 1, topology=after, reports=reports, addresses=addresses
+                number=self.view.number + 1,
+                topology=after,
+                reports=reports,
+                addresses=addresses,
+                lease_troubles=troubles,
             )
             self._round.notify_all()
         silent = after.nodes.keys() - reports.keys()
@@ -164,6 +173,9 @@ class Fleet:
         metrics.NODES.set(len(after.nodes))
         metrics.NODES_SILENT.set(len(silent))
         metrics.TOPOLOGY_VERSION.set(after.version)
+        for kind in TroubleKind:
+            of_kind = sum(each.kind is kind for each in troubles.values())
+            metrics.LEASE_TROUBLES.labels(kind.value).set(of_kind)
         if before.version != after.version:
             logger.info("topology %d: %s", after.version, ", ".join(after.nodes) or "empty")
         await self._set_gates(reports)
@@ -180,6 +192,9 @@ class Fleet:
         if not await self._read_topology() and not is_due:
             return
         self._stale_pods = False
+        await self._list_machines()
+
+    async def _list_machines(self) -> None:
         pods, sets, machines = await asyncio.gather(
             self._kube.list_pods(), self._kube.list_stateful_sets(), self._kube.list_machines()
         )
@@ -271,7 +286,26 @@ class Fleet:
                 raise
             metrics.KEY_WRITES.labels("topology", "ok").inc()
             self._topology = (after, resource_version)
+        await self._delete_leases(after)
         return before, after
+
+    async def _delete_leases(self, after: Topology) -> None:
+        """By the pods as they are now: who came back under its name needs its Lease again."""
+        fencing, machines = self._fencing, self._machines
+
+        def due() -> frozenset[str]:
+            return topology.to_delete(
+                after,
+                pods=machines.pods,
+                wanted=machines.wanted,
+                leases=fencing.leases,
+                run_out=fencing.run_out,
+            )
+
+        if fencing.may_delete and due():
+            await self._list_machines()
+            machines = self._machines
+            await fencing.delete(due())
 
     # ------------------------------------------------------------------------- readiness gates
 

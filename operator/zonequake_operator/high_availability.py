@@ -18,6 +18,7 @@ from .model import (
     Partition,
     PartitionKeys,
     ResetDue,
+    ResetRequest,
     Snapshot,
     ZoneSpec,
     ZoneStatus,
@@ -66,7 +67,7 @@ def judge(
     due: ResetDue | None,
     revision: int,
     automatic: bool = True,
-    by_hand: bool = False,
+    by_hand: ResetRequest | None = None,
 ) -> Verdict:
     """The verdict on a partition of a HighAvailability zone, or one that is to be reset by hand.
 
@@ -77,11 +78,12 @@ def judge(
         revision: the zone's; a reset raises the partition's revisions to it.
         automatic: the zone is a HighAvailability one.
         by_hand: somebody asked for a reset. It needs no timer and unwinds no chain, but it is
-            refused like any other while a majority or its leader may be alive.
+            refused like any other while a majority or its leader may be alive, and for ever once
+            the majority that was missing then came back: the next loss may be nobody's wish.
     """
     if keys.bootstrap is None or keys.stable is None or holders.group.confirmed:
         return Verdict(keys=keys)
-    if by_hand and reset.has_lost_majority(keys, holders, holders.topology.version):
+    if by_hand and reset.has_lost_majority(keys, holders, by_hand.topology_version):
         return _reset(keys, holders, revision)
     if not automatic:
         return Verdict(keys=keys)
@@ -131,16 +133,22 @@ def verdicts(
             due=status.reset_due,
             revision=status.revision,
             automatic=automatic,
-            by_hand=is_asked_for(partition, requests),
+            by_hand=asked_for(partition, requests),
         )
         for partition, holders in each_with_holders(snapshot, groups)
-        if automatic or is_asked_for(partition, requests)
+        if automatic or asked_for(partition, requests)
     }
 
 
-def is_asked_for(partition: Partition, requests: Mapping[int, int]) -> bool:
-    """Is a reset asked for by hand, for the keys as they are now?"""
-    return requests.get(partition.number) == partition.keys.configuration_token
+def asked_for(partition: Partition, requests: Mapping[int, ResetRequest]) -> ResetRequest | None:
+    """The request for a reset by hand, if it is for the keys as they are now.
+
+    A reset raises the token, so that no request is carried out twice, also not by a zone whose
+    revision stays: nothing compares a request with revisions.
+    """
+    request = requests.get(partition.number)
+    is_for_them = request is not None and request.token == partition.keys.configuration_token
+    return request if is_for_them else None
 
 
 def without_done_reset(

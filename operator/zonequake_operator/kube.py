@@ -158,6 +158,16 @@ class Kube:
         """Write a Lease over the resourceVersion that it carries. Raises Conflict, NotFound."""
         return await self._call("PUT", f"{self._leases}/{body['metadata']['name']}", body=body)
 
+    async def delete_lease(self, name: str, *, uid: str, resource_version: str) -> None:
+        """Delete this very Lease as it was read; it may be gone already. Raises Conflict."""
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        try:
+            await self._call(
+                "DELETE", f"{self._leases}/{name}", body={"preconditions": preconditions}
+            )
+        except NotFound:
+            return
+
     async def set_pod_condition(self, name: str, condition: Object) -> None:
         """Set one condition of a pod (its readiness gate)."""
         await self._call(

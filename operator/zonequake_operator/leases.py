@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+
+from zonequake_store.admin_protocol import LeaseTrouble, NodeIdentity, ReplicasReport
 
 RUN_OUT = 1.25
 """Times the duration: clocks that differ by less agree on who may act."""
@@ -23,7 +26,10 @@ LOOKED_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A node's Lease. `holder`: the process incarnation whose session it is; empty: nobody's."""
+    """A node's Lease. `holder`: the process incarnation whose session it is; empty: nobody's.
+
+    `renewed_ms`: by the node's own clock, for people; 0 if it doesn't say.
+    """
 
     name: str
     holder: str
@@ -31,6 +37,7 @@ class Lease:
     fenced: str | None
     duration_s: float
     resource_version: str
+    renewed_ms: int = 0
 
     def is_live_for(self, process: str) -> bool:
         """Whether this process may act on it, for all that is written down."""
@@ -39,6 +46,67 @@ class Lease:
     def is_fenced_for(self, process: str) -> bool:
         """Whether it was taken from this process, which hasn't begun another session."""
         return self.holder == process and self.fenced is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session of a node's Lease, told from all others: its number alone begins anew once the
+    Lease of a node that had left for good was deleted."""
+
+    holder: str
+    number: int
+
+
+def sessions_of(reports: Mapping[str, ReplicasReport]) -> dict[str, Session]:
+    """The sessions that nodes report, by name."""
+    return {
+        name: Session(holder=report.node.process_incarnation, number=report.node.lease_session)
+        for name, report in reports.items()
+        if report.node.lease_session
+    }
+
+
+class TroubleKind(StrEnum):
+    """What is wrong with a node's Lease, the worst first."""
+
+    FENCED = "Fenced"
+    EXPIRED = "Expired"
+    NOT_RENEWED = "NotRenewed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A node that answers, and whose Lease somebody has to look at.
+
+    `since_ms`: when it was renewed last, or first asked for; 0: nobody knows. `why`: what came of
+    its last call, or of its fence.
+    """
+
+    kind: TroubleKind
+    since_ms: int
+    why: str
+
+
+def troubles(
+    identities: Mapping[str, NodeIdentity], leases: Mapping[str, Lease]
+) -> dict[str, Trouble]:
+    """Of nodes that answered in this round, also of those that don't know yet that they were given
+    up. Who is silent is told as missing, and whose process ended has no use for its Lease."""
+    found = {}
+    for name, node in sorted(identities.items()):
+        lease = leases.get(name)
+        if lease is not None and lease.is_fenced_for(node.process_incarnation):
+            since_ms = node.lease_unrenewed_since_ms or lease.renewed_ms
+            why = node.lease_problem or lease.fenced or ""
+            found[name] = Trouble(kind=TroubleKind.FENCED, since_ms=since_ms, why=why)
+        elif node.lease_trouble is not None:
+            expired = node.lease_trouble is LeaseTrouble.EXPIRED
+            found[name] = Trouble(
+                kind=TroubleKind.EXPIRED if expired else TroubleKind.NOT_RENEWED,
+                since_ms=node.lease_unrenewed_since_ms,
+                why=node.lease_problem or "it doesn't say why",
+            )
+    return found
 
 
 @dataclass(slots=True)

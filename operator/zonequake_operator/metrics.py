@@ -46,6 +46,14 @@ NODES = Gauge("zonequake_operator_nodes", "Nodes in the logical topology.")
 NODES_SILENT = Gauge(
     "zonequake_operator_nodes_silent", "Nodes in the logical topology that don't answer."
 )
+LEASE_TROUBLES = Gauge(
+    "zonequake_operator_lease_troubles",
+    "Nodes that answer, but whose Lease is not renewed, has run out, or was taken over.",
+    ["kind"],
+)
+FENCES = Counter(
+    "zonequake_operator_fences", "Leases of nodes taken over, so that the node counts as left."
+)
 TOPOLOGY_VERSION = Gauge("zonequake_operator_topology_version", "Version of the logical topology.")
 PARTITIONS = Gauge(
     "zonequake_operator_partitions", "Partitions of a zone, by state.", ["zone", "state"]

@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from zonequake_store.admin_protocol import PeerName, ReplicasReport, ReplicaStatus, Stage
 
+from .leases import Trouble
+
 INFINITE = None
 """A time-out that never ends (`Infinite` in a spec)."""
 
@@ -152,13 +154,15 @@ class Topology:
 
 
 class ConditionType(StrEnum):
-    """Conditions of a zone, in the order in which they are shown."""
+    """Conditions of a zone, in the order in which they are shown; `LEASE_TROUBLE` is
+    HighAvailability zones' alone."""
 
     READY = "Ready"
     SYNCED = "Synced"
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
     DATA_AT_RISK = "DataAtRisk"
+    LEASE_TROUBLE = "LeaseTrouble"
     PAUSED = "Paused"
 
 
@@ -182,6 +186,10 @@ class Reason(StrEnum):
     NO_FURTHER_LOSS_ALLOWED = "NoFurtherLossAllowed"
     MAJORITY_LOST = "MajorityLost"
     LOSS_TOLERATED = "LossTolerated"
+    LEASES_RENEWED = "LeasesRenewed"
+    LEASE_NOT_RENEWED = "LeaseNotRenewed"
+    LEASE_EXPIRED = "LeaseExpired"
+    LEASE_FENCED = "LeaseFenced"
     PAUSED_BY_SPEC = "PausedBySpec"
     ACTING = "Acting"
     ZONE_FOUND = "ZoneFound"
@@ -244,11 +252,20 @@ class ZoneStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResetRequest:
+    """A reset by hand was asked for: for the keys with this token, and for the majority that was
+    missing at this version of the topology. Other keys, and one that came back since, are another
+    loss."""
+
+    token: int
+    topology_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """A DistributionZone. `spec` is the sentence that says what is wrong if it can't be used.
 
-    `reset_requests`: partitions to be reset by hand, and the token of the keys that this was asked
-    for; other keys are another loss.
+    `reset_requests`: partitions to be reset by hand.
     """
 
     name: str
@@ -261,7 +278,7 @@ class Zone:
     deleting: bool = False
     conditions: tuple[Condition, ...] = ()
     summary: PartitionSummary = PartitionSummary()
-    reset_requests: Mapping[int, int] = field(default_factory=dict)
+    reset_requests: Mapping[int, ResetRequest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +393,7 @@ class Snapshot:
     `reports` holds only nodes that answered in this round; `partitions` is by number. `inspected`:
     what replicas that wait for their start order showed of themselves, by node and group.
     `attempts`: how often this operator asked each group for its change; more than
-    `retry_threshold` are shown.
+    `retry_threshold` are shown. `lease_troubles`: by node.
     """
 
     now_ms: int
@@ -386,6 +403,7 @@ class Snapshot:
     reports: Mapping[str, ReplicasReport]
     inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     attempts: Mapping[str, Attempts] = field(default_factory=dict)
+    lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
     retry_threshold: int = DEFAULT_RETRY_THRESHOLD
 
 

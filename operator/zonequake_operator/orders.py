@@ -35,8 +35,11 @@ from .change import (
     someone_has_data,
 )
 from .groups import Group
+from .leases import Session
 from .model import ChangePeersMode, PartitionKeys, Storage, TokenPeers
 from .rebalance import gives_way
+
+NO_SESSION = Session(holder="", number=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class ReplicaSettings:
     storage: Storage = Storage.PERSISTENT
     mode: ChangePeersMode = ChangePeersMode.QUEUE
     needs_lease: bool = False
-    sessions: Mapping[str, int] = field(default_factory=dict)
+    sessions: Mapping[str, Session] = field(default_factory=dict)
 
 
 def orders(
@@ -138,7 +141,8 @@ def _starts(
                 catch_up_bytes_per_second=settings.catch_up_bytes_per_second,
                 addresses=dict(settings.addresses),
                 needs_lease=settings.needs_lease,
-                lease_session=settings.sessions.get(node, 0),
+                lease_session=settings.sessions.get(node, NO_SESSION).number,
+                lease_holder=settings.sessions.get(node, NO_SESSION).holder,
             ),
         )
         for node in sorted(nodes)
@@ -157,7 +161,7 @@ def _stayed_empty(node: str, keys: PartitionKeys, group: Group) -> bool:
 
 def _lacks_permission(node: str, group: Group, settings: ReplicaSettings) -> bool:
     """Whether it runs, but wasn't permitted in the session that its node's Lease is in."""
-    session = settings.sessions.get(node, 0)
+    session = settings.sessions.get(node, NO_SESSION).number
     return (
         settings.needs_lease
         and session > 0

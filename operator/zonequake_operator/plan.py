@@ -24,6 +24,7 @@ from .conditions import Health, diagnose, invalid_spec, judge, summarise
 from .errors import FilterError
 from .groups import Group, by_group, observe
 from .high_availability import Verdict
+from .leases import Session, Trouble, sessions_of
 from .model import (
     AssignmentSet,
     Condition,
@@ -320,6 +321,7 @@ def _zone_write(
         filter_problem=problem,
         data_nodes=sorted(status.data_nodes.nodes) if status.data_nodes else [],
         retry_threshold=snapshot.retry_threshold,
+        lease_troubles=_lease_troubles(snapshot, spec),
     )
     summary = summarise(health, spec.partitions)
     if (status, conditions, summary) == (zone.status, zone.conditions, zone.summary):
@@ -335,6 +337,22 @@ def _zone_write(
     )
 
 
+def _lease_troubles(snapshot: Snapshot, spec: ZoneSpec) -> Mapping[str, Trouble] | None:
+    """Of nodes that the zone's partitions are on; None for a zone that needs no Leases."""
+    if spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
+        return None
+    if not snapshot.lease_troubles:
+        return {}
+    named = {
+        node
+        for partition in snapshot.partitions.values()
+        for nodes in (partition.keys.stable, partition.keys.pending)
+        if nodes is not None
+        for node in nodes.nodes
+    }
+    return {n: trouble for n, trouble in snapshot.lease_troubles.items() if n in named}
+
+
 # -------------------------------------------------------------------------------------- 4. orders
 
 
@@ -346,7 +364,7 @@ def _orders(
 ) -> list[SendOrder]:
     alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
     addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
-    sessions = {name: report.node.lease_session for name, report in snapshot.reports.items()}
+    sessions = sessions_of(snapshot.reports)
     return [
         SendOrder(node=node, order=order)
         for number, partition in snapshot.partitions.items()
@@ -389,7 +407,7 @@ def _settings(
     spec: ZoneSpec,
     partition: Partition,
     addresses: Mapping[str, str],
-    sessions: Mapping[str, int],
+    sessions: Mapping[str, Session],
 ) -> orders.ReplicaSettings:
     return orders.ReplicaSettings(
         zone=snapshot.zone.name,

@@ -115,6 +115,36 @@ def to_fence(
     )
 
 
+def to_delete(
+    topology: Topology,
+    *,
+    pods: Mapping[str, Pod],
+    wanted: Mapping[str, int],
+    leases: Mapping[str, Lease],
+    run_out: frozenset[str],
+) -> frozenset[str]:
+    """Leases of nodes that have left for good: out of the topology, without a pod, and their
+    StatefulSet wants their ordinal no more.
+
+    Only one on which nobody can act: fenced, given back, or run out by our own clock. To delete it
+    ends its session as a fence does, because a renewal of it is refused from then on;
+    docs/leases.md says why that leaves no hole.
+    """
+    return frozenset(
+        name
+        for name, lease in leases.items()
+        if name not in topology.nodes
+        and name not in pods
+        and not _is_wanted(name, wanted)
+        and (lease.fenced is not None or not lease.holder or name in run_out)
+    )
+
+
+def _is_wanted(name: str, wanted: Mapping[str, int]) -> bool:
+    pool, _, ordinal = name.rpartition("-")
+    return ordinal.isdigit() and int(ordinal) < wanted.get(pool, 0)
+
+
 def _newest(departed: Mapping[str, Departure]) -> dict[str, Departure]:
     newest = sorted(departed, key=lambda name: (-departed[name].left, name))[:MAX_DEPARTED]
     return {name: departed[name] for name in sorted(newest)}
@@ -176,8 +206,7 @@ def _left(
     if lease is not None and lease.is_live_for(process):
         return False  # not before it is fenced
     if pod is None:
-        pool, _, ordinal = known.name.rpartition("-")
-        return not (ordinal.isdigit() and int(ordinal) < wanted.get(pool, 0))
+        return not _is_wanted(known.name, wanted)
     return _has_ended(known, pod, lost_machines)
 
 

@@ -22,6 +22,7 @@ from .model import (
     ChangePeersMode,
     ConsistencyMode,
     PartitionState,
+    ResetRequest,
     Storage,
 )
 
@@ -176,16 +177,27 @@ class WireTopologyStatus(Wire, frozen=True):
 
 
 RESET_ANNOTATION = "zonequake.io/reset"
-"""Of a DistributionZone: what `zonequake reset` asks for, {partition: configurationToken}."""
+"""Of a DistributionZone: what `zonequake reset` asks for,
+{partition: [configurationToken, topologyVersion]}."""
 
 
-def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, int]:
+def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, ResetRequest]:
     """The partitions that a zone's annotation asks to be reset; none if it can't be read."""
     text = (annotations or {}).get(RESET_ANNOTATION, "{}")
     try:
-        return msgspec.json.decode(text, type=dict[int, int])
+        found = msgspec.json.decode(text, type=dict[int, tuple[int, int]])
     except msgspec.DecodeError:
         return {}  # written by hand; the command shows that nothing came of it
+    return {
+        number: ResetRequest(token=token, topology_version=version)
+        for number, (token, version) in found.items()
+    }
+
+
+def render_reset_requests(requests: Mapping[int, ResetRequest]) -> str:
+    """The annotation's value, as `reset_requests` reads it."""
+    wire = {str(n): (r.token, r.topology_version) for n, r in sorted(requests.items())}
+    return msgspec.json.encode(wire).decode()
 
 
 def partition_name(zone: str, number: int) -> str:

@@ -25,6 +25,7 @@ from zonequake_store.catchup.demander import size_of
 from zonequake_store.data_store import View, cells_of
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.host import Host
+from zonequake_store.lease_clock import boottime_s
 from zonequake_store.lineage import number_of
 from zonequake_store.orders import Orders
 from zonequake_store.partition import decode_cell, digest
@@ -77,12 +78,15 @@ class AdminApi:
     def identity(self) -> NodeIdentity:
         """Who this node is, now."""
         host = self._host
+        trouble = host.lease.trouble(boottime_s())
         return msgspec.structs.replace(
             self._identity,
             draining=host.draining,
             storage_problem=host.watch.problem,
             lease_session=host.lease.session,
-            lease_problem=host.lease_problem,
+            lease_problem=host.lease.problem,
+            lease_trouble=trouble,
+            lease_unrenewed_since_ms=host.lease_unrenewed_since_ms if trouble else 0,
         )
 
     def statuses(self) -> list[ReplicaStatus]:

@@ -43,6 +43,17 @@ class Role(StrEnum):
     BROKEN = "broken"
 
 
+class LeaseTrouble(StrEnum):
+    """What is wrong with a node's Lease that its replicas need.
+
+    `NOT_RENEWED`: it holds, but at least one renewal came to nothing. `EXPIRED`: it doesn't hold;
+    replicas of HighAvailability zones acknowledge nothing here.
+    """
+
+    NOT_RENEWED = "NotRenewed"
+    EXPIRED = "Expired"
+
+
 class OrderStatus(StrEnum):
     """Answer to one order.
 
@@ -82,7 +93,10 @@ class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     lease_session: int = 0
     """Of its Lease, as it knows it; 0: it has none, or needs none."""
     lease_problem: str | None = None
-    """Why it can't renew the Lease that its replicas need."""
+    """Why it can't renew the Lease that its replicas need: what came of the last call."""
+    lease_trouble: LeaseTrouble | None = None
+    lease_unrenewed_since_ms: int = 0
+    """With `lease_trouble`: its last renewal, or when it first asked for one; unix ms."""
 
 
 class ConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,6 +212,7 @@ class StartReplica(msgspec.Struct, frozen=True, kw_only=True, tag="start_replica
     enforced_token: int = 0
     needs_lease: bool = False
     lease_session: int = 0
+    lease_holder: str = ""  # the process whose session that is; another's means nothing
     catch_up_bytes_per_second: int = 0  # 0: unlimited
     addresses: dict[str, str] = {}  # node -> peer address
 

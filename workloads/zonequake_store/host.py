@@ -113,7 +113,8 @@ class Host(Edge):
         self.name = name
         self.lease = lease
         self.lease_wanted_changed: Callable[[], None] | None = None
-        self.lease_problem: str | None = None
+        self.lease_unrenewed_since_ms = 0
+        """Unix ms, as the Lease's `unrenewed_since_s`."""
         self.storage = storage
         self.transport = transport
         self.departures = departures

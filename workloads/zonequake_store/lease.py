@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from zonequake_store.admin_protocol import LeaseTrouble
 from zonequake_store.client_protocol import Reply, Status
 
 NOBODY = ""
@@ -29,6 +30,9 @@ RENEW_SHARE = 0.25
 """Of the duration: so long after a renewal comes the next one; so long a call may take."""
 RETRY_SHARE = 0.1
 """Of the duration: so long after a call that failed it is tried again."""
+TROUBLE_SHARE = 0.5
+"""Of the duration: unrenewed for so long, at least one renewal has come to nothing. What is due at
+a quarter takes another one at most."""
 
 NOT_PERMITTED = (
     "the node's Lease has run out, or the operator hasn't let this replica go on since; "
@@ -69,7 +73,7 @@ class NodeLease:
         self.duration_s = duration_s
         self.session = 0
         """Of the Lease as this process has it; 0: none."""
-        self._holder = holder
+        self.holder = holder
         self._wanted = False
         self._may_be_ours = False
         """Something was sent that names this process as the holder, and no release is stored."""
@@ -79,6 +83,10 @@ class NodeLease:
         self._due_s = float("-inf")
         self._asked_s: float | None = None
         self._put: LeaseRecord | None = None
+        self.problem: str | None = None
+        """Why the last call renewed nothing; None: it did."""
+        self.unrenewed_since_s: float | None = None
+        """Since the last renewal, or the first call since it is wanted; None: it isn't."""
 
     @property
     def is_wanted(self) -> bool:
@@ -90,12 +98,20 @@ class NodeLease:
         if wanted != self._wanted:
             self._wanted = wanted
             self._due_s = float("-inf")
+            self.unrenewed_since_s, self.problem = None, None
             if not wanted:
                 self._end_session()
 
     def holds(self, now_s: float) -> bool:
         """Whether nobody can have counted this node as left by its Lease."""
         return self.session > 0 and now_s < self._until_s
+
+    def trouble(self, now_s: float) -> LeaseTrouble | None:
+        """What somebody has to look at; None also while the first renewal is under way."""
+        since_s = self.unrenewed_since_s
+        if since_s is None or now_s - since_s <= TROUBLE_SHARE * self.duration_s:
+            return None
+        return LeaseTrouble.NOT_RENEWED if self.holds(now_s) else LeaseTrouble.EXPIRED
 
     # ── what to ask, and what came of it ─────────────────────────────────────────────────────
 
@@ -110,6 +126,8 @@ class NodeLease:
         if self._asked_s is not None or self.rest_s(now_s) != 0.0:
             return None
         self._asked_s = now_s
+        if self._wanted and self.unrenewed_since_s is None:
+            self.unrenewed_since_s = now_s
         if self._known is None:
             return Read()
         record, version = self._known
@@ -122,21 +140,23 @@ class NodeLease:
         return Put(self._put, version)
 
     def _ours(self, record: LeaseRecord | None) -> LeaseRecord:
-        if record is not None and record.holder == self._holder and record.fenced is None:
+        if record is not None and record.holder == self.holder and record.fenced is None:
             return record
         session = max(self._highest_session, record.session if record else 0) + 1
-        return LeaseRecord(holder=self._holder, session=session)
+        return LeaseRecord(holder=self.holder, session=session)
 
     def found(self, record: LeaseRecord | None, version: str | None) -> None:
         """What a Read gave; None: there is no Lease."""
         self._answered()
         self._known = (record, version)
-        if record is not None and record.holder == self._holder and record.fenced is None:
+        if record is not None and record.holder == self.holder and record.fenced is None:
             if self._wanted:
                 self._begin(record.session)  # an answer was lost
         else:
             self._end_session()
-            self._may_be_ours = record is not None and record.holder == self._holder
+            self._may_be_ours = record is not None and record.holder == self.holder
+        if record is not None and record.fenced is not None:
+            self.problem = f"it was taken over: {record.fenced}"
         self._due_s = float("-inf")
 
     def stored(self, version: str) -> None:
@@ -144,6 +164,7 @@ class NodeLease:
         asked_s, record = self._answered(), self._put
         assert record is not None, "a Put was asked for"
         self._known = (record, version)
+        self.problem = None
         self._due_s = asked_s + RENEW_SHARE * self.duration_s
         if record.holder == NOBODY:
             self._may_be_ours = False
@@ -151,6 +172,7 @@ class NodeLease:
         elif self._wanted:
             self._begin(record.session)
             self._until_s = max(self._until_s, asked_s + self.duration_s)
+            self.unrenewed_since_s = asked_s
         else:
             self._due_s = float("-inf")
 
@@ -158,12 +180,14 @@ class NodeLease:
         """A Put met another version, or no Lease at all."""
         self._answered()
         self._known = None
+        self.problem = "a write was refused: something else has written the Lease or deleted it"
         self._due_s = float("-inf")
 
-    def failed(self, now_s: float) -> None:
+    def failed(self, now_s: float, why: str = "the API server doesn't answer") -> None:
         """Nothing is known of the call: it may have had its effect, or have it yet."""
         self._answered()
         self._known = None
+        self.problem = why
         self._due_s = now_s + RETRY_SHARE * self.duration_s
 
     def _answered(self) -> float:
@@ -192,9 +216,11 @@ class Permission:
         self._lease = lease
         self._clock_s = clock_s
 
-    def permit(self, session: int) -> None:
-        """An order permits the replica in this session; it means nothing in another one."""
-        if session == self._lease.session:
+    def permit(self, session: int, holder: str) -> None:
+        """An order permits the replica in this session of this process; it means nothing in another
+        one. The number alone doesn't tell: once the operator deleted the Lease of a node that was
+        given up, it begins anew with the next process of that name."""
+        if (holder, session) == (self._lease.holder, self._lease.session):
             self.session = session
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 
 from zonequake_store.host import Host
 from zonequake_store.lease import RENEW_SHARE, Put
@@ -46,10 +47,15 @@ class LeaseKeeper:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(rest_s):
                     await self._wanted.wait()
-            before = lease.session
+            session, since_s, problem = lease.session, lease.unrenewed_since_s, lease.problem
+            asked_ms = time.time_ns() // 1_000_000
             await self._step()
-            if lease.session != before:
+            if lease.unrenewed_since_s != since_s:
+                self._host.lease_unrenewed_since_ms = asked_ms
+            if lease.session != session:
                 self._host.journal.add("lease.session", data={"session": lease.session})
+            if lease.problem is not None and problem is None:
+                _log.warning("the node's Lease is not renewed: %s", lease.problem)
 
     async def _step(self) -> None:
         lease = self._lease
@@ -68,9 +74,4 @@ class LeaseKeeper:
                 found = await self._objects.read(timeout_s)
                 lease.found(*(found or (None, None)))
         except LeaseCallFailed as error:
-            lease.failed(boottime_s())
-            if self._host.lease_problem is None:
-                _log.warning("the node's Lease is not renewed: %s", error)
-            self._host.lease_problem = str(error)
-        else:
-            self._host.lease_problem = None
+            lease.failed(boottime_s(), str(error))

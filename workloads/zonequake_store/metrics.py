@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from zonequake_store.admin_protocol import ReplicaStatus, Role, Stage
 from zonequake_store.host import Host
+from zonequake_store.lease_clock import boottime_s
 
 _STAGES = {Stage.NONE: 0, Stage.CATCHING_UP: 1, Stage.JOINT: 2, Stage.STABLE: 3}
 _ROLES = {role: value for value, role in enumerate(Role)}
@@ -62,7 +63,8 @@ class NodeCollector(Collector):
             ("cpu_seconds", "CPU time of the process.", time.process_time()),
         ):
             yield CounterMetricFamily(f"zonequake_store_{name}", text, value=counted)
-        storage, watch = self._host.storage, self._host.watch
+        storage, watch, lease = self._host.storage, self._host.watch, self._host.lease
+        now_s = boottime_s()
         for name, text, value in (
             ("loop_lag_seconds", "How late the last tick was.", counters.loop_lag_s),
             (
@@ -76,6 +78,17 @@ class NodeCollector(Collector):
             ("storage_full", "1 while something waits for room.", int(watch.is_full)),
             ("writes_refused", "1 while no write is taken.", int(watch.problem is not None)),
             ("draining", "1 while the node refuses leaderships.", int(self._host.draining)),
+            ("lease_needed", "1 while replicas here need a Lease.", int(lease.is_wanted)),
+            (
+                "lease_held",
+                "1 while the Lease holds; else such replicas acknowledge nothing here.",
+                int(lease.holds(now_s)),
+            ),
+            (
+                "lease_unrenewed_seconds",
+                "Time since the Lease was renewed, or was first asked for; 0 if none is needed.",
+                0.0 if lease.unrenewed_since_s is None else now_s - lease.unrenewed_since_s,
+            ),
         ):
             yield GaugeMetricFamily(f"zonequake_store_{name}", text, value=value)
         under_way = GaugeMetricFamily(

@@ -116,7 +116,7 @@ def start_again(replica: Replica, order: StartReplica) -> OrderReply:
     replica.raft.set_catch_up_rate(order.catch_up_bytes_per_second)
     replica.raft.enforce(order.enforced_token)
     if replica.permission is not None:
-        replica.permission.permit(order.lease_session)
+        replica.permission.permit(order.lease_session, order.lease_holder)
     return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
 
 

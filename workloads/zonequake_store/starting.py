@@ -133,5 +133,5 @@ class Starter:
         if not order.needs_lease:
             return None
         permission = Permission(self._host.lease, boottime_s)
-        permission.permit(order.lease_session)
+        permission.permit(order.lease_session, order.lease_holder)
         return permission

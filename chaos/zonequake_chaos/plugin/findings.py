@@ -23,7 +23,7 @@ from zonequake_operator.model import (
     ZoneSpec,
 )
 from zonequake_operator.reset import forced_node
-from zonequake_store.admin_protocol import ReplicaStatus, Role
+from zonequake_store.admin_protocol import LeaseTrouble, ReplicaStatus, Role
 
 SHOWN_CONDITIONS = {ConditionType.READY: False, ConditionType.SYNCED: False}
 """Conditions that say something when they are False; all others say it when they are True."""
@@ -35,6 +35,8 @@ QUIET_REASONS = {
     Reason.MEMBERS_MISSING,
     Reason.MAJORITY_LOST,
     Reason.NO_FURTHER_LOSS_ALLOWED,
+    Reason.LEASE_NOT_RENEWED,
+    Reason.LEASE_EXPIRED,
 }
 """What they say is a few seconds old, and is said newer and in more detail by the data nodes."""
 
@@ -143,7 +145,11 @@ def _mode(spec: ZoneSpec | None) -> str:
 def why_missing(sight: Sight, zone: ZoneSight, number: int, node: str) -> str:
     """Why a node's replica doesn't serve, as far as can be told from outside."""
     if node not in sight.topology.nodes:
-        return "has left" if node in sight.topology.departed else "has not joined yet"
+        if node not in sight.topology.departed:
+            return "has not joined yet"
+        report = sight.reports.get(node)
+        answers = report is not None and report.node.lease_trouble is not None
+        return "has left: it answers, but its Lease ran out" if answers else "has left"
     if node not in sight.reports:
         why = sight.unheard.get(node, "it has no pod")
         return "doesn't answer" if why == NO_ANSWER else f"can't be asked: {why}"
@@ -196,6 +202,8 @@ def _nodes(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
         problem = report.node.storage_problem
         if problem is not None:
             yield Finding(severity=Severity.RISK, text=f"{node} takes no writes: {problem}")
+    if zone.spec and zone.spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
+        yield from _leases(sight)
     held = {node for p in zone.partitions.values() if p.keys.stable for node in p.keys.stable.nodes}
     silent = sorted((sight.topology.nodes.keys() - sight.reports.keys()) - held)
     if silent and sight.reports:
@@ -207,6 +215,22 @@ def _nodes(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
             text="No data node could be asked, so that all below is what the operator stored last",
             why=tuple(reasons[:3]),
         )
+
+
+def _leases(sight: Sight) -> Iterable[Finding]:
+    """By the nodes' own word, which is newer than the condition, and there while the API server
+    takes no writes."""
+    for node, report in sorted(sight.reports.items()):
+        trouble, since_ms = report.node.lease_trouble, report.node.lease_unrenewed_since_ms
+        if trouble is None:
+            continue
+        unrenewed = f"its Lease is unrenewed for {duration_text((sight.now_ms - since_ms) / 1000)}"
+        if trouble is LeaseTrouble.EXPIRED:
+            text = f"{node} acknowledges nothing of HighAvailability zones: {unrenewed}"
+        else:
+            text = f"{node} will soon acknowledge nothing of HighAvailability zones: {unrenewed}"
+        why = report.node.lease_problem or "nobody knows why"
+        yield Finding(severity=Severity.RISK, text=text, why=(why,))
 
 
 def _operator(sight: Sight) -> Iterable[Finding]:

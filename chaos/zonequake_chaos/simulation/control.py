@@ -176,8 +176,10 @@ class GroupOperator:
         group = self.place.name
         for name, node in self._nodes.items():
             replica = node.replicas.get(group)
-            session = node.lease.rule.session if node.lease is not None else 0
-            if replica is None or replica.permission is None or not session:
+            if replica is None or replica.permission is None or node.lease is None:
+                continue
+            session, holder = node.lease.rule.session, node.lease.rule.holder
+            if not session:
                 continue
             if replica.permission.session == session or self._has_left(name):
                 continue
@@ -186,7 +188,7 @@ class GroupOperator:
             lineage = self.wish.lineage
             self._world.later(
                 self._random.randrange(1_000, 40_000),
-                partial(node.act, group, partial(_permit, lineage, session)),
+                partial(node.act, group, partial(_permit, lineage, session, holder)),
             )
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────
@@ -355,10 +357,10 @@ class GroupOperator:
         )
 
 
-def _permit(lineage: int, session: int, replica: Replica) -> None:
+def _permit(lineage: int, session: int, holder: str, replica: Replica) -> None:
     replica.raft.enforce(lineage)
     assert replica.permission is not None, "nodes have Leases"
-    replica.permission.permit(session)
+    replica.permission.permit(session, holder)
 
 
 def _bootstrap(replica: Replica, first: Configuration) -> None:

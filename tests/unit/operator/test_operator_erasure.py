@@ -47,27 +47,33 @@ PARTITION: dict[str, Any] = {
 }
 
 
-def view(*groups: str) -> View:
-    """One node, `a`, that holds a replica of each of these groups."""
-    node = TopologyNode(
-        name="a",
-        process_incarnation="p",
-        storage_incarnation="s",
-        pod_uid="u",
-        restarts=0,
-        attributes={},
-        peer_address="",
-        since=1,
-    )
-    identity = NodeIdentity(
-        name="a",
-        process_incarnation="p",
-        storage_incarnation="s",
-        pod_uid="u",
-        attributes={},
-        peer_address="",
-        client_address="",
-    )
+def view(*groups: str, nodes: str = "a") -> View:
+    """Nodes that hold a replica of each of these groups; each one's address is its name."""
+    joined = {
+        name: TopologyNode(
+            name=name,
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid="u",
+            restarts=0,
+            attributes={},
+            peer_address="",
+            since=1,
+        )
+        for name in nodes
+    }
+    identities = {
+        name: NodeIdentity(
+            name=name,
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid="u",
+            attributes={},
+            peer_address="",
+            client_address="",
+        )
+        for name in nodes
+    }
     held = [
         ReplicaStatus(
             group=group, zone="z", partition=0, incarnation="s", role=Role.WAITING, term=0
@@ -76,9 +82,9 @@ def view(*groups: str) -> View:
     ]
     return View(
         number=9,
-        topology=Topology(version=1, nodes={"a": node}),
-        reports={"a": ReplicasReport(node=identity, replicas=held)},
-        addresses={"a": "10.0.0.1"},
+        topology=Topology(version=1, nodes=joined),
+        reports={n: ReplicasReport(node=each, replicas=held) for n, each in identities.items()},
+        addresses={name: name for name in nodes},
     )
 
 
@@ -158,3 +164,16 @@ async def test_only_the_zones_own_replicas_are_erased() -> None:
     holders, silent = await edges.reconciler().erase(edges.view)
     assert [order.group for order in edges.sent if isinstance(order, StopReplica)] == [mine]
     assert (holders, silent) == ({"a"}, set())
+
+
+async def test_an_order_that_no_step_waits_for_any_more_comes_before_the_erasure() -> None:
+    edges = Edges("z.01234567.0")
+    reconciler = edges.reconciler()
+    await reconciler.step(edges.view)
+    assert not edges.sent, "the node hasn't answered yet"
+    erasure = asyncio.create_task(reconciler.erase(edges.view))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    edges.answers.set()
+    await erasure
+    assert [type(order) for order in edges.sent] == [StartReplica, StopReplica]

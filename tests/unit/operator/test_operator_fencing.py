@@ -11,6 +11,9 @@ import msgspec
 from zonequake_operator.errors import Conflict, NodeUnreachable
 from zonequake_operator.fencing import FENCED
 from zonequake_operator.gather import Fleet, View
+from zonequake_operator.leases import Session, TroubleKind
+from zonequake_operator.model import AssignmentSet, PartitionKeys, PartitionView
+from zonequake_operator.plan import WritePartition
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
 
 from .test_operator_erasure import Edges
@@ -31,16 +34,22 @@ class FakeApi:
         self.refuses_fence = False
         self.has_lease = True
         self.containers: list[dict[str, Any]] = []
+        self.has_pod = True
+        self.wanted = 1
+        self.before_listing: Callable[[], None] = lambda: None
 
     def monotonic_s(self) -> float:
         return self.now_s
 
     async def list_pods(self) -> list[dict[str, Any]]:
+        self.before_listing()
         status = {"podIP": "10.0.0.1", "containerStatuses": self.containers}
+        if not self.has_pod:
+            return []
         return [{"metadata": {"name": NODE, "uid": "u"}, "status": status}]
 
     async def list_stateful_sets(self) -> list[dict[str, Any]]:
-        return [{"metadata": {"name": "zq-default"}, "spec": {"replicas": 1}}]
+        return [{"metadata": {"name": "zq-default"}, "spec": {"replicas": self.wanted}}]
 
     async def list_machines(self) -> list[dict[str, Any]]:
         return []
@@ -52,6 +61,7 @@ class FakeApi:
             {
                 "metadata": {
                     "name": NODE,
+                    "uid": "l",
                     "resourceVersion": str(self.renewed),
                     "annotations": self.annotations,
                 },
@@ -66,6 +76,10 @@ class FakeApi:
         self.annotations = body["metadata"]["annotations"]
         self.renewed += 1
         return (await self.list_leases())[0]
+
+    async def delete_lease(self, *_: object, **__: object) -> None:
+        self.calls.append("delete")
+        self.has_lease = False
 
     @property
     def writes(self) -> list[str]:
@@ -121,7 +135,7 @@ async def joined(nodes: FakeNodes | None = None) -> tuple[Fleet, FakeApi]:
     )
     await rounds(fleet, api, 1)
     assert list(fleet.view.topology.nodes) == [NODE]
-    assert fleet.view.sessions == {NODE: 1}
+    assert fleet.view.sessions == {NODE: Session(holder="p", number=1)}
     api.calls.clear()
     return fleet, api
 
@@ -185,6 +199,38 @@ async def test_a_session_that_the_kept_topology_does_not_know_makes_it_read_agai
     assert list(fleet.view.topology.nodes) == [NODE]
 
 
+async def test_the_lease_of_a_node_that_was_scaled_down_is_deleted_once_it_has_left() -> None:
+    fleet, api = await joined()
+    api.has_pod, api.wanted = False, 0
+    fleet.pods_changed()
+    await rounds(fleet, api, 20)
+    assert api.writes == ["fence", "write topology", "delete"]
+
+
+async def test_the_lease_of_a_node_that_comes_back_under_its_name_stays() -> None:
+    fleet, api = await joined()
+    api.has_pod, api.wanted = False, 0
+    fleet.pods_changed()
+
+    def comes_back() -> None:
+        if "write topology" in api.calls:
+            api.has_pod, api.wanted, api.containers = True, 1, [ENDED]
+
+    api.before_listing = comes_back  # after the pods were listed by which it would be due
+    await rounds(fleet, api, 20)
+    assert api.writes == ["fence", "write topology"]
+
+
+async def test_a_node_that_answers_though_it_was_given_up_is_in_trouble() -> None:
+    fleet, api = await joined()
+    assert not fleet.view.lease_troubles
+    await rounds(fleet, api, 12)
+    assert not fleet.view.reports
+    trouble = fleet.view.lease_troubles.get(NODE)
+    assert trouble is not None
+    assert (trouble.kind, trouble.why) == (TroubleKind.FENCED, api.annotations[FENCED])
+
+
 class Counting(Edges):
     """Counts how often the zone is read."""
 
@@ -196,9 +242,11 @@ class Counting(Edges):
         self.reads += 1
         return await super().get_zone(name)
 
-    def seen(self, number: int, session: int) -> View:
+    def seen(self, number: int, session: int, process: str = "p") -> View:
         report = self.view.reports["a"]
-        node = msgspec.structs.replace(report.node, lease_session=session)
+        node = msgspec.structs.replace(
+            report.node, lease_session=session, process_incarnation=process
+        )
         return replace(
             self.view,
             number=number,
@@ -221,3 +269,34 @@ async def test_the_keys_are_read_again_after_each_session_that_a_node_has_begun(
     assert edges.reads == read + 1
     await reconciler.step(edges.seen(15, 2))
     assert edges.reads == read + 2
+    await reconciler.step(edges.seen(16, 2, process="q"))
+    assert edges.reads == read + 3, "sessions are counted anew once a Lease was deleted"
+
+
+async def test_after_a_reset_was_written_only_newer_reports_are_judged() -> None:
+    """Who hasn't left must have been seen to know of it before the survivor begins, and a node may
+    have joined again since the reports that the reset was decided by."""
+    edges = Counting()
+    edges.answers.set()
+    reconciler = edges.reconciler()
+    await reconciler.step(edges.seen(9, 1))
+    asked: list[int] = []
+    heard = edges.next_view
+
+    async def next_view(*arguments: object) -> View:
+        asked.append(edges.view.number)
+        return await heard(*arguments)
+
+    edges.next_view = next_view  # type: ignore[method-assign]
+    seen = edges.seen(13, 1)
+    await reconciler.step(seen)
+    assert not asked
+    forced = PartitionKeys(
+        stable=AssignmentSet.of("a"), pending=AssignmentSet(nodes=("a",), force=True)
+    )
+    edges.view = seen
+    await reconciler._write_partition(
+        WritePartition(number=0, keys=forced, view=PartitionView(), urgent=True)
+    )
+    await reconciler.step(seen)
+    assert asked

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from zonequake_operator.errors import Conflict
-from zonequake_operator.fencing import FENCED, Fencing
+from zonequake_operator.errors import Conflict, KubeError
+from zonequake_operator.fencing import DELETE_AGAIN_S, FENCED, Fencing
 from zonequake_operator.groups import Group
-from zonequake_operator.leases import Lease, Renewals
+from zonequake_operator.leases import Lease, Renewals, Session
 from zonequake_operator.model import AssignmentSet, Link, PartitionKeys, Topology
 from zonequake_operator.orders import ReplicaSettings, orders
-from zonequake_operator.topology import Pod, advance, to_fence
+from zonequake_operator.topology import Pod, advance, to_delete, to_fence
 from zonequake_store.admin_protocol import ReplicaStatus, Role, StartReplica
 
 from .test_operator_topology import WANTED, identity, known, pod
@@ -144,12 +144,58 @@ def test_a_successor_joins_whatever_became_of_the_lease_of_the_process_before() 
         assert joined.nodes[NODE].process_incarnation == "p2"
 
 
+def deletes(
+    found: Lease,
+    *,
+    pods: dict[str, Pod] | None = None,
+    wanted: dict[str, int] | None = None,
+    before: Topology | None = None,
+    gone: bool = False,
+) -> bool:
+    due = to_delete(
+        Topology(version=2) if before is None else before,
+        pods={} if pods is None else pods,
+        wanted={"zq-default": 0} if wanted is None else wanted,
+        leases={NODE: found},
+        run_out=frozenset({NODE}) if gone else frozenset(),
+    )
+    return due == {NODE}
+
+
+@pytest.mark.parametrize(
+    ("why", "due", "expected"),
+    [
+        ("it was fenced", deletes(lease(fenced="x")), True),
+        ("its pool is gone", deletes(lease(fenced="x"), wanted={}), True),
+        ("it was given back", deletes(lease(holder="")), True),
+        ("it has run out, and nobody is there to be fenced", deletes(lease(), gone=True), True),
+        ("it may be acted on", deletes(lease()), False),
+        ("its node hasn't left yet", deletes(lease(fenced="x"), before=known()), False),
+        ("it is wanted again", deletes(lease(fenced="x"), wanted=WANTED), False),
+        ("its pod is there", deletes(lease(fenced="x"), pods={NODE: pod()}), False),
+    ],
+)
+def test_whose_lease_is_deleted(why: str, due: bool, expected: bool) -> None:
+    assert due == expected, why
+
+
 class FakeLeases:
     """One Lease object."""
 
+    refuses: KubeError | None = None
+
+    async def delete_lease(self, name: str, *, uid: str, resource_version: str) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        metadata = self.object["metadata"]
+        assert name == NODE
+        if (uid, resource_version) != (metadata["uid"], metadata["resourceVersion"]):
+            raise Conflict("DELETE", 409, "the precondition failed")
+        self.object = {}
+
     def __init__(self) -> None:
         self.object: dict[str, Any] = {
-            "metadata": {"name": NODE, "resourceVersion": "1", "labels": {"a": "b"}},
+            "metadata": {"name": NODE, "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}},
             "spec": {"holderIdentity": "p1", "leaseTransitions": 1, "leaseDurationSeconds": 8},
         }
 
@@ -184,6 +230,40 @@ async def test_who_renewed_since_we_looked_is_not_fenced() -> None:
     assert fencing.leases[NODE].is_live_for("p1")
 
 
+async def test_a_lease_is_deleted_as_it_was_read() -> None:
+    api = FakeLeases()
+    fencing = Fencing(api, monotonic_s=lambda: 0.0)  # type: ignore[arg-type]
+    await fencing.look()
+    await fencing.delete([NODE])
+    assert (api.object, fencing.leases) == ({}, {})
+
+
+@pytest.mark.parametrize("changed", [{"resourceVersion": "2"}, {"uid": "another"}])
+async def test_a_lease_that_somebody_wrote_or_made_anew_meanwhile_stays(
+    changed: dict[str, str],
+) -> None:
+    api = FakeLeases()
+    fencing = Fencing(api, monotonic_s=lambda: 0.0)  # type: ignore[arg-type]
+    await fencing.look()
+    api.object = {**api.object, "metadata": {**api.object["metadata"], **changed}}
+    await fencing.delete([NODE])
+    assert api.object
+    assert NODE in fencing.leases
+
+
+async def test_a_deletion_that_is_refused_fails_no_round_and_is_tried_again_later() -> None:
+    """As by an operator whose Role doesn't allow it yet."""
+    api, now_s = FakeLeases(), 7.0
+    fencing = Fencing(api, monotonic_s=lambda: now_s)  # type: ignore[arg-type]
+    await fencing.look()
+    assert fencing.may_delete
+    api.refuses = KubeError("DELETE", 403, "forbidden")
+    await fencing.delete([NODE])
+    assert not fencing.may_delete
+    now_s += DELETE_AGAIN_S
+    assert fencing.may_delete
+
+
 # ── permission ───────────────────────────────────────────────────────────────────────────────────
 
 HA = ReplicaSettings(
@@ -194,7 +274,7 @@ HA = ReplicaSettings(
     catch_up_bytes_per_second=0,
     addresses={},
     needs_lease=True,
-    sessions={"A": 3},
+    sessions={"A": Session(holder="p", number=3)},
 )
 FORCED = PartitionKeys(
     stable=AssignmentSet.of("A", "B"),
@@ -239,8 +319,11 @@ def test_a_replica_is_permitted_in_each_session_of_its_node_with_the_newest_line
     session: int,
 ) -> None:
     for keys in (FORCED, RESET):
-        (order,) = permissions(HA, keys, session)
+        orders_to_start = permissions(HA, keys, session)
+        assert len(orders_to_start) == 1
+        order = orders_to_start[0]
         assert (order.needs_lease, order.lease_session, order.enforced_token) == (True, 3, 9)
+        assert order.lease_holder == "p", "another process may count its sessions anew"
 
 
 def test_nobody_is_permitted_twice_nor_without_a_session_nor_where_none_is_needed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from zonequake_operator import reset
 from zonequake_operator.groups import observe
-from zonequake_operator.high_availability import Verdict, is_asked_for, judge
+from zonequake_operator.high_availability import Verdict, asked_for, is_due, judge
 from zonequake_operator.model import (
     AssignmentSet,
     Departure,
@@ -17,6 +17,7 @@ from zonequake_operator.model import (
     Partition,
     PartitionKeys,
     ResetDue,
+    ResetRequest,
     ResetTimer,
     TokenPeers,
     Topology,
@@ -24,7 +25,7 @@ from zonequake_operator.model import (
 )
 from zonequake_operator.orders import ReplicaSettings, orders
 from zonequake_operator.reset import Holders, Undecided
-from zonequake_operator.wire import RESET_ANNOTATION, reset_requests
+from zonequake_operator.wire import RESET_ANNOTATION, render_reset_requests, reset_requests
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
     Order,
@@ -469,8 +470,9 @@ def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
 # ----------------------------------------------------------------------------------------- by hand
 
 
-def by_hand(before: PartitionKeys, now: Holders) -> Verdict:
-    return judge(before, now, due=None, revision=12, automatic=False, by_hand=True)
+def by_hand(before: PartitionKeys, now: Holders, asked_at: int = 8) -> Verdict:
+    request = ResetRequest(token=before.configuration_token, topology_version=asked_at)
+    return judge(before, now, due=None, revision=12, automatic=False, by_hand=request)
 
 
 def test_a_strongly_consistent_partition_is_never_reset_automatically() -> None:
@@ -506,12 +508,64 @@ def test_a_reset_by_hand_gives_up_older_links_of_the_chain() -> None:
 
 def test_a_request_for_other_keys_is_another_loss_s() -> None:
     partition = Partition(number=3, resource_version="1", keys=keys("ABC"))
-    assert is_asked_for(partition, {3: 5})
-    assert not is_asked_for(partition, {3: 4})
-    assert not is_asked_for(partition, {2: 5})
+    request = ResetRequest(token=5, topology_version=8)
+    assert asked_for(partition, {3: request}) == request
+    assert asked_for(partition, {3: replace(request, token=4)}) is None
+    assert asked_for(partition, {2: request}) is None
 
 
-def test_requests_that_cannot_be_read_ask_for_nothing() -> None:
-    assert reset_requests({RESET_ANNOTATION: '{"0": 5, "12": 7}'}) == {0: 5, 12: 7}
+def test_a_request_ends_when_the_majority_that_was_missing_comes_back() -> None:
+    """Keys don't change while nodes come and go: without the version, the request of an earlier
+    loss, which had waited in the zone, would give up the next one at once."""
+    there = {"A": replica("ABC"), "B": replica("ABC"), "C": replica("ABC")}
+    request = by_hand(keys("ABC", chain=()), holders(topology("ABC", version=10), there))
+    assert request.keys == keys("ABC", chain=())
+    again = holders(
+        topology("A", version=12, departed=left("B", 11) | left("C", 12)), {"A": replica("ABC")}
+    )
+    assert by_hand(keys("ABC", chain=()), again, asked_at=8).keys == keys("ABC", chain=())
+    assert by_hand(keys("ABC", chain=()), again, asked_at=12).keys.pending == of("A", force=True)
+
+
+def test_two_requests_in_a_row_are_two_resets_also_at_the_same_revision_of_the_zone() -> None:
+    first = by_hand(keys("ABC", chain=()), ALONE).keys
+    partition = Partition(number=0, resource_version="2", keys=first)
+    asked = ResetRequest(token=5, topology_version=8)
+    assert asked_for(partition, {0: asked}) is None, "it is carried out, and not once more"
+    gone = holders(
+        topology("B", version=9, departed=left("C") | left("A", 9)), {"B": replica("ABC")}
+    )
+    second = by_hand(first, gone, asked_at=9).keys
+    assert second.pending == of("B", force=True)
+    assert second.configuration_token > first.configuration_token
+    assert second.reset_revision == first.reset_revision == 12
+
+
+@pytest.mark.parametrize("fires_at", [12, 13])
+def test_a_timer_that_fires_behind_a_reset_by_hand_resets_nothing_for_the_same_loss(
+    fires_at: int,
+) -> None:
+    """The request raises no revision of the zone, so that the timer's is a higher one: what tells
+    the two losses apart is who was there at the timer's version."""
+    reset_by_hand = by_hand(keys("ABC", chain=()), ALONE).keys
+    due = ResetDue(revision=fires_at, topology_version=8)
+    assert not is_due(reset_by_hand, ALONE, due)
+    alone = keys("A", reset_revision=reset_by_hand.reset_revision)
+    assert not is_due(alone, ALONE, due)
+    gone = holders(
+        topology("B", version=9, departed=left("C") | left("A", 9)), {"B": replica("ABC")}
+    )
+    assert not is_due(reset_by_hand, gone, due), "that loss has a timer of its own"
+    assert is_due(reset_by_hand, gone, ResetDue(revision=14, topology_version=9))
+
+
+def test_requests_are_read_as_they_are_written_and_what_cannot_be_read_asks_for_nothing() -> None:
+    asked = {
+        0: ResetRequest(token=5, topology_version=8),
+        12: ResetRequest(token=7, topology_version=9),
+    }
+    assert reset_requests({RESET_ANNOTATION: render_reset_requests(asked)}) == asked
+    assert reset_requests({RESET_ANNOTATION: '{"0": [5, 8], "12": [7, 9]}'}) == asked
+    assert reset_requests({RESET_ANNOTATION: '{"0": 5}'}) == {}
     assert reset_requests({RESET_ANNOTATION: "all of them"}) == {}
     assert reset_requests(None) == {}

@@ -6,10 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as with_fields
 
-from zonequake_chaos.plugin.findings import Finding, Severity, findings, partitions_text
+from zonequake_chaos.plugin.findings import (
+    Finding,
+    Severity,
+    findings,
+    partitions_text,
+    why_missing,
+)
 from zonequake_chaos.plugin.sight import Sight
-from zonequake_store.admin_protocol import Role
+from zonequake_operator.model import Departure
+from zonequake_store.admin_protocol import LeaseTrouble, Role
 
 
 def found(sight: Sight) -> list[Finding]:
@@ -106,6 +114,54 @@ def test_whom_a_lost_majority_waits_for_is_said_as_the_operator_has_it(
     texts = [one.text for one in found(sight({0: "abc"}, silent="bc", status=status))]
     assert "Partition 0 waits for b: c is empty." in texts
     assert not any("1 partitions have lost" in text for text in texts)
+
+
+def in_trouble(sight: Sight, node: str, trouble: LeaseTrouble) -> Sight:
+    report = sight.reports[node]
+    said = with_fields(
+        report.node,
+        lease_trouble=trouble,
+        lease_problem="Cannot connect",
+        lease_unrenewed_since_ms=sight.now_ms - 12_000,
+    )
+    return replace(sight, reports={**sight.reports, node: with_fields(report, node=said)})
+
+
+@pytest.mark.parametrize(
+    ("trouble", "means"),
+    [
+        (LeaseTrouble.EXPIRED, "acknowledges nothing"),
+        (LeaseTrouble.NOT_RENEWED, "will soon acknowledge nothing"),
+    ],
+)
+def test_a_node_whose_lease_is_in_trouble_puts_high_availability_zones_at_risk(
+    sight: Callable[..., Sight], trouble: LeaseTrouble, means: str
+) -> None:
+    available = sight({0: "abc"}, spec={"consistencyMode": "HighAvailability"})
+    (one,) = found(in_trouble(available, "b", trouble))
+    assert one == Finding(
+        severity=Severity.RISK,
+        text=f"b {means} of HighAvailability zones: its Lease is unrenewed for 12 s",
+        why=("Cannot connect",),
+    )
+    assert found(in_trouble(sight({0: "abc"}), "b", trouble)) == [], "no Lease is needed there"
+
+
+def test_a_node_that_was_fenced_and_answers_has_left_for_that_reason(
+    sight: Callable[..., Sight],
+) -> None:
+    seen = in_trouble(
+        sight({0: "abc"}, spec={"consistencyMode": "HighAvailability"}), "c", LeaseTrouble.EXPIRED
+    )
+    topology = seen.topology
+    left = {name: node for name, node in topology.nodes.items() if name != "c"}
+    fenced = replace(
+        seen,
+        topology=replace(topology, nodes=left, departed={"c": Departure(since=1, left=2)}),
+    )
+    assert why_missing(fenced, fenced.zones[0], 0, "c") == (
+        "has left: it answers, but its Lease ran out"
+    )
 
 
 def test_many_partitions_are_named_by_ranges_and_the_rest_is_counted() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonequake_operator.leases import Lease, Renewals
+from zonequake_store.admin_protocol import LeaseTrouble
 from zonequake_store.client_protocol import Reply, Status
 from zonequake_store.lease import NOBODY, LeaseRecord, NodeLease, Permission, Put, Read
 
@@ -32,6 +33,10 @@ class Object:
         self.record = put.record
         self.version += 1
         return str(self.version)
+
+    def delete(self) -> None:
+        self.record = None
+        self.version += 1
 
     def fence(self, version: str) -> bool:
         assert self.record is not None
@@ -105,16 +110,16 @@ def test_a_fence_ends_the_session_and_the_node_begins_another() -> None:
     api = Object()
     lease = begun(api)
     permission = Permission(lease, lambda: 2.0)
-    permission.permit(1)
+    permission.permit(1, "p1")
     assert permission.holds
     assert api.fence("1")
     carry_out(lease, api, 2.0)
     assert lease.session == 2
     assert lease.holds(2.0)
     assert not permission.holds, "it was permitted in the session before"
-    permission.permit(1)
+    permission.permit(1, "p1")
     assert not permission.holds, "an order of before means nothing"
-    permission.permit(2)
+    permission.permit(2, "p1")
     assert permission.holds
     assert api.record == LeaseRecord(holder="p1", session=2)
 
@@ -153,6 +158,62 @@ def test_a_session_whose_begin_lost_its_answer_is_this_process_own() -> None:
     assert lease.session == 1
 
 
+def test_a_renewal_that_is_only_slow_is_no_trouble() -> None:
+    api = Object()
+    lease = NodeLease(holder="p1", duration_s=DURATION_S)
+    assert lease.trouble(100.0) is None, "it isn't wanted"
+    lease.want(True)
+    assert lease.trouble(100.0) is None, "nothing was asked yet"
+    carry_out(lease, api, 0.0)
+    put = lease.next_call(2.0)
+    assert isinstance(put, Put)
+    assert lease.trouble(3.9) is None
+    version = api.put(put)
+    assert version is not None
+    lease.stored(version)
+    assert (lease.trouble(6.0), lease.unrenewed_since_s) == (None, 2.0)
+
+
+def test_a_missed_renewal_is_told_before_the_lease_runs_out_and_ends_with_the_next_one() -> None:
+    api = Object()
+    lease = begun(api)
+    lease.next_call(2.0)
+    lease.failed(4.0, "GET …: Cannot connect")
+    assert lease.trouble(4.0) is None
+    assert lease.trouble(4.1) is LeaseTrouble.NOT_RENEWED
+    assert lease.trouble(8.0) is LeaseTrouble.EXPIRED
+    assert (lease.problem, lease.unrenewed_since_s) == ("GET …: Cannot connect", 0.0)
+    carry_out(lease, api, 9.0)
+    assert (lease.trouble(9.0), lease.problem) == (None, None)
+
+
+def test_who_never_got_a_lease_is_in_trouble_since_it_first_asked() -> None:
+    lease = NodeLease(holder="p1", duration_s=DURATION_S)
+    lease.want(True)
+    lease.next_call(50.0)
+    lease.failed(52.0)
+    assert lease.trouble(54.0) is None
+    assert lease.trouble(54.1) is LeaseTrouble.EXPIRED
+    assert lease.unrenewed_since_s == 50.0
+    lease.want(False)
+    assert (lease.trouble(99.0), lease.problem) == (None, None)
+
+
+def test_what_a_fence_or_another_writer_does_to_the_lease_is_told() -> None:
+    api = Object()
+    lease = begun(api)
+    assert api.fence("1")
+    lease.next_call(2.0)
+    lease.refused()
+    assert lease.problem is not None
+    assert "something else" in lease.problem
+    assert lease.next_call(2.0) == Read()
+    lease.found(*api.read())
+    assert lease.problem == "it was taken over: left"
+    assert lease.trouble(2.0) is None, "the next session is about to begin"
+    assert lease.trouble(4.1) is LeaseTrouble.EXPIRED, "if it never does"
+
+
 def test_who_needs_it_no_more_gives_it_back_and_may_not_act_on_it_from_then_on() -> None:
     api = Object()
     lease = begun(api)
@@ -179,9 +240,28 @@ def test_who_was_fenced_while_giving_it_back_gives_it_back_all_the_same() -> Non
 def test_a_lease_that_was_deleted_begins_with_a_higher_session() -> None:
     api = Object()
     lease = begun(api)
-    api.record = None
+    permission = Permission(lease, lambda: 2.0)
+    permission.permit(1, "p1")
+    api.delete()
     carry_out(lease, api, 2.0)
     assert lease.session == 2
+    assert not permission.holds, "as after a fence"
+
+
+def test_an_order_for_the_process_before_means_nothing_though_it_names_the_same_session() -> None:
+    """The operator deletes the Lease of a node that has left for good. If the node comes back, its
+    next process begins with session 1 again, and an order that an operator which stood still had
+    made for the first one would permit it, without the resets that were decided meanwhile."""
+    api = Object()
+    begun(api)
+    api.delete()
+    lease = begun(api, holder="p2", now_s=90.0)
+    assert lease.session == 1
+    permission = Permission(lease, lambda: 90.0)
+    permission.permit(1, "p1")
+    assert not permission.holds
+    permission.permit(1, "p2")
+    assert permission.holds
 
 
 @pytest.mark.parametrize("status", [Status.OK, Status.NOT_LEADER, Status.INVALID])
@@ -210,7 +290,9 @@ RATES = st.floats(0.9, 1.1)
 class Both:
     """A node and an operator, each with its own clock, over one object; calls may arrive late."""
 
-    def __init__(self, node_rate: float, operator_rate: float) -> None:
+    def __init__(self, node_rate: float, operator_rate: float, *, deletes: bool) -> None:
+        """`deletes`: nobody wants the node any more, and the Leases of such nodes are deleted."""
+        self.deletes = deletes
         self.now_s = 0.0
         self.api = Object()
         self.node_rate, self.operator_rate = node_rate, operator_rate
@@ -265,24 +347,27 @@ class Both:
             resource_version=version,
         )
         self.renewals.looked({"n": seen}, self.now_s * self.operator_rate)
-        if "n" in self.renewals.run_out and seen.is_live_for("p1") and self.api.fence(version):
+        if seen.fenced is not None and self.deletes:
+            self.api.delete()
+        elif "n" in self.renewals.run_out and seen.is_live_for("p1") and self.api.fence(version):
             self.given_up.add(record.session)
 
     def permit(self) -> None:
         """An operator permits only those who aren't fenced."""
         record, _ = self.api.read()
         if record is not None and record.fenced is None:
-            self.permission.permit(record.session)
+            self.permission.permit(record.session, record.holder)
 
 
 @settings(max_examples=200)
-@given(phases=PHASES, node_rate=RATES, operator_rate=RATES)
+@given(phases=PHASES, node_rate=RATES, operator_rate=RATES, deletes=st.booleans())
 def test_nobody_acknowledges_in_a_session_that_was_given_up(
     phases: list[tuple[tuple[str, ...], list[tuple[int, float]]]],
     node_rate: float,
     operator_rate: float,
+    deletes: bool,
 ) -> None:
-    both = Both(node_rate, operator_rate)
+    both = Both(node_rate, operator_rate, deletes=deletes)
     both.node(), both.answer(), both.node(), both.answer(), both.permit()
     for kinds, steps in phases:
         for choice, pause_s in steps:
@@ -295,7 +380,7 @@ def test_nobody_acknowledges_in_a_session_that_was_given_up(
 
 def test_the_two_clocks_are_compared_where_it_matters() -> None:
     """The property above would also hold if nobody were ever given up, or ever permitted."""
-    both = Both(1.1, 0.9)
+    both = Both(1.1, 0.9, deletes=False)
     both.node(), both.answer(), both.node(), both.answer(), both.permit()
     assert both.permission.holds
     for _ in range(8):

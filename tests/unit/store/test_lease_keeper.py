@@ -1,14 +1,20 @@
-"""The task that keeps a node's Lease ends when the node does."""
+"""The task that keeps a node's Lease: what it notes of it, and that it ends when the node does."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from zonequake_store.admin_protocol import LeaseTrouble
+from zonequake_store.lease import LeaseRecord, NodeLease, Put
+from zonequake_store.lease_clock import boottime_s
 from zonequake_store.lease_keeper import LeaseKeeper
+from zonequake_store.lease_objects import LeaseCallFailed
 
 
 class NoApiServer:
@@ -23,7 +29,13 @@ async def test_a_keeper_that_is_told_of_a_change_while_it_ends_ends_all_the_same
     turns: int,
 ) -> None:
     """The last replicas close just before the keeper does: nobody wants a Lease any more."""
-    lease = SimpleNamespace(session=1, rest_s=lambda _: 3.0, next_call=lambda _: None)
+    lease = SimpleNamespace(
+        session=1,
+        unrenewed_since_s=None,
+        problem=None,
+        rest_s=lambda _: 3.0,
+        next_call=lambda _: None,
+    )
     host: Any = SimpleNamespace(lease=lease)
     objects: Any = NoApiServer()
     keeper = LeaseKeeper(host, objects)
@@ -37,3 +49,64 @@ async def test_a_keeper_that_is_told_of_a_change_while_it_ends_ends_all_the_same
     ended, _ = await asyncio.wait({closing}, timeout=1)
     closing.cancel()
     assert ended
+
+
+async def test_the_keeper_notes_since_when_the_lease_is_unrenewed_by_the_clock_on_the_wall(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once per renewal: a time that moved with each report would make each of them new."""
+    lease = NodeLease(holder="p", duration_s=0.2)
+    host: Any = SimpleNamespace(
+        lease=lease,
+        lease_unrenewed_since_ms=0,
+        journal=SimpleNamespace(add=lambda *_, **__: None),
+    )
+    api = FlakyApi()
+    keeper = LeaseKeeper(host, api)  # type: ignore[arg-type]
+    before_ms = time.time_ns() // 1_000_000
+    lease.want(True)
+    keeper.start()
+    await until(lambda: api.puts >= 2)
+    renewed_ms = host.lease_unrenewed_since_ms
+    assert before_ms <= renewed_ms <= time.time_ns() // 1_000_000
+    api.fails = True
+    await until(lambda: lease.trouble(boottime_s()) is LeaseTrouble.EXPIRED)
+    stopped_ms = host.lease_unrenewed_since_ms
+    await asyncio.sleep(0.1)
+    assert host.lease_unrenewed_since_ms == stopped_ms
+    assert lease.problem == "GET …: Cannot connect"
+    assert caplog.text.count("is not renewed") == 1
+    api.fails = False
+    await until(lambda: lease.trouble(boottime_s()) is None)
+    assert host.lease_unrenewed_since_ms > stopped_ms
+    await keeper.close()
+
+
+class FlakyApi:
+    """Holds one Lease; fails while it is told to."""
+
+    def __init__(self) -> None:
+        self.record: LeaseRecord | None = None
+        self.puts = 0
+        self.fails = False
+
+    async def read(self, _timeout_s: float) -> tuple[LeaseRecord, str] | None:
+        if self.fails:
+            raise LeaseCallFailed("GET …: Cannot connect")
+        return None if self.record is None else (self.record, str(self.puts))
+
+    async def put(self, put: Put, _timeout_s: float) -> str | None:
+        if self.fails:
+            raise LeaseCallFailed("PUT …: Cannot connect")
+        self.puts += 1
+        self.record = put.record
+        return str(self.puts)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110  there is no event to wait for
+            await asyncio.sleep(0.005)

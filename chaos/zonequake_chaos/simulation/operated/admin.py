@@ -36,6 +36,7 @@ def report(
     home = node.home
     resting = [resting_status(group, record, None) for group, record in home.waiting.items()]
     broken = [resting_status(group, *found) for group, found in home.broken.items()]
+    trouble = keeper.lease.trouble(node.clock_s())
     return ReplicasReport(
         node=NodeIdentity(
             name=node.name,
@@ -46,6 +47,9 @@ def report(
             peer_address=node.name,
             client_address=node.name,
             lease_session=keeper.lease.session,
+            lease_problem=keeper.lease.problem,
+            lease_trouble=trouble,
+            lease_unrenewed_since_ms=keeper.unrenewed_since_ms if trouble else 0,
         ),
         replicas=[*map(replica_status, node.replicas.values()), *resting, *broken],
     )

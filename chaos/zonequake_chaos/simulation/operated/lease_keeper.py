@@ -32,6 +32,8 @@ class LeaseKeeper:
         self._timer: Timer | None = None
         self._is_calling = False
         self._watch = LeaseWatch(node)
+        self.unrenewed_since_ms = 0
+        """Of the world's clock, as the Lease's `unrenewed_since_s`."""
         self.lease = NodeLease(holder=f"{node.name}-{node.process}", duration_s=LEASE_S)
         self._look_later()
 
@@ -40,7 +42,7 @@ class LeaseKeeper:
         if not order.needs_lease:
             return None
         permission = Permission(self.lease, self._node.clock_s)
-        permission.permit(order.lease_session)
+        permission.permit(order.lease_session, order.lease_holder)
         return permission
 
     def replicas_changed(self) -> None:
@@ -76,12 +78,18 @@ class LeaseKeeper:
         self._timer = None
         if self._is_over or self._put_off(self._step):
             return
+        since_s = self.lease.unrenewed_since_s
         call = self.lease.next_call(self._node.clock_s())
+        self._note_since(since_s, self._world.now_us // 1000)
         if call is not None:
             self._is_calling = True
             self._call(call)
         elif not self._is_calling:
             self._soon()  # the node's clock is slower than ours
+
+    def _note_since(self, before_s: float | None, asked_ms: int) -> None:
+        if self.lease.unrenewed_since_s != before_s:
+            self.unrenewed_since_ms = asked_ms
 
     def _put_off(self, action: Callable[[], None]) -> bool:
         later_us = self._node.awake_again_us()
@@ -92,6 +100,7 @@ class LeaseKeeper:
     def _call(self, call: Read | Put) -> None:
         world, network, node = self._world, self._network, self._node
         is_open = True
+        asked_ms = world.now_us // 1000
 
         def end(tell: Callable[[], None]) -> None:
             """What came of it, once, while the process runs."""
@@ -102,7 +111,9 @@ class LeaseKeeper:
                 is_open = False
                 timer.cancel()
                 self._is_calling = False
+                since_s = self.lease.unrenewed_since_s
                 tell()
+                self._note_since(since_s, asked_ms)
                 self._soon()
 
         def arrive() -> None:

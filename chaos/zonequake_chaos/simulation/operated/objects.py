@@ -87,6 +87,9 @@ class Objects:
             case "GET":
                 return found
             case "DELETE":
+                wanted = (body or {}).get("preconditions", {})
+                if any(found["metadata"].get(key) != value for key, value in wanted.items()):
+                    raise Refused(409, f"{plural} {name} is another one than {wanted}")
                 self.put(plural, None, name)
                 return found
             case "PUT":

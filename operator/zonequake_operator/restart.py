@@ -83,7 +83,8 @@ def unwind(
     found = chain.unwind(keys.chain, reported)
     if isinstance(found, chain.Unjudged):
         return found
-    if forced_node(keys) == found.source:
-        return keys
     together = [n for n in keys.chain[found.link].nodes if reported.get(n) is not None]
-    return two_phases(keys, found.source, together, revision=revision, token=token)
+    unwound = two_phases(keys, found.source, together, revision=revision, token=token)
+    if (keys.pending, keys.planned) == (unwound.pending, unwound.planned):
+        return keys
+    return unwound

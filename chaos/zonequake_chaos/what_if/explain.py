@@ -33,6 +33,7 @@ _ARMED = {
     "autoAdjust": "distribution-zones, DATA_NODES_AUTO_ADJUST rules: one timer for both directions",
     "reset": "high-availability, Algorithm for phase 1: initPartitionDistributionResetTimer",
 }
+_REPORTS = ("applied", "leaderElected", "stage", "reconfigurationError")
 _TRIGGER = "rebalance, Write new pending assignments (1)"
 _DONE = "rebalance, When RaftGroupService#changePeersAsync done: onNewPeersConfigurationApplied"
 _ADJUSTABLE = "rebalance, Adjustable changePeers"
@@ -107,7 +108,7 @@ def _of_action(action: Action, cause: str) -> dict[str, Any]:
 def rules_of(write: Write, cause: str) -> Iterator[tuple[str, str]]:
     """The changed keys of one write, each with its rule."""
     before, after = write.before, write.after
-    switched = _is_switch(before, after)
+    switched = _is_switch(before, after, cause)
     if before.stable != after.stable:
         yield "stable", _stable_rule(before, after, switched=switched)
     if before.pending != after.pending:
@@ -127,14 +128,18 @@ def rules_of(write: Write, cause: str) -> Iterator[tuple[str, str]]:
         yield "chain", _chain_rule(before, after)
 
 
-def _is_switch(before: PartitionKeys, after: PartitionKeys) -> bool:
-    """Was this write a stable switch? A pending of the same nodes as stable may end unseen."""
-    return (
-        before.pending is not None
-        and after.stable is not None
-        and before.pending.nodes == after.stable.nodes
-        and (before.pending != after.pending or before.stable != after.stable)
-    )
+def _is_switch(before: PartitionKeys, after: PartitionKeys, cause: str) -> bool:
+    """Was this write a stable switch?
+
+    A pending of the same nodes as stable ends without a change of stable, when its leader reports;
+    otherwise a wish has replaced it.
+    """
+    if before.pending is None or after.stable is None:
+        return False
+    if before.pending.nodes != after.stable.nodes:
+        return False
+    ended = after.pending is None or (cause in _REPORTS and before.pending != after.pending)
+    return before.stable != after.stable or ended
 
 
 def _stable_rule(before: PartitionKeys, after: PartitionKeys, *, switched: bool) -> str:

@@ -76,6 +76,8 @@ class Membership(Event):
 
     join: Mapping[str, Attributes] = field(default_factory=dict)
     leave: tuple[str, ...] = ()
+    kinds: tuple[str, ...]
+    """The keys that the file has for it, also one that names no node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

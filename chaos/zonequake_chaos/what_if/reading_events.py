@@ -57,6 +57,7 @@ def _event(place: Place, partitions: int) -> Event:
             revision=revision,
             join=read_nodes(fields["join"]) if "join" in fields else {},
             leave=fields["leave"].names() if "leave" in fields else (),
+            kinds=tuple(sorted(kinds)),
         )
     if len(kinds) != 1:
         place.refuse(f"one of {', '.join(_KINDS)} (join and leave may stand together)")
@@ -70,10 +71,8 @@ def _alter(place: Place, at_ms: int, revision: int | None, partitions: int) -> E
 
 def _target(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
     fields = _of_partition(place, required=("nodes",))
-    nodes = fields["nodes"].names()
-    if not nodes:
-        fields["nodes"].refuse("at least one node: an empty set never becomes assignments")
     number = read_number(fields["partition"], partitions)
+    nodes = fields["nodes"].names()
     return Target(at_ms=at_ms, revision=revision, partition=number, nodes=nodes)
 
 

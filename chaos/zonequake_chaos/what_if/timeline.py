@@ -144,7 +144,8 @@ class _Run:
                 world.alter(event.changes)
                 self._raise_revision(event.revision)
             case Target():
-                world.instead[event.partition] = AssignmentSet.of(*event.nodes)
+                target = AssignmentSet.of(*event.nodes) if event.nodes else None
+                world.instead[event.partition] = target
                 self._raise_revision(event.revision, accepted=True)
             case _:
                 self._highest = max(self._highest, self._number(event.revision))
@@ -263,8 +264,6 @@ class _Run:
 def _cause(event: Event) -> str:
     """The event's key in the file."""
     if isinstance(event, Membership):
-        return ", ".join(
-            key for key, given_ in (("join", event.join), ("leave", event.leave)) if given_
-        )
+        return ", ".join(event.kinds)
     name = "stage" if isinstance(event, StageReported) else type(event).__name__
     return name[0].lower() + name[1:]

@@ -72,8 +72,8 @@ class World:
         self.auto_apply = auto_apply
         self.as_given: set[int] = set()
         """Partitions whose keys the file gave and that no event concerned yet: nobody acts."""
-        self.instead: dict[int, AssignmentSet] = {}
-        """Sets that stand in for the calculated ones."""
+        self.instead: dict[int, AssignmentSet | None] = {}
+        """Sets that stand in for the calculated ones; None: an empty one."""
         self.actions: list[Action] = []
         self.writes: list[Write] = []
         self._logs: Mapping[int, Mapping[str, GivenReplica]] = {}
@@ -276,12 +276,16 @@ class World:
         return True
 
     def store_zone(self, status: ZoneStatus) -> bool:
-        """Store the zone's status; says whether more has changed than what was handled."""
+        """Store the zone's status; says whether partitions have to be looked at again for it.
+
+        Not so if it only says that all were handled, or that a reset isn't due any more.
+        """
         before = self.zone.status
         self.zone = replace(self.zone, status=status)
         if _nodes_of(before) != _nodes_of(status):
             self.instead.clear()
-        return replace(status, handled_revision=0) != replace(before, handled_revision=0)
+        same = replace(status, handled_revision=before.handled_revision, reset_due=before.reset_due)
+        return same != before
 
     # ------------------------------------------------------------------------------------ reports
 

@@ -219,10 +219,6 @@ REFUSED = [
     (ZONE + "events: [{at: 1, alter: {partitions: 3}}]", "events[0].alter.partitions: found 3"),
     (ZONE + "events: [{at: 1, revision: x, drop: true}]", "events[0].revision: found"),
     (
-        ZONE + "events: [{at: 1, target: {partition: 0, nodes: []}}]",
-        "events[0].target.nodes: found [], expected at least one node",
-    ),
-    (
         ZONE + "events: [{at: 1, applied: {partition: 7, peers: [A]}}]",
         "events[0].applied.partition: found 7, expected a partition between 0 and 1",
     ),

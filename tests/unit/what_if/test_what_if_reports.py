@@ -147,6 +147,15 @@ def test_a_leader_that_leaves_is_no_report(ask: Any) -> None:
     assert answer.sets(2) == ("ABC", "ABC", "")
 
 
+def test_a_wish_that_replaces_a_pending_equal_to_stable_is_not_told_as_a_stable_switch(
+    ask: Any,
+) -> None:
+    keys = given(", pending: [A, B, D]")
+    answer = ask(FIVE + zone() + keys + target(1, "ABC") + target(2, "ABE"), explain=True)
+    told = {one.get("key"): one["rule"] for one in answer.at(2)["because"]}
+    assert "Approach 1" in told["pending"]
+
+
 # ---------------------------------------------------------------------------------------- autoApply
 
 
@@ -186,3 +195,48 @@ def test_an_entry_between_the_two_phases_of_a_reset_belongs_to_its_link(ask: Any
     answer = ask(FIVE + zone(more=ha).replace("replicas: 3", "replicas: 5") + logs + keys + events)
     assert answer.sets(8) == ("AB", "", "")
     assert answer.sets(20) == ("AB", "A!", "AB*")
+
+
+def test_hole_9_a_reset_that_was_under_way_when_all_stopped_gives_way_to_the_unwound_one(
+    ask: Any,
+) -> None:
+    ha = ", consistencyMode: HighAvailability"
+    logs = (
+        "replicas: {0: {A: {term: 1, index: 9, lastUserCmdTerm: 1, lastUserCmdIdx: 8},"
+        " B: {term: 1, index: 7, lastUserCmdTerm: 1, lastUserCmdIdx: 7}}}\n"
+    )
+    keys = (
+        "partitions: {0: {stable: [A], pending: {nodes: [A], force: true}, chain: ["
+        "{nodes: [A, B, C], term: 1, index: 1}, {nodes: [A], term: 2, index: 9}]}}\nevents:\n"
+    )
+    restart = report(1, "groupRestart", "alive: [A, B]")
+    answer = ask(FIVE + zone(more=ha) + logs + keys + restart)
+    assert answer.sets(1) == ("A", "A!", "AB*")  # the same node, but B is to follow it
+
+
+# --------------------------------------------------------------------------------- an empty target
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ha", ["", ", consistencyMode: HighAvailability"])
+def test_hole_10_an_empty_target_changes_no_set(ask: Any, mode: str, ha: str) -> None:
+    keys = given(", pending: [A, B, D], planned: [A, B, E]")
+    answer = ask(FIVE + zone(mode, ha) + keys + target(1, ""))
+    assert answer.sets(1) == ("ABC", "ABD", "ABE")
+    assert answer.keys(1)["changeTriggerRevision"] == 6
+
+
+def test_an_empty_target_stands_in_until_the_zone_changes(ask: Any) -> None:
+    applied = report(2, "applied", "peers: [A, B, D], term: 2, index: 60")
+    events = target(1, "") + applied + "- {at: 3, alter: {replicas: 5}}\n"
+    answer = ask(FIVE + zone() + given(", pending: [A, B, D]") + events)
+    assert answer.sets(2) == ("ABD", "", "")
+    assert answer.sets(3) == ("ABD", "ABCDE", "")
+
+
+@pytest.mark.parametrize("event", ["join: {}", "leave: []", "join: {}, leave: []"])
+def test_a_topology_version_that_names_no_node_has_its_cause_all_the_same(
+    ask: Any, event: str
+) -> None:
+    answer = ask(FIVE + zone() + f"events:\n- {{at: 1, {event}}}\n")
+    assert answer.at(1)["cause"] == ", ".join(k for k in ("join", "leave") if k in event)

@@ -7,10 +7,14 @@ import random
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from zonequake_load.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_load.targets.zonequake import key_for_partition
+
+if TYPE_CHECKING:
+    from .relay import Relay
 
 SEEDED_KEYS = 5
 """In each partition, written once before anything moves."""
@@ -27,7 +31,7 @@ class _Register:
 
 @dataclass(slots=True)
 class BackgroundLoad:
-    """All methods belong to one loop."""
+    """Writes from `open` until `close`; all methods belong to one loop."""
 
     zone: str
     seeds: list[str]
@@ -36,9 +40,19 @@ class BackgroundLoad:
     _client: Client = field(init=False)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._client = Client(self.zone, self.seeds, rng=random.Random(1))
+
+    @classmethod
+    def begin(cls, loop: Relay, *, zone: str, seeds: list[str], partitions: int) -> BackgroundLoad:
+        """One that writes in a relay's loop, until it is closed or that closes."""
+        load = cls(zone=zone, seeds=seeds, partitions=partitions)
+        loop.at_close(load.close)
+        loop.run(load.open())
+        return load
+
     async def open(self) -> None:
         """Write the keys that stay, then write the others until `close`."""
-        self._client = Client(self.zone, self.seeds, rng=random.Random(1))
         await self._client.open(30.0)
         stems = [f"kept{n}" for n in range(SEEDED_KEYS)]
         partitions = range(self.partitions)
@@ -49,6 +63,7 @@ class BackgroundLoad:
         self._tasks = [asyncio.create_task(self._keep_writing(key)) for key in moving]
 
     async def close(self) -> None:
+        """Also twice, and though it was never open."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

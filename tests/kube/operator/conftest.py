@@ -1,12 +1,19 @@
-"""Every test of this folder shares one API server, in a namespace of its own."""
+"""Every test of a worker shares one API server, in a namespace of its own."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from .api_server import ApiServer, running
+from .api_server import UNVERIFIED, ApiServer, running
+from .machine import Machine
+from .relay import Relay
+from .severed import Line
+
+NAMESPACE_LENGTH = 60
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,3 +36,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with running(tmp_path_factory.mktemp("api-server")) as server:
         yield server
+
+
+@pytest.fixture
+def machine(
+    api_server: ApiServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Machine]:
+    """In a namespace that is named after the test; its processes end with it."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:NAMESPACE_LENGTH].strip("-")
+    found = Machine(api_server.in_namespace(name), tmp_path)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture
+def loop(api_server: ApiServer) -> Iterator[Relay]:
+    """A relay for its loop alone, in which clients run: nobody speaks through it."""
+    found = Relay(api_server.url, api_server.token, UNVERIFIED)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def line(api_server: ApiServer) -> Iterator[Line]:
+    """To the API server; it can be cut."""
+    found = Line(api_server.url)
+    try:
+        yield found
+    finally:
+        found.close()

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .api_server import UNVERIFIED, wait_until
-from .machine import Machine, address
+from .addresses import address
+from .api_server import wait_until
+from .machine import Machine, relayed
 from .outcome import replicas_at
-from .rebalances import QUIET_S, ROUNDS, VIEW_PERIOD_S, name, told_address, write_kubeconfig
+from .rebalances import QUIET_S, ROUNDS, name
 from .registers import Registers
 from .relay import Moment, Relay
 
@@ -181,23 +182,9 @@ class Losses:
 @contextmanager
 def losses(api: ApiServer, folder: Path, spec: dict[str, Any]) -> Iterator[Losses]:
     """A zone of this spec on three data nodes."""
-    api = api.in_namespace(folder.name.replace("_", "-").lower())
-    with ExitStack() as running:
-        relay = Relay(api.url, api.token, UNVERIFIED)
-        running.callback(relay.close)
-        machine = Machine(
-            api,
-            folder,
-            told_address=told_address,
-            operator_environment={
-                "KUBECONFIG": str(write_kubeconfig(folder, relay.serve_api(), api.namespace)),
-                "ZQ_VIEW_PERIOD_S": str(VIEW_PERIOD_S),
-            },
-        )
-        running.callback(machine.end)
+    with relayed(api, folder, nodes=NODES) as (machine, relay):
         machine.want(NODES)
         for ordinal in range(NODES):
-            relay.serve_node(told_address(ordinal), address(ordinal))
             machine.start(ordinal)
         machine.start_operator()
         zone = {
@@ -206,14 +193,12 @@ def losses(api: ApiServer, folder: Path, spec: dict[str, Any]) -> Iterator[Losse
             "metadata": {"name": ZONE},
             "spec": {"partitions": PARTITIONS, **spec},
         }
-        assert api.apply(zone).returncode == 0
+        assert machine.api.apply(zone).returncode == 0
         wait_until(lambda: machine.is_whole(NODES))
-        registers = Registers(relay, ZONE, [f"{address(n)}:7002" for n in range(NODES)])
-        running.callback(registers.close)
         yield Losses(
-            api=api,
+            api=machine.api,
             machine=machine,
             relay=relay,
-            registers=registers,
+            registers=Registers(relay, ZONE, [f"{address(n)}:7002" for n in range(NODES)]),
             is_chained="consistencyMode" in spec,
         )

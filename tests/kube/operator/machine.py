@@ -9,9 +9,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .addresses import address, told_address
+from .api_server import UNVERIFIED
+from .relay import Relay
 
 if TYPE_CHECKING:
     from .api_server import ApiServer
@@ -21,15 +26,8 @@ LABELS = {
     "app.kubernetes.io/instance": "zq",
     "app.kubernetes.io/name": "zonequake",
 }
-
-
-SUBNET = f"127.{64 + os.getpid() // 256 % 128}.{os.getpid() % 256}"
-"""Of this test run, since the nodes' ports are fixed and others may test beside us."""
-
-
-def address(ordinal: int) -> str:
-    """Where the data node of this ordinal listens."""
-    return f"{SUBNET}.{10 + ordinal}"
+VIEW_PERIOD_S = 0.4
+"""Of an operator behind a relay: views are written more often than by default, to end sooner."""
 
 
 class Machine:
@@ -126,16 +124,23 @@ class Machine:
 
     def start_operator(self, *program: str) -> None:
         """The operator, or a `program` that stands for it."""
-        environment = {
-            **os.environ,
-            "ZQ_NAMESPACE": self.api.namespace,
-            "ZQ_RELEASE": "zq",
-            "ZQ_HTTP_PORT": "0",  # any; one that was free a moment ago may be taken now
-            "KUBECONFIG": str(self.api.kubeconfig),
-            **self._operator_environment,
-        }
-        command = program or ("-m", "zonequake_operator")
-        self.operator = self._run(command, environment, "operator.log")
+        self.operator = self.run_operator("operator.log", *program)
+
+    def run_operator(self, log: str, *program: str, **environment: str) -> subprocess.Popen[bytes]:
+        """One more, which the caller ends."""
+        return self._run(
+            program or ("-m", "zonequake_operator"),
+            {
+                **os.environ,
+                "ZQ_NAMESPACE": self.api.namespace,
+                "ZQ_RELEASE": "zq",
+                "ZQ_HTTP_PORT": "0",  # any; one that was free a moment ago may be taken now
+                "KUBECONFIG": str(self.api.kubeconfig),
+                **self._operator_environment,
+                **environment,
+            },
+            log,
+        )
 
     def kill_operator(self) -> None:
         assert self.operator is not None
@@ -180,14 +185,14 @@ class Machine:
 
     # what the operator says
 
-    def status(self) -> dict[str, Any]:
-        return (self.api.get("dz", "z") or {}).get("status", {})  # type: ignore[no-any-return]
+    def status(self, zone: str = "z") -> dict[str, Any]:
+        return (self.api.get("dz", zone) or {}).get("status", {})  # type: ignore[no-any-return]
 
     def conditions(self) -> dict[str, bool]:
         return conditions(self.status())
 
-    def is_whole(self, nodes: int) -> bool:
-        status = self.status()  # read once: conditions of before don't speak for these nodes
+    def is_whole(self, nodes: int, zone: str = "z") -> bool:
+        status = self.status(zone)  # read once: conditions of before don't speak for these nodes
         found = conditions(status)
         return (
             status.get("dataNodeCount") == nodes
@@ -211,3 +216,45 @@ class Machine:
 
 def conditions(status: dict[str, Any]) -> dict[str, bool]:
     return {c["type"]: c["status"] == "True" for c in status.get("conditions", [])}
+
+
+@contextmanager
+def relayed(api: ApiServer, folder: Path, *, nodes: int) -> Iterator[tuple[Machine, Relay]]:
+    """A machine, in a namespace named like `folder`, and the relay through which its operator
+    speaks to the API server and to its first `nodes` data nodes. Nothing is started yet."""
+    api = api.in_namespace(folder.name.replace("_", "-").lower())
+    with ExitStack() as running:
+        relay = Relay(api.url, api.token, UNVERIFIED)
+        running.callback(relay.close)
+        for ordinal in range(nodes):
+            relay.serve_node(told_address(ordinal), address(ordinal))
+        machine = Machine(
+            api,
+            folder,
+            told_address=told_address,
+            operator_environment={
+                "KUBECONFIG": str(_write_kubeconfig(folder, relay.serve_api(), api.namespace)),
+                "ZQ_VIEW_PERIOD_S": str(VIEW_PERIOD_S),
+            },
+        )
+        running.callback(machine.end)
+        yield machine, relay
+
+
+def _write_kubeconfig(folder: Path, url: str, namespace: str) -> Path:
+    """For the operator: the relay in place of the API server."""
+    path = folder / "kubeconfig"
+    context = {"cluster": "c", "user": "u", "namespace": namespace}
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": {"token": "the relay has its own"}}],
+                "contexts": [{"name": "x", "context": context}],
+                "current-context": "x",
+            }
+        )
+    )
+    return path

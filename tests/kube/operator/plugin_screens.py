@@ -15,7 +15,8 @@ from zonequake_chaos.plugin.look import look
 from zonequake_chaos.plugin.planning import answer, wish_of_settings
 from zonequake_chaos.plugin.screen import screen
 
-from .machine import Machine, address
+from .addresses import address
+from .machine import Machine
 
 
 class StraightKube(Kube):

@@ -6,21 +6,21 @@ FOUR ──DRAIN──▶ THREE ──FILL──▶ FOUR      a filter excludes 
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .api_server import UNVERIFIED, wait_until
+from .addresses import address
+from .api_server import wait_until
 from .background_load import BackgroundLoad
-from .machine import SUBNET, Machine, address
+from .machine import Machine, relayed
 from .outcome import Outcome, read_outcome, told_reasons
 from .relay import Moment, Relay
 
@@ -33,7 +33,6 @@ FOURTH = 3
 """The ordinal of the node that comes and goes."""
 QUIET_S = 1.0
 """So long nothing is written, and the zone is taken as ended; a view waits for VIEW_PERIOD_S."""
-VIEW_PERIOD_S = 0.4
 ROUNDS = 3
 """So often a successor hears every node before its silence counts."""
 LIMIT_S = 40.0
@@ -243,22 +242,7 @@ def rebalances(api: ApiServer, folder: Path, *program: str) -> Iterator[Rebalanc
 
     `program` stands for the operator, if it isn't itself.
     """
-    api = api.in_namespace(folder.name.replace("_", "-").lower())
-    with ExitStack() as running:
-        relay = Relay(api.url, api.token, UNVERIFIED)
-        running.callback(relay.close)
-        machine = Machine(
-            api,
-            folder,
-            told_address=told_address,
-            operator_environment={
-                "KUBECONFIG": str(write_kubeconfig(folder, relay.serve_api(), api.namespace)),
-                "ZQ_VIEW_PERIOD_S": str(VIEW_PERIOD_S),
-            },
-        )
-        running.callback(machine.end)
-        for ordinal in range(FOURTH + 1):
-            relay.serve_node(told_address(ordinal), address(ordinal))
+    with relayed(api, folder, nodes=FOURTH + 1) as (machine, relay):
         machine.want(3)
         for ordinal in range(3):
             machine.start(ordinal)
@@ -269,36 +253,14 @@ def rebalances(api: ApiServer, folder: Path, *program: str) -> Iterator[Rebalanc
             "metadata": {"name": ZONE},
             "spec": {"partitions": PARTITIONS, "dataNodesAutoAdjustScaleDown": 0},
         }
-        assert api.apply(zone).returncode == 0
+        assert machine.api.apply(zone).returncode == 0
         wait_until(lambda: machine.is_whole(3))
         seeds = [f"{address(n)}:7002" for n in range(3)]
-        load = BackgroundLoad(zone=ZONE, seeds=seeds, partitions=PARTITIONS)
-        relay.run(load.open())
-        running.callback(lambda: relay.run(load.close()))
         yield Rebalances(
-            api=api, machine=machine, relay=relay, load=load, program=program, running={0, 1, 2}
+            api=machine.api,
+            machine=machine,
+            relay=relay,
+            load=BackgroundLoad.begin(relay, zone=ZONE, seeds=seeds, partitions=PARTITIONS),
+            program=program,
+            running={0, 1, 2},
         )
-
-
-def told_address(ordinal: int) -> str:
-    """Where the relay listens for what is meant for this data node."""
-    return f"{SUBNET}.{110 + ordinal}"
-
-
-def write_kubeconfig(folder: Path, url: str, namespace: str) -> Path:
-    """For the operator: the relay in place of the API server."""
-    path = folder / "kubeconfig"
-    context = {"cluster": "c", "user": "u", "namespace": namespace}
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": url}}],
-                "users": [{"name": "u", "user": {"token": "the relay has its own"}}],
-                "contexts": [{"name": "x", "context": context}],
-                "current-context": "x",
-            }
-        )
-    )
-    return path

@@ -13,16 +13,14 @@ from .relay import Relay
 
 
 class Registers:
-    """A client with a loop of another thread. `seeds`: the nodes' client addresses."""
+    """A client in a relay's loop, until that closes. `seeds`: the nodes' client addresses."""
 
     def __init__(self, loop: Relay, zone: str, seeds: Sequence[str]) -> None:
         self._loop = loop
         self._client = Client(zone, list(seeds), rng=random.Random(1))
         self._written = 0
+        loop.at_close(self._client.close)
         loop.run(self._client.open(30.0))
-
-    def close(self) -> None:
-        self._loop.run(self._client.close())
 
     def write(self, key: str, value: int, *, within_s: float = 20.0) -> None:
         """Acknowledged, or the test fails."""

@@ -20,7 +20,8 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -89,6 +90,7 @@ class Relay:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._runners: list[web.AppRunner] = []
+        self._endings = AsyncExitStack()
         self._armed = _Armed()
         self.watches = Watches()
         self._dead = False
@@ -112,12 +114,18 @@ class Relay:
         """Listen at `at` for what is meant for the data node at `address`."""
         self.run(self._listen(at, port, f"http://{address}:{port}", None))
 
+    def at_close(self, ending: Callable[[], Awaitable[None]]) -> None:
+        """Await this in the relay's loop when it closes: whoever fails before leaves nothing."""
+        self._endings.push_async_callback(ending)
+
     def close(self) -> None:
-        """Stop everything."""
-        self.run(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Stop everything, whatever still runs in the loop."""
+        try:
+            self.run(self._close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     # --------------------------------------------------------------------------------- the moments
 
@@ -176,6 +184,12 @@ class Relay:
         return int(runner.addresses[0][1])
 
     async def _close(self) -> None:
+        # A coroutine that nobody waits for any more would open again what is closed here.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._endings.aclose()
         for runner in self._runners:
             await runner.cleanup()
         await self._session.close()

@@ -16,23 +16,22 @@ class Line:
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
         self._target = (parts.hostname, parts.port)
-        self._severed = False
+        self._is_severed = False
         self._flows = threading.Event()
         self._flows.set()
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         (port,) = free_ports(1)
-        self._address = ("127.0.0.1", port)
-        self._listener = socket.create_server(self._address)
+        # Bound by its number, it stays bound from the end of listening until it begins again.
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.url = f"{parts.scheme}://127.0.0.1:{port}"
         self._listen()
 
     def sever(self) -> None:
         """Nobody is let in, and all connections end."""
-        self._severed = True
-        self._close_listener()
         with self._lock:
-            for connection in self._open:
+            self._is_severed = True
+            for connection in (self._listener, *self._open):
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
@@ -42,34 +41,30 @@ class Line:
 
     def mend(self) -> None:
         """As before."""
-        self._severed = False
-        self._listener = socket.create_server(self._address)
+        self._is_severed = False
+        self._listener.listen()
         self._listen()
 
     def close(self) -> None:
         """For good."""
         self._flows.set()
         self.sever()
-
-    def _close_listener(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts
         self._listener.close()
 
     def _listen(self) -> None:
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        threading.Thread(target=self._accept, daemon=True).start()
 
-    def _accept(self, listener: socket.socket) -> None:
-        while not self._severed:
-            try:
-                near, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+    def _accept(self) -> None:
+        with suppress(OSError):  # severed
+            while True:
+                near, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(near,), daemon=True).start()
 
     def _serve(self, near: socket.socket) -> None:
-        with near, socket.create_connection(self._target) as far:
+        with near, suppress(OSError), socket.create_connection(self._target) as far:
             with self._lock:
+                if self._is_severed:
+                    return  # let in, and severed before it got to the other side
                 self._open |= {near, far}
             back = threading.Thread(target=self._pass, args=(far, near), daemon=True)
             back.start()

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import closing
 
 import pytest
 
-from ...processes.store.ports import free_ports
 from .api_server import wait_until
 from .machine import Machine
+from .operators import ELECTION_S, Operators
 from .severed import Line
-
-if TYPE_CHECKING:
-    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
-ELECTION_S = 3
 ZONE = {
     "apiVersion": "zonequake.io/v1alpha1",
     "kind": "DistributionZone",
@@ -31,65 +24,19 @@ ZONE = {
 }
 
 
-class Operators:
-    """Operator processes beside a machine's nodes."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.running: list[subprocess.Popen[bytes]] = []
-
-    def start(self, kubeconfig: Path | None = None) -> subprocess.Popen[bytes]:
-        environment = {
-            **os.environ,
-            "ZQ_NAMESPACE": self.machine.api.namespace,
-            "ZQ_RELEASE": "zq",
-            "ZQ_HTTP_PORT": str(free_ports(1)[0]),
-            "ZQ_ELECTION_S": str(ELECTION_S),
-            "KUBECONFIG": str(kubeconfig or self.machine.api.kubeconfig),
-        }
-        number = len(self.running)
-        process = self.machine._run(
-            ("-m", "zonequake_operator"), environment, f"operator-{number}.log"
-        )
-        self.running.append(process)
-        return process
-
-    def leads(self, number: int) -> bool:
-        """Whether this one has led."""
-        log = (self.machine.folder / f"operator-{number}.log").read_text()
-        return " leads\n" in log
-
-    def lease(self) -> dict[str, object]:
-        found = self.machine.api.get("lease", "zq-operator") or {"spec": {}}
-        return found["spec"]  # type: ignore[no-any-return]
-
-    def end(self) -> None:
-        for process in self.running:
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture
-def operators(
-    api_server: ApiServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Operators]:
-    name = request.node.name.replace("_", "-")[:60].strip("-")
-    machine = Machine(api_server.in_namespace(name), tmp_path)
-    found = Operators(machine)
-    try:
+def operators(machine: Machine) -> Iterator[Operators]:
+    with closing(Operators(machine)) as found:
         yield found
-    finally:
-        found.end()
-        machine.end()
 
 
-def begin(operators: Operators, kubeconfig: Path | None = None) -> None:
+def begin(operators: Operators, **environment: str) -> None:
     """Three nodes, a zone, and two operators of which the first leads."""
     machine = operators.machine
     machine.want(4)
     for ordinal in range(3):
         machine.start(ordinal)
-    operators.start(kubeconfig)
+    operators.start(**environment)
     wait_until(lambda: operators.leads(0))
     operators.start()
     assert machine.api.apply(ZONE).returncode == 0
@@ -123,22 +70,20 @@ def partitions(machine: Machine) -> list[dict[str, dict[str, object]]]:
 
 
 def test_an_operator_whose_api_server_hangs_ends_before_the_other_leads(
-    operators: Operators,
+    operators: Operators, line: Line
 ) -> None:
     machine = operators.machine
-    line = Line(machine.api.url)
     config = json.loads(machine.api.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = line.url
     kubeconfig = machine.folder / "kubeconfig"
     kubeconfig.write_text(json.dumps(config))
-    begin(operators, kubeconfig)
+    begin(operators, KUBECONFIG=str(kubeconfig))
     line.hang()
     assert operators.running[0].wait(2 * ELECTION_S) == 1
     assert not operators.leads(1), "the other one waits for the whole duration"
     wait_until(lambda: operators.leads(1), 30)
     machine.start(3)
     wait_until(lambda: machine.is_whole(4))
-    line.close()
 
 
 def test_an_operator_that_ends_in_peace_is_followed_at_once(operators: Operators) -> None:

@@ -5,45 +5,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from .api_server import UNVERIFIED, wait_until
-from .machine import Machine, address
+from .addresses import address
+from .api_server import wait_until
+from .machine import Machine
 from .registers import Registers
 from .relay import Relay
-
-if TYPE_CHECKING:
-    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 
 RESET_AFTER_S = 1
 A, B, C, D, E, F, G = NAMES = [f"zq-default-{n}" for n in range(7)]
-
-
-@pytest.fixture
-def loop(api_server: ApiServer) -> Iterator[Relay]:
-    """For its loop alone: nobody speaks through it."""
-    found = Relay(api_server.url, api_server.token, UNVERIFIED)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-@pytest.fixture
-def machine(
-    request: pytest.FixtureRequest, api_server: ApiServer, tmp_path: Path
-) -> Iterator[Machine]:
-    found = Machine(api_server.in_namespace(f"ha-{hash(request.node.name) % 10**6}"), tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
 
 
 def create(machine: Machine, replicas: int, *, mode: str = "HighAvailability") -> None:
@@ -121,7 +96,6 @@ def test_a_partition_without_its_majority_is_writable_again_after_the_reset_time
     wait_until(lambda: machine.is_whole(3) and is_stable(machine, A, B, C))
     assert chain(machine) == [[A, B, C]]
     assert (registers.read("before"), registers.read("alone")) == (1, 2)
-    registers.close()
 
 
 def present(machine: Machine) -> list[str]:
@@ -178,7 +152,6 @@ def test_example_1_the_data_of_the_first_link_comes_back(machine: Machine, loop:
     registers = down_to_the_last(machine, loop, insert=False)
     restart_all(machine, registers)
     assert (registers.read("five"), registers.read("ten")) == (5, 10)
-    registers.close()
 
 
 def test_example_2_the_data_that_was_put_on_the_second_link_comes_back(
@@ -188,7 +161,6 @@ def test_example_2_the_data_that_was_put_on_the_second_link_comes_back(
     restart_all(machine, registers)
     assert (registers.read("five"), registers.read("seven")) == (5, 7)
     assert registers.read("ten") is None, "what only A to D had is given up"
-    registers.close()
 
 
 def reset_by_hand(machine: Machine, *options: str) -> subprocess.CompletedProcess[str]:
@@ -225,4 +197,3 @@ def test_a_strongly_consistent_zone_is_reset_by_hand_alone(machine: Machine, loo
     machine.start(2)
     wait_until(lambda: machine.is_whole(3) and is_stable(machine, A, B, C))
     assert (registers.read("before"), registers.read("alone")) == (1, 2)
-    registers.close()

@@ -9,21 +9,17 @@ import socket
 import struct
 import time
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
 from zonequake_store.client_protocol import Body, Read, Reply, Request, Status, Write
 
+from .addresses import address
 from .api_server import wait_until
-from .machine import Machine, address
+from .machine import Machine
 from .severed import Line
-
-if TYPE_CHECKING:
-    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
@@ -31,18 +27,10 @@ LEASE_S = 2
 
 
 @pytest.fixture
-def machine(
-    api_server: ApiServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Machine]:
-    name = request.node.name.replace("_", "-")[:60].strip("-")
-    found = Machine(api_server.in_namespace(name), tmp_path)
-    found.node_environment["ZQ_LEASE_SECONDS"] = str(LEASE_S)
-    try:
-        yield found
-    finally:
-        for process in found.processes.values():
-            process.send_signal(signal.SIGCONT)
-        found.end()
+def machine(machine: Machine) -> Machine:
+    """Whose nodes have Leases that run out soon."""
+    machine.node_environment["ZQ_LEASE_SECONDS"] = str(LEASE_S)
+    return machine
 
 
 def begin(machine: Machine, mode: str = "HighAvailability", name: str = "z") -> None:
@@ -57,7 +45,7 @@ def begin(machine: Machine, mode: str = "HighAvailability", name: str = "z") -> 
         },
     }
     assert machine.api.apply(zone).returncode == 0
-    wait_until(lambda: machine.is_whole(3))
+    wait_until(lambda: machine.is_whole(3, name))
 
 
 def three_nodes(machine: Machine) -> None:
@@ -140,9 +128,8 @@ def test_an_old_majority_that_comes_back_acknowledges_nothing_beside_the_survivo
 
 
 def test_without_the_api_server_high_availability_stops_and_strong_consistency_goes_on(
-    machine: Machine,
+    machine: Machine, line: Line
 ) -> None:
-    line = Line(machine.api.url)
     machine.node_environment["ZQ_API_SERVER"] = line.url
     three_nodes(machine)
     begin(machine)
@@ -165,11 +152,11 @@ def test_without_the_api_server_high_availability_stops_and_strong_consistency_g
     os.kill(machine.operator.pid, signal.SIGCONT)
     time.sleep(2 * LEASE_S)
     assert "departed" not in machine.api.get("topo", "topology")["status"], "nobody has left"
-    line.close()
 
 
-def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(machine: Machine) -> None:
-    line = Line(machine.api.url)
+def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
+    machine: Machine, line: Line
+) -> None:
     machine.want(3)
     machine.node_environment["ZQ_API_SERVER"] = line.url
     machine.start(0)
@@ -195,7 +182,6 @@ def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(machine
     assert lease(machine, 0)["spec"]["leaseTransitions"] == 2
     wait_until(lambda: writes(range(3), name, 5))
     assert all(r["lineage"] == 0 for n in range(3) for r in replicas(n)["replicas"])
-    line.close()
 
 
 def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(

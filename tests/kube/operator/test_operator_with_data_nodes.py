@@ -6,28 +6,13 @@ There is no kubelet: the test plays it, and writes pods' statuses by hand.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from .api_server import wait_until
 from .machine import Machine
 
-if TYPE_CHECKING:
-    from .api_server import ApiServer
-
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def machine(api_server: ApiServer, tmp_path: Path) -> Iterator[Machine]:
-    found = Machine(api_server.in_namespace("life"), tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
 
 
 def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) -> None:

@@ -7,9 +7,7 @@ import random
 import re
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,27 +18,16 @@ from zonequake_load.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
 from zonequake_load.targets.zonequake import key_for_partition
 
+from .addresses import address
 from .api_server import wait_until
-from .machine import Machine, address
+from .machine import Machine
 from .plugin_screens import connected, plan, status
-
-if TYPE_CHECKING:
-    from .api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
 PARTITIONS = 8
 KEYS = 60
 FILLER_BYTES = 4000
-
-
-@pytest.fixture
-def machine(api_server: ApiServer, tmp_path: Path) -> Iterator[Machine]:
-    found = Machine(api_server.in_namespace("plugin"), tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
 
 
 async def fill() -> None:
@@ -58,8 +45,10 @@ async def fill() -> None:
             done = await client.execute(write, limits, Once(f"filler {partition}", n))
             assert done.type is Type.OK, done.error
 
-    await asyncio.gather(*(one(partition) for partition in range(PARTITIONS)))
-    await client.close()
+    try:
+        await asyncio.gather(*(one(partition) for partition in range(PARTITIONS)))
+    finally:
+        await client.close()
 
 
 def stable_sets(machine: Machine) -> dict[int, list[str]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -13,40 +11,16 @@ from typer.testing import CliRunner
 from zonequake_chaos import reset_command
 from zonequake_chaos.kube import Kube
 
-from .api_server import UNVERIFIED, wait_until
-from .machine import Machine, address
+from .addresses import address
+from .api_server import wait_until
+from .machine import Machine
 from .plugin_screens import StraightKube, plan, status
 from .registers import Registers
 from .relay import Relay
 
-if TYPE_CHECKING:
-    from .api_server import ApiServer
-
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
 A, B, C = (f"zq-default-{n}" for n in range(3))
-
-
-@pytest.fixture
-def machine(
-    request: pytest.FixtureRequest, api_server: ApiServer, tmp_path: Path
-) -> Iterator[Machine]:
-    namespace = f"losses-{hash(request.node.name) % 10**6}"
-    found = Machine(api_server.in_namespace(namespace), tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
-
-
-@pytest.fixture
-def loop(api_server: ApiServer) -> Iterator[Relay]:
-    """For its loop alone: nobody speaks through it."""
-    found = Relay(api_server.url, api_server.token, UNVERIFIED)
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def begin(machine: Machine, **spec: object) -> None:
@@ -98,7 +72,6 @@ def test_a_chain_that_is_unwound_is_seen_and_foretold_as_the_operator_then_does_
     assert "give up replicas" not in armed
     wait_until(lambda: stable(machine) == [A])
     registers.write("alone", 2)
-    registers.close()
 
     machine.kill(0)
     for ordinal in (1, 2):
@@ -120,7 +93,6 @@ def test_a_chain_that_is_unwound_is_seen_and_foretold_as_the_operator_then_does_
     wait_until(lambda: machine.is_whole(3) and stable(machine) == [A, B, C])
     registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
     assert (registers.read("before"), registers.read("alone")) == (1, 2)
-    registers.close()
 
 
 def test_members_that_came_back_with_nothing_can_be_given_up_by_hand(

@@ -6,15 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .addresses import address
 from .api_server import wait_until
 from .background_load import BackgroundLoad
-from .machine import Machine, address
+from .machine import Machine
 
 if TYPE_CHECKING:
     from .api_server import ApiServer
@@ -149,43 +148,39 @@ async def write_a_key(zone: str) -> None:
     await load.close()
 
 
-def test_an_operator_says_which_zone_holds_data(api_server: ApiServer, tmp_path: Path) -> None:
-    api = api_server.in_namespace("sql-tables")
-    sql = sql_at(api)
-    machine = Machine(api, tmp_path)
-    with ExitStack() as running:
-        running.callback(machine.end)
-        machine.want(1)
-        machine.start(0)
-        done = sql(
-            "CREATE ZONE z WITH PARTITIONS = 2; CREATE ZONE other WITH PARTITIONS = 1;"
-            "CREATE TABLE t WITH PRIMARY_ZONE = z; CREATE TABLE lost WITH PRIMARY_ZONE = other;"
-        )
-        assert done.returncode == 0, done.stderr
-        api.apply(table("astray", {"primaryZone": "nowhere"}))
-        machine.start_operator()
+def test_an_operator_says_which_zone_holds_data(machine: Machine) -> None:
+    api, sql = machine.api, sql_at(machine.api)
+    machine.want(1)
+    machine.start(0)
+    done = sql(
+        "CREATE ZONE z WITH PARTITIONS = 2; CREATE ZONE other WITH PARTITIONS = 1;"
+        "CREATE TABLE t WITH PRIMARY_ZONE = z; CREATE TABLE lost WITH PRIMARY_ZONE = other;"
+    )
+    assert done.returncode == 0, done.stderr
+    api.apply(table("astray", {"primaryZone": "nowhere"}))
+    machine.start_operator()
 
-        def said(name: str) -> Any:
-            return (api.get("zt", name).get("status") or {}).get("holdsData")
+    def said(name: str) -> Any:
+        return (api.get("zt", name).get("status") or {}).get("holdsData")
 
-        def reason(name: str) -> Any:
-            (ready,) = api.get("zt", name)["status"]["conditions"]
-            return ready["reason"]
+    def reason(name: str) -> Any:
+        (ready,) = api.get("zt", name)["status"]["conditions"]
+        return ready["reason"]
 
-        wait_until(lambda: said("t") is False and said("lost") is False)
-        assert (reason("t"), reason("astray")) == ("ZoneFound", "ZoneMissing")
-        version = api.get("zt", "t")["metadata"]["resourceVersion"]
-        asyncio.run(write_a_key("z"))
-        wait_until(lambda: said("t") is True)
-        assert said("lost") is False
-        assert api.get("zt", "t")["metadata"]["resourceVersion"] != version
-        assert "holds data" in sql("ALTER TABLE t SET PRIMARY_ZONE = other").stderr
-        assert sql("ALTER TABLE lost SET PRIMARY_ZONE = z").returncode == 0
-        wait_until(lambda: said("lost") is True)
-        shown = sql("DESCRIBE TABLE GROUP Z").stdout
-        assert [line.split()[:3] for line in shown.splitlines()[1:]] == [
-            ["lost", "z", "yes"],
-            ["t", "z", "yes"],
-        ]
-        assert sql("DROP TABLE t; DROP TABLE lost; DROP ZONE z").returncode == 0
-        assert api.get("dz", "z") is None
+    wait_until(lambda: said("t") is False and said("lost") is False)
+    assert (reason("t"), reason("astray")) == ("ZoneFound", "ZoneMissing")
+    version = api.get("zt", "t")["metadata"]["resourceVersion"]
+    asyncio.run(write_a_key("z"))
+    wait_until(lambda: said("t") is True)
+    assert said("lost") is False
+    assert api.get("zt", "t")["metadata"]["resourceVersion"] != version
+    assert "holds data" in sql("ALTER TABLE t SET PRIMARY_ZONE = other").stderr
+    assert sql("ALTER TABLE lost SET PRIMARY_ZONE = z").returncode == 0
+    wait_until(lambda: said("lost") is True)
+    shown = sql("DESCRIBE TABLE GROUP Z").stdout
+    assert [line.split()[:3] for line in shown.splitlines()[1:]] == [
+        ["lost", "z", "yes"],
+        ["t", "z", "yes"],
+    ]
+    assert sql("DROP TABLE t; DROP TABLE lost; DROP ZONE z").returncode == 0
+    assert api.get("dz", "z") is None

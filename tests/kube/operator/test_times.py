@@ -12,15 +12,16 @@ import http.client
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from zonequake_load.targets.zonequake import key_for_partition
 
+from .addresses import address
 from .api_server import UNVERIFIED, wait_until
-from .machine import Machine, address
+from .machine import Machine
 from .registers import Registers
 from .relay import Relay
 
@@ -80,22 +81,9 @@ class Eye:
 
 
 @pytest.fixture
-def loop(api_server: ApiServer) -> Iterator[Relay]:
-    """For its loop alone: nobody speaks through it."""
-    found = Relay(api_server.url, api_server.token, UNVERIFIED)
-    try:
+def eye(machine: Machine) -> Iterator[Eye]:
+    with closing(Eye(machine.api)) as found:
         yield found
-    finally:
-        found.close()
-
-
-@pytest.fixture
-def machine(api_server: ApiServer, tmp_path: Path) -> Iterator[Machine]:
-    found = Machine(api_server.in_namespace("times"), tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
 
 
 def is_writable(registers: Registers) -> float:
@@ -105,7 +93,7 @@ def is_writable(registers: Registers) -> float:
     return time.monotonic()
 
 
-def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay) -> None:
+def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay, eye: Eye) -> None:
     machine.want(3)
     for ordinal in range(3):
         machine.start(ordinal)
@@ -127,7 +115,6 @@ def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay) -> None
     wait_until(lambda: machine.is_whole(3))
     registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
     is_writable(registers)
-    eye = Eye(machine.api)
 
     # The second of two losses takes the majority; its proof is the pod's status.
     machine.kill(2)
@@ -147,8 +134,6 @@ def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay) -> None
         lambda: len(eye.status("logicaltopologies", "topology")["status"].get("nodes", [])) == 3
     )
     again_s = is_writable(registers)
-    registers.close()
-    eye.close()
 
     rows = {
         "proof of the loss → pending written": (pending_s - proven_s, 0.2),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .addresses import address
 from .api_server import wait_until
-from .machine import address
 from .outcome import replicas_at
 from .rebalances import FOURTH, ZONE, Move, Rebalances, rebalances
 from .relay import Moment, Way

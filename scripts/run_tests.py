@@ -59,7 +59,9 @@ GROUPS = (
     Group(name="processes", folder="tests/processes", limit_s=1800),
     Group(name="chart", folder="tests/chart", limit_s=900),
     # By files: the tests of one share a zone, which takes a while to begin.
-    Group(name="kube", folder="tests/kube", options=("-n", "2", "--dist", "loadfile"), limit_s=1200),
+    Group(
+        name="kube", folder="tests/kube", options=("-n", "2", "--dist", "loadfile"), limit_s=1200
+    ),
     Group(name="spark", folder="tests/spark"),
     Group(name="foreign", folder="tests/foreign"),
     Group(name="model", folder="tests/model", limit_s=1200),

@@ -30,6 +30,19 @@ def first(stable: AssignmentSet) -> tuple[Link, ...]:
     return (Link(nodes=stable.nodes, term=0, index=0),)
 
 
+def adopted(stable: AssignmentSet, leading: ReplicaStatus) -> tuple[Link, ...]:
+    """The chain of a group that lives, but whose keys were lost, as this leader reports it.
+
+    What its last reset gave up stays shut out: an old majority that comes back would else be let
+    start, and could lead.
+    """
+    configuration = leading.configuration
+    if configuration is None or not configuration.lineage:
+        return ()
+    term, index = _position(leading)
+    return (Link(nodes=stable.nodes, term=term, index=index, token=configuration.lineage),)
+
+
 def kept(before: PartitionKeys, after: PartitionKeys, mode: ConsistencyMode) -> PartitionKeys:
     """`after` with the chain that this zone keeps.
 
@@ -40,7 +53,8 @@ def kept(before: PartitionKeys, after: PartitionKeys, mode: ConsistencyMode) -> 
         begins = after.bootstrap is None and after.stable is not None
         return replace(after, chain=first(after.stable)) if begins and after.stable else after
     was_forced = before.pending is not None and before.pending.force
-    return after if before.chain or was_forced else replace(after, chain=())
+    begins = before.bootstrap is None  # it has none then, unless it was adopted
+    return after if before.chain or was_forced or begins else replace(after, chain=())
 
 
 def after_switch(

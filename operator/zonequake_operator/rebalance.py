@@ -253,8 +253,10 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
         configuration = leading.configuration
         if not group.confirmed or configuration.old_peers:
             return keys
+        stable = AssignmentSet.of(*(peer.node for peer in configuration.peers))
         return PartitionKeys(
-            stable=AssignmentSet.of(*(peer.node for peer in configuration.peers)),
+            stable=stable,
+            chain=chain.adopted(stable, leading),
             configuration_token=_next_token(keys, group),
             bootstrap_lineage=keys.bootstrap_lineage,
             bootstrap=TokenPeers(

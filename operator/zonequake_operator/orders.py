@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from zonequake_store.admin_protocol import (
     Bootstrap,
@@ -34,12 +35,15 @@ from .change import (
     named_peers,
     someone_has_data,
 )
-from .groups import Group
+from .groups import Group, members
 from .leases import Session
 from .model import ChangePeersMode, PartitionKeys, Storage, TokenPeers
 from .rebalance import gives_way
 
 NO_SESSION = Session(holder="", number=0)
+NEWCOMER_KEPT_S = 10.0
+"""After a change: who flips a wish there and back does it within seconds, and must not pay for the
+copy twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,3 +296,30 @@ def _erasures(keys: PartitionKeys, group: Group, nodes: Iterable[str]) -> list[t
         )
         for node in sorted(nodes)
     ]
+
+
+# -------------------------------------------------------------------------- Patience with newcomers
+
+
+def patience_s(node: str, order: Order, keys: PartitionKeys, group: Group) -> float:
+    """How long an order must have been called for before it is sent.
+
+    "Stop unneeded raft nodes" doesn't say when. A newcomer that was dropped and is wanted again
+    goes on from what it has got, which moves the fewest data; so it isn't erased while a change
+    runs, and for a while behind it.
+    """
+    if not isinstance(order, StopReplica) or not _was_catching_up(node, group):
+        return 0.0
+    return inf if keys.pending is not None else NEWCOMER_KEPT_S
+
+
+def _was_catching_up(node: str, group: Group) -> bool:
+    """Does no configuration in its own log name it? A log from before a reset is another one."""
+    replica, leading = group.replicas[node], group.leading
+    if leading is None or leading.configuration is None or not group.is_running(node):
+        return False
+    if replica.abstains or replica.configuration is None:
+        return not replica.abstains
+    return replica.configuration.lineage == leading.configuration.lineage and PeerName(
+        node, replica.incarnation
+    ) not in members(replica.configuration)

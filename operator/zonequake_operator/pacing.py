@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from zonequake_store.admin_protocol import ChangePeers, Order, ResetPeers
+from zonequake_store.admin_protocol import ChangePeers, Order, ResetPeers, StopReplica
 
 from .model import Attempts
 from .plan import SendOrder
@@ -47,6 +47,8 @@ class Pacer:
     def __init__(self) -> None:
         self._sent: dict[tuple[str, bytes], tuple[float, float]] = {}
         self._changes: dict[str, _Change] = {}
+        self._awaited: dict[tuple[str, str, str], float] = {}
+        """Since when an erasure that has patience has been called for."""
 
     @property
     def attempts(self) -> Mapping[str, Attempts]:
@@ -65,7 +67,14 @@ class Pacer:
         """Those of `wanted` that are to be sent at `now_s` (monotonic seconds)."""
         sent: dict[tuple[str, bytes], tuple[float, float]] = {}
         due: list[SendOrder] = []
+        awaited: dict[tuple[str, str, str], float] = {}
         for send in wanted:
+            if isinstance(send.order, StopReplica) and send.patience_s:
+                # Not by the whole order: its token rises with each wish.
+                about = (send.node, send.order.group, send.order.incarnation)
+                awaited[about] = self._awaited.get(about, now_s)
+                if now_s - awaited[about] < send.patience_s:
+                    continue
             if isinstance(send.order, ChangePeers):
                 if self._is_change_due(send.order, now_s):
                     due.append(send)
@@ -80,7 +89,7 @@ class Pacer:
                     delay_s = min(max(delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
                 last_s = now_s
             sent[key] = (last_s, delay_s)
-        self._sent = sent
+        self._sent, self._awaited = sent, awaited
         self._changes = {g: c for g, c in self._changes.items() if now_s - c.last_s < KEEP_S}
         return due
 

@@ -76,10 +76,11 @@ class WritePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOrder:
-    """Tell a data node something."""
+    """Tell a data node something, once it has been called for during `patience_s`."""
 
     node: str
     order: Order
+    patience_s: float = 0.0
 
 
 Action = WriteZone | CreatePartition | WritePartition | SendOrder
@@ -366,7 +367,11 @@ def _orders(
     addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
     sessions = sessions_of(snapshot.reports)
     return [
-        SendOrder(node=node, order=order)
+        SendOrder(
+            node=node,
+            order=order,
+            patience_s=orders.patience_s(node, order, partition.keys, groups[number]),
+        )
         for number, partition in snapshot.partitions.items()
         if number in groups
         for node, order in [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from zonequake_operator.model import Attempts
 from zonequake_operator.pacing import KEEP_S, MAX_DELAY_S, MAX_RETRY_DELAY_S, Pacer
@@ -76,3 +77,15 @@ def test_a_change_that_ended_is_forgotten() -> None:
     pacer.due([change(5)], 0.0)
     pacer.due([], KEEP_S)
     assert pacer.attempts == {}
+
+
+def test_an_erasure_with_patience_leaves_once_it_was_called_for_so_long() -> None:
+    def erasure(token: int) -> SendOrder:
+        return replace(send(token), patience_s=3.0)
+
+    pacer = Pacer()
+    assert pacer.due([erasure(1)], 0.0) == []
+    assert pacer.due([erasure(2)], 2.9) == [], "another wish, and still not this one's"
+    assert pacer.due([erasure(2)], 3.0) == [erasure(2)]
+    pacer.due([], 4.0)
+    assert pacer.due([erasure(4)], 5.0) == [], "it was wanted meanwhile"

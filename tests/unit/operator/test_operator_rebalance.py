@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -15,11 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonequake_operator.groups import Group, observe
-from zonequake_operator.model import AssignmentSet, ChangePeersMode, PartitionKeys, TokenPeers
-from zonequake_operator.orders import ReplicaSettings, orders
+from zonequake_operator.model import (
+    AssignmentSet,
+    ChangePeersMode,
+    ConsistencyMode,
+    PartitionKeys,
+    TokenPeers,
+)
+from zonequake_operator.orders import NEWCOMER_KEPT_S, ReplicaSettings, orders, patience_s
 from zonequake_operator.rebalance import Wish, decide, is_blocked
 from zonequake_store.admin_protocol import (
     ChangePeers,
+    ConfigurationReport,
     Grant,
     Order,
     PeerName,
@@ -148,6 +156,47 @@ def test_a_broken_replica_is_erased_under_a_confirmed_leader_alone() -> None:
     assert not any(isinstance(order, StopReplica) for _, order in alone), "the only copy left"
 
 
+def test_a_newcomer_that_was_dropped_is_erased_last() -> None:
+    """D was catching up when E was wanted instead: if D is wanted again, it goes on."""
+    members = [PeerName(name, "1") for name in "ABC"]
+    configuration = ConfigurationReport(peers=members, token=1, index=1)
+    former = ConfigurationReport(peers=[*members, PeerName("F", "1")], token=0, index=0)
+    older = ConfigurationReport(peers=members, token=1, index=1, lineage=-1)
+    replicas = {
+        name: ReplicaStatus(
+            group="g",
+            zone="z",
+            partition=0,
+            incarnation="1",
+            role=Role.LEADER if name == "A" else Role.FOLLOWER,
+            term=1,
+            leader="A",
+            configuration=known,
+            token=2,
+            commit=1,
+        )
+        for name, known in [
+            *((name, configuration) for name in "ABCD"),
+            ("E", None),
+            ("F", former),
+            ("G", older),
+        ]
+    }
+    group = observe("g", replicas)
+
+    def told(pending: str | None) -> dict[str, float]:
+        known = keys("ABC", pending)
+        found = orders(known, group, SETTINGS, alive=EVERYONE, reachable=EVERYONE)
+        return {
+            node: patience_s(node, order, known, group)
+            for node, order in found
+            if isinstance(order, StopReplica)
+        }
+
+    assert told("ABE") == {"D": inf, "F": 0, "G": 0}
+    assert told(None) == {"D": NEWCOMER_KEPT_S, "E": NEWCOMER_KEPT_S, "F": 0, "G": 0}
+
+
 def test_a_lost_partition_resource_is_rebuilt_from_its_group() -> None:
     world = World()
     world.wish("ABC")
@@ -159,6 +208,38 @@ def test_a_lost_partition_resource_is_rebuilt_from_its_group() -> None:
     assert world.keys.stable == lived.stable
     assert world.keys.bootstrap == lived.bootstrap
     assert world.keys.configuration_token > lived.configuration_token
+
+
+@pytest.mark.parametrize("consistency", list(ConsistencyMode))
+def test_a_rebuilt_partition_still_shuts_out_what_its_last_reset_gave_up(
+    consistency: ConsistencyMode,
+) -> None:
+    """B and C, the old majority, would else start, and could lead the old lineage."""
+    token = 5
+    alone = ConfigurationReport(peers=[PeerName("A", "1")], token=token, index=9, lineage=token)
+    survivor = ReplicaStatus(
+        group="g",
+        zone="z",
+        partition=0,
+        incarnation="1",
+        role=Role.LEADER,
+        term=7,
+        leader="A",
+        configuration=alone,
+        token=token,
+        enforced_lineage=token,
+        commit=9,
+    )
+    waiting = msgspec.structs.replace(
+        survivor, role=Role.WAITING, configuration=None, leader=None, token=1, enforced_lineage=0
+    )
+    group = observe("g", {"A": survivor, "B": waiting, "C": waiting})
+    wish = Wish(target=of("ABC"), revision=7, due=True, consistency_mode=consistency)
+    rebuilt = decide(PartitionKeys(), group, wish, EVERYONE)
+    assert (rebuilt.stable, rebuilt.pending) == (of("A"), of("ABC"))
+    told = orders(rebuilt, group, SETTINGS, alive=EVERYONE, reachable=frozenset("ABC"))
+    starts = {node: order for node, order in told if isinstance(order, StartReplica)}
+    assert {node: order.enforced_token for node, order in starts.items()} == {"B": 5, "C": 5}
 
 
 SETTINGS = ReplicaSettings(

@@ -42,11 +42,15 @@ class ResourceError(OperatorError):
 
 
 class KubeError(OperatorError):
-    """The Kubernetes API refused a call or didn't answer; `status` is 0 without an answer."""
+    """The Kubernetes API refused a call or didn't answer; `status` is 0 without an answer.
 
-    def __init__(self, call: str, status: int, reason: str) -> None:
+    `retry_after_s`: how long it asked to be left alone (Retry-After); 0 if it didn't.
+    """
+
+    def __init__(self, call: str, status: int, reason: str, *, retry_after_s: float = 0.0) -> None:
         super().__init__(f"{call}: {status or 'no answer'} {reason}")
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class Conflict(KubeError):

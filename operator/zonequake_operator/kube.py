@@ -14,7 +14,13 @@ import aiohttp
 import msgspec
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential_jitter,
+)
 from tenacity.wait import wait_base
 
 from .errors import Conflict, Deposed, Invalid, KubeError, NotFound
@@ -23,6 +29,8 @@ from .wire import GROUP, TOPOLOGY_NAME, VERSION, ZONE_LABEL, Object
 
 REQUEST_TIMEOUT_S = 10.0
 ATTEMPTS = 4
+MAX_RETRY_AFTER_S = 10.0
+"""Longer than this nobody is left alone: another call, or another operator, may get through."""
 PAGE = 500
 FIELD_MANAGER = "zonequake-operator"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -168,12 +176,15 @@ class Kube:
         except NotFound:
             return
 
-    async def set_pod_condition(self, name: str, condition: Object) -> None:
-        """Set one condition of a pod (its readiness gate)."""
+    async def set_pod_condition(self, name: str, uid: str, condition: Object) -> None:
+        """Set one condition of a pod (its readiness gate).
+
+        Raises Conflict or Invalid if another pod has its name by now.
+        """
         await self._call(
             "PATCH",
             f"/api/v1/namespaces/{self._namespace}/pods/{name}/status",
-            body={"status": {"conditions": [condition]}},
+            body={"metadata": {"uid": uid}, "status": {"conditions": [condition]}},
             content_type=STRATEGIC_PATCH,
         )
 
@@ -214,7 +225,7 @@ class Kube:
     ) -> Object:
         retrying = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
-            wait=self.pauses,
+            wait=self._pause_s,
             retry=retry_if_exception(_may_be_repeated),
             reraise=True,
         )
@@ -222,6 +233,12 @@ class Kube:
             with attempt:
                 return await self._call_once(method, path, query, body, content_type)
         raise AssertionError("tenacity either returns or raises")
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        """Before the next attempt: ours, or the longer one that the server asked for."""
+        failed = state.outcome.exception() if state.outcome is not None else None
+        asked_s = failed.retry_after_s if isinstance(failed, KubeError) else 0.0
+        return max(self.pauses(state), min(asked_s, MAX_RETRY_AFTER_S))
 
     async def _call_once(
         self,
@@ -252,14 +269,29 @@ class Kube:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise KubeError(f"{method} {path}", 0, f"{type(error).__name__} {error}") from error
         if response.status >= 400:
-            raise error_of(f"{method} {path}", response.status, _message(data))
-        decoded: Object = msgspec.json.decode(data)
+            asked_s = _seconds(response.headers.get("Retry-After"))
+            raise error_of(
+                f"{method} {path}", response.status, _message(data), retry_after_s=asked_s
+            )
+        try:
+            decoded: Object = msgspec.json.decode(data)
+        except msgspec.DecodeError as error:
+            raise KubeError(
+                f"{method} {path}",
+                response.status,
+                f"found {data[:100]!r}, expected JSON; does something else answer there? {error}",
+            ) from None
         return decoded
 
 
-def error_of(call: str, status: int, reason: str) -> KubeError:
+def error_of(call: str, status: int, reason: str, *, retry_after_s: float = 0.0) -> KubeError:
     """What an answer's status means."""
-    return _BY_STATUS.get(status, KubeError)(call, status, reason)
+    return _BY_STATUS.get(status, KubeError)(call, status, reason, retry_after_s=retry_after_s)
+
+
+def _seconds(retry_after: str | None) -> float:
+    """Of a Retry-After; the API server sends whole seconds, never a date."""
+    return float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
 
 
 def _message(data: bytes) -> str:

@@ -26,6 +26,9 @@ from .wire import to_rfc3339
 
 MAX_NAMED = 5
 """Partitions or nodes named in one message; the rest is counted."""
+MAX_MESSAGE = 1024
+"""Characters. It may quote what a data node said, which knows no limit; but the schema does, and
+with a longer one the whole status would be refused, its timers and revision too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +383,8 @@ def _paused(spec: ZoneSpec) -> Condition:
 
 
 def _condition(of: ConditionType, status: bool, reason: Reason, message: str) -> Condition:
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[: MAX_MESSAGE - 1]}…"
     return Condition(type=of, status=status, reason=reason, message=message)
 
 

@@ -50,6 +50,8 @@ from .wire import (
 )
 
 T = TypeVar("T")
+_TYPES = frozenset(ConditionType)
+_REASONS = frozenset(Reason)
 
 
 def parse_zone(obj: Mapping[str, Any]) -> Zone:
@@ -99,6 +101,8 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
                 message=c.message,
             )
             for c in status.conditions
+            # Those of a newer operator, or of somebody else, are written over like any other.
+            if c.type in _TYPES and c.reason in _REASONS
         ),
         summary=PartitionSummary(
             total=status.partitions.total,

@@ -55,6 +55,9 @@ class TableKeeper:
                 self._wanted.set()
             except KubeError as error:
                 logger.warning("tables: tried again soon, %s", error)
+            except Exception:
+                # One that nobody can read must not leave all others as they are for ever.
+                logger.exception("tables: tried again soon")
             try:
                 async with asyncio.timeout(rest_s):
                     await self._wanted.wait()

@@ -184,3 +184,14 @@ def test_a_partition_without_a_first_leader_shows_no_state() -> None:
     status = render_partition_status(PartitionKeys(configuration_token=1), PartitionView())
     assert "state" not in status
     assert status["stage"] == "NONE"
+
+
+def test_conditions_of_a_newer_operator_or_of_somebody_else_are_no_obstacle() -> None:
+    """An operator that was rolled back could read none of its zones any more."""
+    status = rendered({}, 0)
+    status["conditions"] += [
+        {"type": "Verified", "status": "True", "reason": "Idle", "message": ""},
+        {"type": "Paused", "status": "True", "reason": "NotInventedYet", "message": ""},
+    ]
+    obj = {"metadata": META, "spec": {}, "status": status}
+    assert parse_zone(obj).conditions == (READY,)

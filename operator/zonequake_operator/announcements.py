@@ -15,7 +15,7 @@ stored meanwhile: a rebalance's end is named by when the condition that it ends 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -85,14 +85,23 @@ class FailedChange:
     leader: str
     error: str
 
-    def announcement(self) -> Announcement:
-        """What to say about it."""
-        return Announcement(
+
+def announce_failed(changes: Iterable[FailedChange]) -> list[Announcement]:
+    """What to say about changes that failed: one sentence for each leader, however many it gave
+    up. A thousand sentences would leave no room for what else happens."""
+    by_leader: dict[str, list[FailedChange]] = {}
+    for change in changes:
+        by_leader.setdefault(change.leader, []).append(change)
+    return [
+        Announcement(
             reason=EventReason.CHANGE_FAILED,
-            message=f"The change of partition {self.partition} with token {self.token} failed at "
-            f"its leader {self.leader}: {self.error}.",
-            once=f"{self.partition} {self.token}",
+            message=f"The change of partition {failed[0].partition} with token {failed[0].token} "
+            f"failed at its leader {leader}: {failed[0].error}."
+            + (f" So did those of {len(failed) - 1} more." if len(failed) > 1 else ""),
+            once=" ".join(f"{change.partition} {change.token}" for change in failed),
         )
+        for leader, failed in sorted(by_leader.items())
+    ]
 
 
 def announce(before: Zone, after: Zone, since: Mapping[str, str]) -> tuple[Announcement, ...]:
@@ -217,14 +226,21 @@ class Cleaning:
     node: str
     incarnation: str
 
-    def announcement(self) -> Announcement:
-        """What to say about it."""
-        return Announcement(
+
+def announce_cleaned(cleanings: Iterable[Cleaning]) -> list[Announcement]:
+    """What to say about them: one sentence for each node."""
+    by_node: dict[str, list[Cleaning]] = {}
+    for cleaning in cleanings:
+        by_node.setdefault(cleaning.node, []).append(cleaning)
+    return [
+        Announcement(
             reason=EventReason.REPLICA_CLEANED,
-            message=f"The replica of partition {self.partition} on {self.node} is from before the "
-            "last reset and is erased; it comes back by a full rebalance.",
-            once=f"{self.partition} {self.node} {self.incarnation}",
+            message=f"The replica on {node} is from before the last reset and is erased; it comes "
+            f"back by a full rebalance. Partitions: {few([each.partition for each in cleaned])}.",
+            once=" ".join([node, *(f"{each.partition} {each.incarnation}" for each in cleaned)]),
         )
+        for node, cleaned in sorted(by_node.items())
+    ]
 
 
 def _at(number: int, keys: PartitionKeys) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
@@ -18,6 +18,7 @@ from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
 from . import leases, metrics, topology
 from .errors import Conflict, KubeError, NodeUnreachable
 from .fencing import Fencing
+from .gates import GATE, Gates
 from .kube import Kube
 from .leases import Lease, Session, Trouble, TroubleKind, sessions_of
 from .model import Topology
@@ -25,7 +26,7 @@ from .parsing import parse_topology
 from .rendering import render_topology_status
 from .store_client import StoreClient
 from .topology import Pod
-from .wire import Object, to_rfc3339
+from .wire import TOPOLOGY_NAME, Object
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +34,6 @@ BUSY_PERIOD_S = 0.2
 SETTLED_PERIOD_S = 0.4
 PODS_MAX_AGE_S = 3.0
 PODS_RETRY_S = 0.5
-GATE = "zonequake.io/caught-up"
-GATE_GRACE_S = 1.0
-"""A node must be behind for so long before its gate closes: an election is no reason."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
@@ -82,22 +80,31 @@ class Fleet:
         self._kube = kube
         self._store = store
         self._monotonic_s = monotonic_s
-        self._wall_ms = wall_ms
         self._machines = _Machines()
         self._fencing = Fencing(kube, monotonic_s=monotonic_s)
+        self._ended: dict[str, Pod] = {}
+        """By name, pods that an event showed without a running container. A list may never show
+        it: the pod is deleted as soon as its end is written down."""
         self._topology: tuple[Topology, str] | None = None
+        self._newest: tuple[Topology, str] | None = None
+        """The topology that was read or written last, and the uid of the object that holds it."""
         self._topology_read_s = float("-inf")
         self._stale_pods = True
         self._hurry = asyncio.Event()
         self._round = asyncio.Condition()
         self._unsettled: set[str] = set()
-        self._behind: dict[str, frozenset[str]] = {}
-        self._behind_since_s: dict[str, float] = {}
+        self._gates = Gates(kube, monotonic_s=monotonic_s, wall_ms=wall_ms)
         self.view = View()
-        self.heard_s = monotonic_s()
+        self.heard_s = self.ended_s = monotonic_s()
+        """When the last good round ended, and when the last one did."""
 
-    def pods_changed(self) -> None:
-        """Look at the pods now."""
+    def pods_changed(self, seen: Object | None = None) -> None:
+        """Look at the pods now; `seen`: one of them as an event shows it."""
+        pod = _parse_pod(seen) if seen is not None else None
+        if pod is not None and pod.terminated:
+            self._ended[pod.name] = pod
+        elif pod is not None:
+            self._ended.pop(pod.name, None)  # of its process before, or of another pod
         self._stale_pods = True
         self._hurry.set()
 
@@ -105,9 +112,9 @@ class Fleet:
         """Somebody knows a newer one: read it again in the next round."""
         self._topology_read_s = float("-inf")
 
-    def tell(self, zone: str, *, settled: bool, behind: frozenset[str]) -> None:
-        """A zone's verdict after its plan; it sets the pace and the readiness gates."""
-        self._behind[zone] = behind
+    def tell(self, zone: str, *, view: int, settled: bool, behind: frozenset[str]) -> None:
+        """A zone's verdict on this view, by its plan; it sets the pace and the readiness gates."""
+        self._gates.judged(zone, view, behind)
         if settled:
             self._unsettled.discard(zone)
         else:
@@ -116,7 +123,7 @@ class Fleet:
     def forget(self, zone: str) -> None:
         """The zone is gone."""
         self._unsettled.discard(zone)
-        self._behind.pop(zone, None)
+        self._gates.forget(zone)
 
     async def next_view(self, after: int, timeout_s: float) -> View:
         """The first view with a higher number, or the present one after `timeout_s`."""
@@ -140,6 +147,12 @@ class Fleet:
             except KubeError as error:
                 metrics.ROUNDS.labels("failed").inc()
                 logger.warning("this round failed, the next will tell: %s", error)
+            except Exception:
+                # A resource that nobody can read must not end the task that would read it mended.
+                metrics.ROUNDS.labels("failed").inc()
+                self._topology = None
+                logger.exception("this round failed, the next will tell")
+            self.ended_s = self._monotonic_s()
             period_s = BUSY_PERIOD_S if self._unsettled else SETTLED_PERIOD_S
             rest_s = max(0.02, period_s - (self._monotonic_s() - began_s))
             try:
@@ -178,7 +191,8 @@ class Fleet:
             metrics.LEASE_TROUBLES.labels(kind.value).set(of_kind)
         if before.version != after.version:
             logger.info("topology %d: %s", after.version, ", ".join(after.nodes) or "empty")
-        await self._set_gates(reports)
+        processes = {name: report.node.process_incarnation for name, report in reports.items()}
+        await self._gates.set(self._machines.pods, processes, self.view.number)
 
     async def _list_if_due(self, *, hurried: bool) -> None:
         age_s = self._monotonic_s() - self._machines.listed_s
@@ -216,9 +230,19 @@ class Fleet:
         ):
             return False
         obj = await self._kube.get_or_create_topology()
-        self._topology = (parse_topology(obj), obj["metadata"]["resourceVersion"])
+        read, version, uid = parse_topology(obj), obj["metadata"]["resourceVersion"], _uid(obj)
+        if self._newest is not None:
+            ours, ours_uid = self._newest
+            if uid != ours_uid and read.version < ours.version:
+                # Deleted by hand: versions must go on, or who joins or leaves next would be taken
+                # for somebody that zones know already.
+                logger.warning("the LogicalTopology was deleted; version %d again", ours.version)
+                read = ours
+                version = await self._write_topology(ours, version)
+        self._newest = (read, uid)
+        self._topology = (read, version)
         self._topology_read_s = now_s
-        return known is None or known[1] != self._topology[1]
+        return known is None or known[1] != version
 
     async def _hear(self) -> dict[str, ReplicasReport]:
         known = self._topology[0].nodes if self._topology is not None else {}
@@ -250,6 +274,7 @@ class Fleet:
         assert self._topology is not None, "it was read before the nodes were heard"
         before, resource_version = self._topology
         machines = self._machines
+        pods = {**machines.pods, **self._proofs(before, identities)}
         have_leases = bool(fencing.leases) or _have_leases(self.view.reports)
         if have_leases and before.nodes.keys() - identities.keys():
             # Who is to leave may have begun a session while others were waited for.
@@ -257,7 +282,7 @@ class Fleet:
         due = topology.to_fence(
             before,
             identities=identities,
-            pods=machines.pods,
+            pods=pods,
             lost_machines=machines.lost,
             leases=fencing.leases,
             run_out=fencing.run_out,
@@ -266,26 +291,17 @@ class Fleet:
         after = topology.advance(
             before,
             identities=identities,
-            pods=machines.pods,
+            pods=pods,
             wanted=machines.wanted,
             lost_machines=machines.lost,
             leases=fencing.leases,
         )
         if after != before:
             self._topology = None  # read again, unless the write succeeds
-            try:
-                resource_version = await self._kube.write_status(
-                    "logicaltopologies",
-                    "LogicalTopology",
-                    "topology",
-                    resource_version,
-                    render_topology_status(after),
-                )
-            except Conflict:
-                metrics.KEY_WRITES.labels("topology", "conflict").inc()
-                raise
-            metrics.KEY_WRITES.labels("topology", "ok").inc()
+            resource_version = await self._write_topology(after, resource_version)
             self._topology = (after, resource_version)
+            if self._newest is not None:
+                self._newest = (after, self._newest[1])
         await self._delete_leases(after)
         return before, after
 
@@ -307,41 +323,38 @@ class Fleet:
             machines = self._machines
             await fencing.delete(due())
 
-    # ------------------------------------------------------------------------- readiness gates
-
-    async def _set_gates(self, reports: Mapping[str, ReplicasReport]) -> None:
-        behind = frozenset[str]().union(*self._behind.values())
-        now_s = self._monotonic_s()
-        for pod in list(self._machines.pods.values()):
-            good = pod.name in reports and pod.name not in behind
-            if good:
-                self._behind_since_s.pop(pod.name, None)
-            since_s = now_s if good else self._behind_since_s.setdefault(pod.name, now_s)
-            if good == bool(pod.caught_up) and pod.caught_up is not None:
-                continue
-            if not good and pod.caught_up and now_s - since_s < GATE_GRACE_S:
-                continue
-            if pod.terminated and pod.caught_up is None:
-                continue
-            await self._set_gate(pod, good)
-
-    async def _set_gate(self, pod: Pod, good: bool) -> None:
-        condition = {
-            "type": GATE,
-            "status": "True" if good else "False",
-            "reason": "CaughtUp" if good else "Behind",
-            "message": "Every replica here follows its leader."
-            if good
-            else "A replica here has no leader or is behind it.",
-            "lastTransitionTime": to_rfc3339(self._wall_ms()),
-        }
+    async def _write_topology(self, after: Topology, resource_version: str) -> str:
         try:
-            await self._kube.set_pod_condition(pod.name, condition)
-        except KubeError as error:
-            logger.info("the gate of %s stays as it is for now: %s", pod.name, error)
-        else:
-            # Until the pods are listed again, else every round would write it once more.
-            self._machines.pods[pod.name] = replace(pod, caught_up=good)
+            written = await self._kube.write_status(
+                "logicaltopologies",
+                "LogicalTopology",
+                TOPOLOGY_NAME,
+                resource_version,
+                render_topology_status(after),
+            )
+        except Conflict:
+            metrics.KEY_WRITES.labels("topology", "conflict").inc()
+            raise
+        metrics.KEY_WRITES.labels("topology", "ok").inc()
+        return written
+
+    def _proofs(self, topology: Topology, identities: Mapping[str, NodeIdentity]) -> dict[str, Pod]:
+        """Pods that ended and are listed no more, of nodes whose successors haven't come yet."""
+        listed = self._machines.pods
+        self._ended = {
+            name: pod
+            for name, pod in self._ended.items()
+            if name in topology.nodes and topology.nodes[name].pod_uid == pod.uid
+        }
+        return {
+            name: pod
+            for name, pod in self._ended.items()
+            if name not in identities and (name not in listed or listed[name].uid != pod.uid)
+        }
+
+
+def _uid(obj: Object) -> str:
+    return str(obj["metadata"].get("uid", ""))
 
 
 def _have_leases(reports: Mapping[str, ReplicasReport]) -> bool:

@@ -94,6 +94,9 @@ class FakeApi:
         self.topology = arguments[-1]
         return "2"
 
+    async def list_zones(self) -> list[dict[str, Any]]:
+        return []
+
     async def set_pod_condition(self, *_: object) -> None:
         """The gate."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zonequake_operator.gates import PATIENCE_S
 from zonequake_operator.gather import PODS_RETRY_S, Fleet
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
 
@@ -14,6 +15,7 @@ class FakeApi:
     def __init__(self) -> None:
         self.written: list[str] = []
         self.lists = 0
+        self.zones: list[str] = []
         self.conditions: list[dict[str, Any]] = []
 
     async def list_pods(self) -> list[dict[str, Any]]:
@@ -40,7 +42,11 @@ class FakeApi:
     async def write_status(self, *_: object) -> str:
         return "2"
 
-    async def set_pod_condition(self, name: str, condition: dict[str, Any]) -> None:
+    async def list_zones(self) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": name}} for name in self.zones]
+
+    async def set_pod_condition(self, name: str, uid: str, condition: dict[str, Any]) -> None:
+        assert (name, uid) == ("A", "u")
         self.written.append(condition["status"])
         self.conditions = [condition]
 
@@ -48,10 +54,12 @@ class FakeApi:
 class FakeNodes:
     """Answers for the one node."""
 
+    process = "p"
+
     async def replicas(self, address: str) -> ReplicasReport:
         node = NodeIdentity(
             name="A",
-            process_incarnation="p",
+            process_incarnation=self.process,
             storage_incarnation="s",
             pod_uid="u",
             attributes={},
@@ -71,8 +79,9 @@ class Clock:
         return self.now_s
 
 
-def fleet(api: FakeApi, clock: Clock) -> Fleet:
-    return Fleet(api, FakeNodes(), monotonic_s=clock, wall_ms=lambda: 0)  # type: ignore[arg-type]
+def fleet(api: FakeApi, clock: Clock, nodes: FakeNodes | None = None) -> Fleet:
+    edges: dict[str, Any] = {"kube": api, "store": nodes or FakeNodes()}
+    return Fleet(**edges, monotonic_s=clock, wall_ms=lambda: 0)
 
 
 async def test_a_gate_is_written_once_and_not_in_every_round_until_pods_are_listed_again() -> None:
@@ -83,7 +92,7 @@ async def test_a_gate_is_written_once_and_not_in_every_round_until_pods_are_list
         await watched._once(hurried=False)
         clock.now_s += PODS_RETRY_S / 10
     assert (api.lists, api.written) == (1, ["True"])
-    watched.tell("z", settled=False, behind=frozenset({"A"}))
+    watched.tell("z", view=5, settled=False, behind=frozenset({"A"}))
     for _ in range(30):
         await watched._once(hurried=False)
         clock.now_s += PODS_RETRY_S / 10
@@ -99,3 +108,45 @@ async def test_pods_are_listed_at_once_after_an_event_of_one_of_them() -> None:
     assert api.lists == 2
     await watched._once(hurried=True)  # another cause for hurry: nothing new of pods
     assert api.lists == 2
+
+
+async def test_a_restarted_operator_opens_no_gate_before_every_zone_was_planned() -> None:
+    """A rolling update of the data nodes went on, because their operator was new as well."""
+    api, clock = FakeApi(), Clock()
+    api.zones = ["y", "z"]
+    watched = fleet(api, clock)
+    await watched._once(hurried=False)
+    watched.tell("y", view=1, settled=True, behind=frozenset())
+    await watched._once(hurried=False)
+    assert api.written == []
+    watched.tell("z", view=2, settled=False, behind=frozenset({"A"}))
+    await watched._once(hurried=False)
+    assert api.written == ["False"]
+    watched.tell("z", view=3, settled=True, behind=frozenset())
+    await watched._once(hurried=False)
+    assert api.written == ["False", "True"]
+
+
+async def test_a_gate_is_not_opened_by_what_was_said_of_the_process_before() -> None:
+    api, clock, nodes = FakeApi(), Clock(), FakeNodes()
+    api.zones = ["z"]
+    watched = fleet(api, clock, nodes)
+    await watched._once(hurried=False)
+    watched.tell("z", view=1, settled=True, behind=frozenset())
+    nodes.process = "q"  # within one round, and its pod has no gate yet
+    await watched._once(hurried=False)
+    assert api.written == []
+    watched.tell("z", view=2, settled=True, behind=frozenset())
+    await watched._once(hurried=False)
+    assert api.written == ["True"]
+
+
+async def test_a_zone_that_cannot_be_planned_keeps_no_gate_closed_for_ever() -> None:
+    api, clock = FakeApi(), Clock()
+    api.zones = ["poisoned"]
+    watched = fleet(api, clock)
+    await watched._once(hurried=False)
+    assert api.written == []
+    clock.now_s += PATIENCE_S
+    await watched._once(hurried=False)
+    assert api.written == ["True"]

@@ -1,0 +1,154 @@
+"""The fleet's memory of pods and of the LogicalTopology, and what doesn't end its rounds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from zonequake_operator.errors import NodeUnreachable, NotFound
+from zonequake_operator.gather import PODS_MAX_AGE_S, Fleet
+from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+
+NODES = ("n-0", "n-1")
+
+
+def pod(name: str, uid: str, **state: Any) -> dict[str, Any]:
+    containers = [{"state": state, "restartCount": 0}] if state else []
+    status = {"podIP": name, "containerStatuses": containers}
+    return {"metadata": {"name": name, "uid": uid}, "spec": {}, "status": status}
+
+
+class Api:
+    """Pods, and one LogicalTopology that anybody may delete."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.pods = [pod(name, f"{name}-uid", running={}) for name in NODES]
+        self.version, self.uid, self.topology = 1, 1, {"version": 0}
+
+    def delete_topology(self) -> None:
+        """By hand."""
+        self.version, self.uid, self.topology = self.version + 1, self.uid + 1, {"version": 0}
+
+    async def list_pods(self) -> list[dict[str, Any]]:
+        return self.pods
+
+    async def list_stateful_sets(self) -> list[dict[str, Any]]:
+        return [{"metadata": {"name": "n"}, "spec": {"replicas": len(NODES)}}]
+
+    async def list_machines(self) -> list[dict[str, Any]]:
+        return []
+
+    async def list_leases(self) -> list[dict[str, Any]]:
+        return []
+
+    async def list_zones(self) -> list[dict[str, Any]]:
+        return []
+
+    async def set_pod_condition(self, *_: object) -> None:
+        """The gate."""
+
+    async def get_or_create_topology(self) -> dict[str, Any]:
+        meta = {"uid": str(self.uid), "resourceVersion": str(self.version)}
+        return {"metadata": meta, "status": self.topology}
+
+    async def write_status(self, _plural: str, _kind: str, *rest: Any) -> str:
+        _name, version, status = rest
+        if version != str(self.version):
+            raise NotFound("PUT", 404, "deleted")
+        self.version, self.topology = self.version + 1, status
+        return str(self.version)
+
+
+class Nodes:
+    """Those that answer."""
+
+    def __init__(self) -> None:
+        self.answering = set(NODES)
+
+    async def replicas(self, address: str) -> ReplicasReport:
+        if address not in self.answering:
+            raise NodeUnreachable(address)
+        node = NodeIdentity(
+            name=address,
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid=f"{address}-uid",
+            attributes={},
+            peer_address="",
+            client_address="",
+        )
+        return ReplicasReport(node=node, replicas=[])
+
+
+def made() -> tuple[Fleet, Api, Nodes]:
+    api, nodes = Api(), Nodes()
+    edges: dict[str, Any] = {"kube": api, "store": nodes}
+    return Fleet(**edges, monotonic_s=lambda: api.now_s, wall_ms=lambda: 0), api, nodes
+
+
+async def test_a_pod_that_ended_and_was_deleted_between_two_lists_has_left() -> None:
+    """Drained from its machine; its successor finds no other one, and never identifies itself."""
+    fleet, api, nodes = made()
+    await fleet._once(hurried=False)
+    nodes.answering.discard("n-1")
+    fleet.pods_changed(pod("n-1", "n-1-uid", terminated={}))
+    api.pods = [api.pods[0], pod("n-1", "its successor")]
+    await fleet._once(hurried=True)
+    assert list(fleet.view.topology.nodes) == ["n-0"]
+
+
+async def test_a_pod_that_was_deleted_while_it_ran_has_not_left() -> None:
+    fleet, api, nodes = made()
+    await fleet._once(hurried=False)
+    nodes.answering.discard("n-1")
+    for name, uid, state in (
+        ("n-1", "n-1-uid", {"running": {}}),  # as a deletion with grace 0 shows it
+        ("n-1", "another", {"terminated": {}}),
+    ):
+        fleet.pods_changed(pod(name, uid, **state))
+        api.pods = [api.pods[0], pod("n-1", "its successor")]
+        await fleet._once(hurried=True)
+        assert list(fleet.view.topology.nodes) == list(NODES)
+
+
+async def test_the_end_of_an_earlier_process_is_no_proof_once_the_pod_runs_again() -> None:
+    fleet, api, nodes = made()
+    await fleet._once(hurried=False)
+    fleet.pods_changed(pod("n-1", "n-1-uid", terminated={}))
+    fleet.pods_changed(pod("n-1", "n-1-uid", running={}))
+    nodes.answering.discard("n-1")
+    api.pods = api.pods[:1]
+    await fleet._once(hurried=True)
+    assert list(fleet.view.topology.nodes) == list(NODES)
+
+
+async def test_a_topology_that_was_deleted_by_hand_goes_on_where_it_was() -> None:
+    """A node that left meanwhile had never been in the new one: no timer was armed for it."""
+    fleet, api, nodes = made()
+    await fleet._once(hurried=False)
+    before = fleet.view.topology
+    api.delete_topology()
+    nodes.answering.discard("n-1")
+    api.pods = [api.pods[0], pod("n-1", "n-1-uid", terminated={})]
+    api.now_s += PODS_MAX_AGE_S
+    await fleet._once(hurried=False)
+    after = fleet.view.topology
+    assert after.version == before.version + 1
+    assert list(after.nodes) == ["n-0"]
+    assert after.departed["n-1"].left == after.version
+    assert api.topology["version"] == after.version
+
+
+async def test_an_unreadable_topology_does_not_end_the_rounds() -> None:
+    """Its task ended without a word, and the operator did nothing until it was restarted."""
+    fleet, api, _ = made()
+    api.topology = {"version": "many"}
+    task = asyncio.create_task(fleet.run())
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    api.topology = {"version": 0}
+    async with asyncio.timeout(5):
+        await fleet.next_view(0, 5.0)
+    task.cancel()
+    assert list(fleet.view.topology.nodes) == list(NODES)

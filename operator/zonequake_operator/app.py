@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from . import metrics
 from .apply import ZoneReconciler
+from .errors import NotFound
 from .event_poster import EventPoster
 from .gather import Fleet
 from .kube import Kube
@@ -31,7 +32,10 @@ logger = logging.getLogger(__name__)
 
 HTTP_PORT = 8080
 LIVE_WITHIN_S = 60.0
-"""Without one good round for so long, /healthz fails: a restart is quick and harmless."""
+"""Without the end of one round for so long, /healthz fails: a restart is quick and harmless."""
+GOOD_WITHIN_S = 600.0
+"""And without one good round. An API server that is away is no reason: who is restarted again and
+again meanwhile sits in a back-off of minutes when it comes back."""
 ERASE_PATIENCE_S = 30.0
 """How long a zone's deletion waits for nodes that don't answer."""
 
@@ -128,20 +132,30 @@ class App:
         self, name: str, uid: str, stopped: kopf.DaemonStopped, **_: object
     ) -> None:
         """One zone for as long as it exists; never returns early, kopf wouldn't start it again."""
-        await watch(
-            self._reconciler(name, uid),
-            self._fleet,
-            stopped,
-            resync_s=self.options.resync_s,
-            wall_ms=wall_ms,
-        )
-        # Also where somebody took the finalizer away, so that no handler of a deletion runs.
-        self._forget(name, uid)
+        try:
+            await watch(
+                self._reconciler(name, uid),
+                self._fleet,
+                stopped,
+                resync_s=self.options.resync_s,
+                wall_ms=wall_ms,
+            )
+        finally:
+            # Also where somebody took the finalizer away, so that no handler of a deletion runs;
+            # kopf cancels a daemon that is waiting.
+            self._forget(name, uid)
 
     async def delete_zone(self, name: str, uid: str, **_: object) -> None:
         """Erase the zone's replicas wherever a node answers, then its partitions."""
         reconciler = self._reconciler(name, uid)
         reconciler.invalidate()
+        try:
+            await self._erase(reconciler)
+        except NotFound as error:
+            logger.warning("zone %s was let go by force, its files stay: %s", name, error)
+        self._forget(name, uid)
+
+    async def _erase(self, reconciler: ZoneReconciler) -> None:
         give_up_s = time.monotonic() + ERASE_PATIENCE_S
         seen = 0
         while True:
@@ -153,17 +167,20 @@ class App:
         if silent:
             logger.warning(
                 "zone %s is deleted, but %s didn't answer and may keep its files",
-                name,
+                reconciler.name,
                 ", ".join(sorted(silent)),
             )
         await reconciler.delete_partitions()
-        self._forget(name, uid)
 
     def _forget(self, name: str, uid: str) -> None:
-        self._fleet.forget(name)
+        running = self._running
+        if running is None:
+            return
+        running.reconcilers.pop(uid, None)
+        if any(other.name == name for other in running.reconcilers.values()):
+            return  # what is known by this name is its namesake's by now
+        running.fleet.forget(name)
         metrics.forget_zone(name)
-        if self._running is not None:
-            self._running.reconcilers.pop(uid, None)
 
     async def zone_changed(self, uid: str, event: kopf.RawEvent, **_: object) -> None:
         """Somebody wrote the zone: its spec may be new."""
@@ -186,10 +203,10 @@ class App:
         if self._running is not None and seen != obj["metadata"].get("generation"):
             self._running.tables.wake()
 
-    async def pod_changed(self, **_: object) -> None:
+    async def pod_changed(self, event: kopf.RawEvent, **_: object) -> None:
         """A data node's pod changed in some way."""
         if self._running is not None:
-            self._running.fleet.pods_changed()
+            self._running.fleet.pods_changed(dict(event["object"]))
 
     @property
     def _fleet(self) -> Fleet:
@@ -202,6 +219,7 @@ class App:
         if uid not in running.reconcilers:
             running.reconcilers[uid] = ZoneReconciler(
                 name,
+                uid=uid,
                 kube=running.kube,
                 store=running.store,
                 fleet=running.fleet,
@@ -231,8 +249,11 @@ class App:
             return web.Response(text="another operator leads, this one stands by")
         if self._running is None:
             return web.Response(status=503, text="starting")
-        silent_s = time.monotonic() - self._running.fleet.heard_s
-        if silent_s > LIVE_WITHIN_S:
+        fleet, now_s = self._running.fleet, time.monotonic()
+        stuck_s, silent_s = now_s - fleet.ended_s, now_s - fleet.heard_s
+        if stuck_s > LIVE_WITHIN_S:
+            return web.Response(status=500, text=f"no round has ended for {stuck_s:.0f} s")
+        if silent_s > GOOD_WITHIN_S:
             return web.Response(status=500, text=f"no good round for {silent_s:.0f} s")
         return web.Response(text="ok")
 

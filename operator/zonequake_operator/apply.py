@@ -16,8 +16,16 @@ from typing import Any
 from zonequake_store.admin_protocol import Order, StopReplica
 
 from . import metrics
-from .announcements import Cleaning, announce, announce_keys
-from .errors import Conflict, KubeError
+from .announcements import (
+    Announcement,
+    Cleaning,
+    EventReason,
+    announce,
+    announce_cleaned,
+    announce_failed,
+    announce_keys,
+)
+from .errors import Conflict, KubeError, NotFound
 from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
@@ -84,6 +92,7 @@ class ZoneReconciler:
         self,
         name: str,
         *,
+        uid: str,
         kube: Kube,
         store: StoreClient,
         fleet: Fleet,
@@ -95,6 +104,7 @@ class ZoneReconciler:
         wall_ms: Callable[[], int],
     ) -> None:
         self.name = name
+        self._uid = uid
         self._kube = kube
         self._fleet = fleet
         self._events = events
@@ -124,6 +134,10 @@ class ZoneReconciler:
         self._asked_for_topology = 0
         """The newest topology that a zone knew before us, and for which we looked again."""
         self._orders = OrderSender(store, monotonic_s=monotonic_s)
+        self._shows_orders = 1
+        """The first view that shows what our last orders did; 0 shows nothing at all."""
+        self._said: set[tuple[EventReason, str]] = set()
+        """Events of transitions that could not be stored yet, for somebody else wrote the zone."""
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
 
@@ -142,7 +156,12 @@ class ZoneReconciler:
             self.invalidate()
 
     async def step(self, view: View) -> Plan:
-        """Decide and act once on this view. Raises KubeError if the API server doesn't let us."""
+        """Decide and act once on this view.
+
+        Raises:
+            NotFound: the zone is gone; another one may have its name.
+            KubeError: the API server doesn't let us.
+        """
         try:
             async with self._turn:
                 return await self._step(view)
@@ -161,15 +180,19 @@ class ZoneReconciler:
             if self._rest is not None and self._rest.lasts(stored, view, self._wall_ms()):
                 return self._rest.decided
             decided = self._plan(stored, view)
-            if not await self._write(decided.actions):
+            wrote = await self._write(decided.actions)
+            if not wrote:
                 break
         at_rest = decided.settled and not decided.actions
         self._rest = _Rest(decided=decided, stored=stored, view=view) if at_rest else None
-        # Orders rest on what is stored: the last plan found nothing more to write.
-        await self._orders.send(
-            [a for a in decided.actions if isinstance(a, SendOrder)], view.addresses
+        # Orders rest on what is stored: a plan that had something to write is judged anew first.
+        sends = [a for a in decided.actions if isinstance(a, SendOrder)]
+        if not wrote:
+            await self._orders.send(sends, view.addresses)
+            self._shows_orders = self._next_round() if sends else self._shows_orders
+        self._fleet.tell(
+            self.name, view=view.number, settled=decided.settled, behind=decided.behind
         )
-        self._fleet.tell(self.name, settled=decided.settled, behind=decided.behind)
         self._announce_failures(stored.zone, decided)
         metrics.show_zone(
             self.name,
@@ -225,7 +248,11 @@ class ZoneReconciler:
         if view.topology.version < accepted and self._asked_for_topology < accepted:
             self._asked_for_topology = accepted
             self._fleet.topology_is_old()
-            self._heard_from = self._fleet.view.number + 2
+            self._heard_from = self._next_round()
+
+    def _next_round(self) -> int:
+        """The first view that was heard from now on: the next may have begun, the one after not."""
+        return self._fleet.view.number + 2
 
     async def _read(self) -> _Stored:
         now_s = self._monotonic_s()
@@ -241,6 +268,14 @@ class ZoneReconciler:
             self._kube.get_zone(self.name), self._kube.list_partitions(self.name)
         )
         zone = parse_zone(raw)
+        if zone.uid != self._uid:
+            # Else a zone that was let go by force would be erased in its namesake.
+            raise NotFound(
+                f"GET zone {self.name}",
+                404,
+                f"found the uid {zone.uid}, expected {self._uid}: this one is gone, and another "
+                "has its name",
+            )
         mine = [parse_partition(p) for p in partitions if owner_uid(p) == zone.uid]
         self._stored = _Stored(
             zone=zone,
@@ -252,9 +287,8 @@ class ZoneReconciler:
         versions = {n: p.resource_version for n, p in self._stored.partitions.items()}
         if versions != self._known:
             # Another operator wrote, or died: reports from before that don't show what followed,
-            # and a replica that its group needs by now would be erased. The next round may have
-            # begun already, the one after it hasn't.
-            self._known, self._heard_from = versions, self._fleet.view.number + 2
+            # and a replica that its group needs by now would be erased.
+            self._known, self._heard_from = versions, self._next_round()
         return self._stored
 
     # ---------------------------------------------------------------------------------- writing
@@ -319,8 +353,11 @@ class ZoneReconciler:
         conditions = stored.raw_status.get("conditions", [])
         since = {c["type"]: c.get("lastTransitionTime", "") for c in conditions}
         # First: whoever dies between the two is followed by one who finds both still to be done.
-        await self._events.post(zone, announce(zone, after, since))
+        said = [each for each in announce(zone, after, since) if _words(each) not in self._said]
+        self._said |= set(map(_words, said))
+        await self._events.post(zone, said)
         version = await self._cas("distributionzones", "DistributionZone", zone.name, zone, status)
+        self._said.clear()
         self._zone_written_s = self._monotonic_s()
         stored.raw_status = status
         stored.zone = replace(after, resource_version=version)
@@ -356,7 +393,7 @@ class ZoneReconciler:
         if _is_forced(action.keys) and not _is_forced(before.keys):
             # Who hasn't left must know of the reset before the survivor begins: as of a view that
             # was heard after this write, for a node may have joined again meanwhile.
-            self._heard_from = self._fleet.view.number + 2
+            self._heard_from = self._next_round()
         if action.urgent:
             logger.info("%s: %s", name, _describe(action))
         metrics.count_losses(stored.zone.name, before.keys, action.keys)
@@ -376,9 +413,16 @@ class ZoneReconciler:
     # ---------------------------------------------------------------------------------- erasing
 
     async def erase(self, view: View) -> tuple[set[str], set[str]]:
-        """Stop and erase the zone's replicas; says who still holds some, and who is silent."""
+        """Stop and erase the zone's replicas; says who still holds some, and who is silent.
+
+        Judged by a view in which every replica shows that was ordered to start.
+        Raises NotFound: the zone was let go by force.
+        """
         async with self._turn:
-            await self._orders.all_answered()  # they would start what is erased
+            if await self._orders.all_answered():  # they would start what is erased
+                self._shows_orders = self._next_round()
+            while view.number < self._shows_orders:
+                view = await self._fleet.next_view(view.number, self._resync_s)
             return await self._erase(view)
 
     async def _erase(self, view: View) -> tuple[set[str], set[str]]:
@@ -403,20 +447,31 @@ class ZoneReconciler:
     async def delete_partitions(self) -> None:
         """Delete the zone's Partitions; their ownerReference would do it too, but later."""
         stored = await self._read()
-        for number in stored.partitions:
-            await self._kube.delete_partition(partition_name(self.name, number))
+        slots = asyncio.Semaphore(PARALLEL_WRITES)
+
+        async def one(number: int) -> None:
+            async with slots:
+                await self._kube.delete_partition(partition_name(self.name, number))
+
+        await asyncio.gather(*(one(number) for number in stored.partitions))
         self.invalidate()
 
     def _announce_failures(self, zone: Zone, decided: Plan) -> None:
-        for change in decided.failed:
-            if self._failed_tokens.get(change.partition) != change.token:
-                self._failed_tokens[change.partition] = change.token
-                metrics.CHANGES_FAILED.labels(self.name).inc()
-                self._events.post_soon(zone, change.announcement())
-        for cleaning in decided.cleaned:
-            if cleaning not in self._cleaned:
-                self._events.post_soon(zone, cleaning.announcement())
+        failed = [
+            change
+            for change in decided.failed
+            if self._failed_tokens.get(change.partition) != change.token
+        ]
+        self._failed_tokens |= {change.partition: change.token for change in failed}
+        metrics.CHANGES_FAILED.labels(self.name).inc(len(failed))
+        cleaned = [each for each in decided.cleaned if each not in self._cleaned]
         self._cleaned = frozenset(decided.cleaned)
+        for announcement in (*announce_failed(failed), *announce_cleaned(cleaned)):
+            self._events.post_soon(zone, announcement)
+
+
+def _words(announcement: Announcement) -> tuple[EventReason, str]:
+    return announcement.reason, announcement.message
 
 
 def _is_forced(keys: PartitionKeys) -> bool:

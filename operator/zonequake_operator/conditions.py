@@ -26,7 +26,7 @@ from .wire import to_rfc3339
 
 MAX_NAMED = 5
 """Partitions or nodes named in one message; the rest is counted."""
-MAX_MESSAGE = 1024
+MAX_MESSAGE = 4096
 """Characters. It may quote what a data node said, which knows no limit; but the schema does, and
 with a longer one the whole status would be refused, its timers and revision too."""
 

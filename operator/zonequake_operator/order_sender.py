@@ -64,10 +64,13 @@ class OrderSender:
             )
             self._forget_answered()
 
-    async def all_answered(self) -> None:
-        """Wait until none is under way any more."""
-        if self._under_way:
-            await asyncio.wait(self._under_way.values())
+    async def all_answered(self) -> bool:
+        """Wait until none is under way any more; says whether any was."""
+        if not self._under_way:
+            return False
+        await asyncio.wait(self._under_way.values())
+        self._forget_answered()
+        return True
 
     async def give(self, node: str, orders: list[Order], addresses: Mapping[str, str]) -> None:
         """Give a node these orders, and wait for its answer."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from zonequake_operator.apply import ZoneReconciler
+from zonequake_operator.errors import NotFound
 from zonequake_operator.gather import View
 from zonequake_operator.model import Topology, TopologyNode
 from zonequake_store.admin_protocol import (
@@ -101,6 +105,7 @@ class Edges:
         edges: dict[str, Any] = {"kube": self, "store": self, "fleet": self, "events": self}
         return ZoneReconciler(
             "z",
+            uid=UID,
             **edges,
             resync_s=5.0,
             view_period_s=5.0,
@@ -108,8 +113,11 @@ class Edges:
             wall_ms=lambda: 1000,
         )
 
+    uid = UID
+    """Of the zone that has the name now."""
+
     async def get_zone(self, _: str) -> dict[str, Any]:
-        return ZONE
+        return {**ZONE, "metadata": {**ZONE["metadata"], "uid": self.uid}}
 
     async def list_partitions(self, _: str) -> list[dict[str, Any]]:
         return [PARTITION]
@@ -123,13 +131,11 @@ class Edges:
     def tell(self, *_: object, **__: object) -> None:
         """Nor is the pace."""
 
-    async def next_view(self, *_: object) -> View:
-        return View(
-            number=self.view.number + 2,
-            topology=self.view.topology,
-            reports=self.view.reports,
-            addresses=self.view.addresses,
-        )
+    next_reports: View | None = None
+    """What is heard next, if it isn't the same."""
+
+    async def next_view(self, after: int, _: float) -> View:
+        return replace(self.next_reports or self.view, number=max(after, self.view.number) + 1)
 
     async def send(self, _: str, orders: list[Order]) -> OrderReplies:
         self.asked.set()
@@ -177,3 +183,39 @@ async def test_an_order_that_no_step_waits_for_any_more_comes_before_the_erasure
     edges.answers.set()
     await erasure
     assert [type(order) for order in edges.sent] == [StartReplica, StopReplica]
+
+
+async def test_a_zone_that_was_let_go_by_force_is_not_erased_in_its_namesake() -> None:
+    """Somebody took the finalizer away while a silent node was waited for, and made it anew."""
+    edges = Edges("z.fedcba98.0", "z.01234567.0")
+    reconciler = edges.reconciler()
+    edges.uid = "fedcba9876"
+    with pytest.raises(NotFound, match=r"found the uid fedcba9876, expected 0123456789"):
+        await reconciler.erase(edges.view)
+    with pytest.raises(NotFound):
+        await reconciler.delete_partitions()
+    with pytest.raises(NotFound):
+        await reconciler.step(edges.view)
+    assert edges.sent == []
+
+
+async def test_nothing_counts_as_erased_before_anybody_was_heard() -> None:
+    """Of a restarted operator: its first round takes longer than the erasure waits for a view."""
+    edges = Edges("z.01234567.0")
+    heard = edges.view
+    edges.view, edges.next_reports = View(), heard
+    holders, _ = await edges.reconciler().erase(View())
+    assert holders == {"a"}
+
+
+async def test_a_replica_whose_start_order_is_newer_than_the_view_is_erased_too() -> None:
+    """A zone that is dropped as soon as it was made."""
+    edges = Edges()
+    edges.answers.set()
+    reconciler = edges.reconciler()
+    await reconciler.step(edges.view)
+    assert [type(order) for order in edges.sent] == [StartReplica]
+    edges.next_reports = view("z.01234567.0")
+    holders, _ = await reconciler.erase(edges.view)
+    assert holders == {"a"}
+    assert isinstance(edges.sent[-1], StopReplica)

@@ -13,7 +13,7 @@ from zonequake_operator.gather import View
 from zonequake_operator.order_sender import ORDERS_PATIENCE_S
 from zonequake_store.admin_protocol import Order, OrderReplies, OrderReply, OrderStatus
 
-from .test_operator_erasure import PARTITION, ZONE, view
+from .test_operator_erasure import PARTITION, UID, ZONE, view
 
 SEEN = view("z.01234567.0", nodes="ab")
 
@@ -31,6 +31,7 @@ class Edges:
         edges: dict[str, Any] = {"kube": self, "store": self, "fleet": self, "events": self}
         return ZoneReconciler(
             "z",
+            uid=UID,
             **edges,
             resync_s=60.0,
             view_period_s=60.0,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +13,25 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from zonequake_operator import apply
+from zonequake_operator.announcements import Announcement, EventReason
 from zonequake_operator.apply import ZoneReconciler
+from zonequake_operator.errors import Conflict
 from zonequake_operator.gather import View
-from zonequake_operator.model import Snapshot, Topology, TopologyNode
-from zonequake_operator.plan import Plan, plan
+from zonequake_operator.model import PartitionView, Snapshot, Topology, TopologyNode
+from zonequake_operator.plan import Plan, SendOrder, WritePartition, plan
 from zonequake_operator.store_client import StoreClient
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
     NodeIdentity,
+    Order,
+    OrderReplies,
+    OrderReply,
+    OrderStatus,
     PeerName,
     ReplicasReport,
     ReplicaStatus,
     Role,
+    StopReplica,
 )
 
 UID = "0123456789"
@@ -87,6 +94,9 @@ class Edges:
     def __init__(self, **spec: int) -> None:
         self.now_s = 0.0
         self.version = 1
+        self.ordered: list[Order] = []
+        self.told: list[EventReason] = []
+        self.refusals = 0
         owner = {"controller": True, "uid": UID}
         self.zone: dict[str, Any] = {
             "metadata": {"name": "z", "namespace": "n", "uid": UID, "generation": 1},
@@ -109,6 +119,7 @@ class Edges:
         edges: dict[str, Any] = {"kube": self, "store": self, "fleet": self, "events": self}
         return ZoneReconciler(
             "z",
+            uid=UID,
             **edges,
             resync_s=RESYNC_S,
             view_period_s=0.0,
@@ -125,14 +136,25 @@ class Edges:
     async def write_status(
         self, plural: str, _kind: str, _name: str, _version: str, status: dict[str, Any]
     ) -> str:
+        if plural == "distributionzones" and self.refusals:
+            # Somebody else has written the zone meanwhile.
+            self.refusals -= 1
+            self.version += 1
+            self.zone["metadata"]["resourceVersion"] = str(self.version)
+            raise Conflict("PUT", 409, "written meanwhile")
         self.version += 1
         written = self.zone if plural == "distributionzones" else self.partition
         written["metadata"]["resourceVersion"] = str(self.version)
         written["status"] = status
         return str(self.version)
 
-    async def post(self, *_: object) -> None:
-        """Events are nobody's concern here."""
+    async def send(self, _: str, orders: list[Order]) -> OrderReplies:
+        self.ordered += orders
+        replies = [OrderReply(status=OrderStatus.RECEIVED) for _ in orders]
+        return OrderReplies(process_incarnation="p", replies=replies)
+
+    async def post(self, _: object, announcements: Iterable[Announcement]) -> None:
+        self.told += [each.reason for each in announcements]
 
     def tell(self, *_: object, **__: object) -> None:
         """Nor is the pace."""
@@ -252,3 +274,36 @@ async def test_the_last_report_of_an_address_that_nobody_asks_any_more_is_forgot
             assert list(client._heard) == ["localhost"]
         finally:
             await client.close()
+
+
+async def test_no_order_of_a_plan_leaves_before_what_it_writes_was_judged_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Keys that change with every plan: after so many the step ends, and its orders are old."""
+    edges = Edges()
+    edges.partition["status"] = {}
+    reconciler = edges.reconciler()
+
+    def planned(snapshot: Snapshot) -> Plan:
+        keys = snapshot.partitions[0].keys
+        raised = replace(keys, configuration_token=keys.configuration_token + 1)
+        write = WritePartition(number=0, keys=raised, view=PartitionView(), urgent=True)
+        stop = StopReplica(group="g", token=keys.configuration_token, incarnation="i")
+        return Plan(actions=[write, SendOrder(node="a", order=stop)], settled=False, health={})
+
+    monkeypatch.setattr(apply, "plan", planned)
+    await reconciler.step(view(9))
+    assert edges.version > 1
+    assert edges.ordered == []
+
+
+async def test_a_transition_that_somebody_elses_write_delays_is_told_once() -> None:
+    edges = Edges()
+    reconciler = edges.reconciler()
+    edges.refusals = 3
+    for number in range(9, 15):
+        with suppress(Conflict):
+            await reconciler.step(view(number))
+    assert edges.refusals == 0
+    assert edges.told.count(EventReason.DATA_NODES_CHANGED) == 1
+    assert edges.told.count(EventReason.ALL_PARTITIONS_LEAD) == 1

@@ -174,6 +174,7 @@ class ControlPlane:
         process = OperatorProcess(
             f"operator-{self._started}",
             ZONE,
+            zone_uid=ZONE_UID,
             world=self._world,
             network=self._network,
             objects=self.objects,

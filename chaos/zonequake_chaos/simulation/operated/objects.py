@@ -102,6 +102,9 @@ class Objects:
                 return self._stored(plural, {**found, subresource: body[subresource]}, name)
             case "PATCH":
                 assert body is not None, "a PATCH has a body"
+                uid = found["metadata"].get("uid")
+                if body.get("metadata", {}).get("uid", uid) != uid:
+                    raise Refused(409, f"{plural} {name} is another one by now")
                 return self._stored(plural, _merged(found, body), name)
         raise AssertionError(f"{method} is not spoken here")
 

@@ -41,6 +41,7 @@ class OperatorProcess:
         name: str,
         zone: str,
         *,
+        zone_uid: str,
         world: World,
         network: Network,
         objects: Objects,
@@ -64,14 +65,15 @@ class OperatorProcess:
             attributes=attributes,
             orders=orders,
         )
-        self._loop.call_soon(lambda: self._begin(zone, store))
+        self._loop.call_soon(lambda: self._begin(zone, zone_uid, store))
 
-    def _begin(self, zone: str, store: SimulatedStore) -> None:
+    def _begin(self, zone: str, zone_uid: str, store: SimulatedStore) -> None:
         """In its loop, as all that follows."""
         self._fleet = Fleet(self.kube, store, monotonic_s=self._loop.time, wall_ms=self._wall_ms)
         events = EventPoster(self.kube, wall_ms=self._wall_ms)
         self._reconciler = ZoneReconciler(
             zone,
+            uid=zone_uid,
             kube=self.kube,
             store=store,
             fleet=self._fleet,

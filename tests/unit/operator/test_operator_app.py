@@ -1,0 +1,81 @@
+"""What the handlers leave behind when a zone goes, and when the process counts as stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from zonequake_operator.app import App, Options, _Running
+from zonequake_operator.gather import View
+
+
+class Fleet:
+    """Nobody is ever heard."""
+
+    view = View()
+
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+        self.heard_s = self.ended_s = time.monotonic()
+
+    async def next_view(self, *_: object) -> View:
+        return await asyncio.get_running_loop().create_future()
+
+    def forget(self, zone: str) -> None:
+        self.forgotten.append(zone)
+
+
+class Stopped:
+    """As kopf's, which cancels a daemon that doesn't look at it."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def app() -> tuple[App, _Running, Fleet]:
+    made = App(Options(namespace="n", release="r", resync_s=5.0, view_period_s=5.0))
+    fleet = Fleet()
+    edges: dict[str, Any] = dict.fromkeys(("kube", "store", "events", "tables"))
+    running = made._running = _Running(fleet=fleet, **edges)  # type: ignore[arg-type]
+    return made, running, fleet
+
+
+async def test_a_zone_that_was_let_go_by_force_is_forgotten_behind_a_cancelled_daemon() -> None:
+    """What it last said of nodes that are behind kept their gates closed for ever."""
+    made, running, fleet = app()
+    stopped: Any = Stopped()
+    daemon = asyncio.create_task(made.watch_zone("z", "u", stopped))
+    await asyncio.sleep(0)
+    assert list(running.reconcilers) == ["u"]
+    daemon.cancel()
+    await asyncio.gather(daemon, return_exceptions=True)
+    assert (running.reconcilers, fleet.forgotten) == ({}, ["z"])
+
+
+def test_what_is_known_of_a_zone_by_name_is_its_namesakes() -> None:
+    made, _, fleet = app()
+    for uid in ("old", "new"):
+        made._reconciler("z", uid)
+    made._forget("z", "old")
+    assert fleet.forgotten == []
+    made._forget("z", "new")
+    assert fleet.forgotten == ["z"]
+
+
+@pytest.mark.parametrize(
+    ("good_ago_s", "ended_ago_s", "status"),
+    [(1.0, 1.0, 200), (300.0, 1.0, 200), (601.0, 1.0, 500), (61.0, 61.0, 500)],
+)
+async def test_an_api_server_that_is_away_for_minutes_is_no_reason_to_be_restarted(
+    good_ago_s: float, ended_ago_s: float, status: int
+) -> None:
+    """Restarted again and again, it sat in a back-off of minutes when the API server came back."""
+    made, _, fleet = app()
+    fleet.heard_s -= good_ago_s
+    fleet.ended_s -= ended_ago_s
+    request: Any = web.Request
+    assert (await made._healthz(request)).status == status

@@ -67,11 +67,15 @@ class HarnessError(ChaosError):
 
 
 class ClusterError(HarnessError):
-    """An answer of the Kubernetes API, or of a pod through it, that isn't a success."""
+    """An answer of the Kubernetes API, or of a pod through it, that isn't a success.
 
-    def __init__(self, message: str, *, status: int = 0) -> None:
+    `words`: the server's own, without the call; empty if it didn't answer.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, words: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.words = words
 
 
 class NotFound(ClusterError):

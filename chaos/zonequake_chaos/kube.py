@@ -20,11 +20,14 @@ import aiohttp
 from kubernetes.aio import client as kube_client
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_kube_config
+from yaml import YAMLError
 
 from zonequake_chaos.errors import ClusterError, Conflict, NotFound, UsageError
 
 REQUEST_TIMEOUT_S = 15.0
 WATCH_TIMEOUT_S = 240
+MAX_WORDS = 1200
+"""Characters of what a server says about a refusal."""
 FIELD_MANAGER = "zonequake-chaos"
 
 Json = dict[str, Any]
@@ -46,6 +49,8 @@ _KINDS = {
     "LogicalTopology": ("/apis/zonequake.io/v1alpha1", "logicaltopologies"),
 }
 _CONFLICTS = {409, 422}
+_UNUSABLE = (ConfigException, OSError, YAMLError, TypeError, ValueError, KeyError, AttributeError)
+"""What the client raises for files that are no kubeconfig, or a damaged one."""
 _EXEC_STDOUT, _EXEC_STDERR, _EXEC_STATUS = 1, 2, 3
 
 
@@ -92,7 +97,7 @@ class Kube:
                 client_configuration=configuration,
                 persist_config=False,
             )
-        except (ConfigException, OSError) as error:
+        except _UNUSABLE as error:
             raise UsageError(
                 f"no usable kubeconfig: {error}; give --kubeconfig and --context, "
                 "or start a cluster with: zonequake cluster up"
@@ -156,7 +161,11 @@ class Kube:
         return await self._json(
             "PUT" if replaces else "POST",
             self.path(manifest["kind"], name),
-            params={"dryRun": "All", "fieldManager": FIELD_MANAGER},
+            params={
+                "dryRun": "All",
+                "fieldManager": FIELD_MANAGER,
+                "fieldValidation": "Strict",  # else a field that nobody knows is left out silently
+            },
             body=manifest,
         )
 
@@ -334,11 +343,12 @@ class Kube:
             )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ClusterError(
-                f"{method} {path}: {error or 'no answer'} ({type(error).__name__})"
+                f"the API server {self._host} doesn't answer: {error or 'not in time'} "
+                f"({type(error).__name__}, {method} {path})"
             ) from error
         try:
             if response.status >= 300:
-                text = (await response.text(errors="replace"))[:600]
+                text = await response.text(errors="replace")
                 raise _error(method, path, response.status, text)
             yield response
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -388,12 +398,10 @@ def _error(method: str, path: str, status: int, text: str) -> ClusterError:
         message = str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):
         message = text.strip()
+    message = message if len(message) <= MAX_WORDS else f"{message[:MAX_WORDS]}…"
     sentence = f"{method} {path}: HTTP {status}: {message}"
-    if status == 404:
-        return NotFound(sentence, status=status)
-    if status in _CONFLICTS:
-        return Conflict(sentence, status=status)
-    return ClusterError(sentence, status=status)
+    kind = NotFound if status == 404 else Conflict if status in _CONFLICTS else ClusterError
+    return kind(sentence, status=status, words=message)
 
 
 def _exit_code(status: bytes, pod: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,10 +52,15 @@ class Proof:
     proof: tuple[str, ...]
     refused: str | None
     topology_version: int
+    is_led: bool = False
 
     def lines(self) -> list[str]:
         """For people."""
-        shown = [f"partition {self.partition.number}: stable {', '.join(self.stable)}"]
+        return self.lines_for([self.partition.number])
+
+    def lines_for(self, numbers: Sequence[int]) -> list[str]:
+        """For people, of several partitions of which the same is known."""
+        shown = [f"{partitions_text(numbers)}: stable {', '.join(self.stable)}"]
         shown += [f"  {line}" for line in self.proof]
         if self.refused is not None:
             return [*shown, f"  not reset: {self.refused}"]
@@ -95,6 +100,7 @@ def prove(partition: Partition, holders: Holders) -> Proof:
         proof=tuple(_said(node, holders, has_data=node in held) for node in nodes),
         refused=refused,
         topology_version=topology.version,
+        is_led=leader is not None,
     )
 
 
@@ -153,12 +159,15 @@ async def _reset(
     place: Place, name: str, chosen: list[int], *, yes: bool, dry_run: bool, wait_s: float
 ) -> int:
     async with await place.connect() as kube:
-        proofs = await _proofs(kube, name, chosen)
+        found = await _proofs(kube, name, chosen)
+        proofs = found if chosen else [proof for proof in found if proof.refused is None]
         if not proofs:
-            console.print(f"no partition of zone {name} has lost its majority")
+            without_leader = [proof for proof in found if not proof.is_led]
+            for_good = " for good" if without_leader else ""
+            console.print(f"no partition of zone {name} has lost its majority{for_good}")
+            _show(without_leader)
             return REFUSED
-        for proof in proofs:
-            console.print("\n".join(proof.lines()), markup=False)
+        _show(proofs)
         if any(proof.refused is not None for proof in proofs):
             return REFUSED
         if dry_run:
@@ -177,6 +186,17 @@ async def _reset(
         return await _wait(kube, name, requests, wait_s)
 
 
+def _show(proofs: Sequence[Proof]) -> None:
+    """Partitions of which the same is known stand together."""
+    alike: dict[object, list[Proof]] = {}
+    for proof in proofs:
+        key = (proof.stable, proof.holders, proof.proof, proof.refused)
+        alike.setdefault(key, []).append(proof)
+    for same in alike.values():
+        numbers = [proof.partition.number for proof in same]
+        console.print("\n".join(same[0].lines_for(numbers)), markup=False)
+
+
 def _confirmed(count: int) -> bool:
     which = "1 partition" if count == 1 else f"{count} partitions"
     try:
@@ -186,7 +206,7 @@ def _confirmed(count: int) -> bool:
 
 
 async def _proofs(kube: Kube, name: str, chosen: list[int]) -> list[Proof]:
-    """Of the chosen partitions, or of all that have lost their majority. Raises UsageError."""
+    """Of the chosen partitions, else of all. Raises UsageError."""
     sight = await look(kube)
     zone = named_zone(sight, name)
     missing = [number for number in chosen if number not in zone.partitions]
@@ -195,9 +215,7 @@ async def _proofs(kube: Kube, name: str, chosen: list[int]) -> list[Proof]:
         raise UsageError(f"zone {name} has no partition {missing[0]}: {there}")
     every = each_with_holders(zone.snapshot(sight), zone.groups)
     proofs = {partition.number: prove(partition, holders) for partition, holders in every}
-    if chosen:
-        return [proofs[number] for number in dict.fromkeys(chosen)]
-    return [proof for _, proof in sorted(proofs.items()) if proof.refused is None]
+    return [proofs[number] for number in dict.fromkeys(chosen or sorted(proofs))]
 
 
 async def _request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -> None:

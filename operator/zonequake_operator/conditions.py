@@ -177,7 +177,8 @@ def _ready(
         return _condition(of, False, Reason.INVALID_FILTER, filter_problem)
     if not data_nodes:
         suffix = f" that match {spec.filter}" if spec.filter else ""
-        kept = " The assignments stay as they are." if health else ""
+        assigned = any(one.keys.stable for one in health.values())
+        kept = " The assignments stay as they are." if assigned else ""
         return _condition(
             of, False, Reason.NO_DATA_NODES, f"There are no data nodes{suffix}.{kept}"
         )

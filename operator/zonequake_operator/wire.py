@@ -84,7 +84,9 @@ class WireCondition(Wire, frozen=True):
     last_transition_time: str = ""
 
 
-class WireSummary(Wire, frozen=True):
+class WireSummary(Wire, frozen=True, omit_defaults=False):
+    """With its zeros: an empty column of `kubectl get` would read as if nobody knew."""
+
     total: int = 0
     available: int = 0
     moving: int = 0
@@ -97,7 +99,7 @@ class WireZoneStatus(Wire, frozen=True):
     handled_revision: int = 0
     topology_version: int = 0
     data_nodes: list[str] | None = None
-    data_node_count: int = 0
+    data_node_count: int | None = None
     filter: str | None = None
     scale_up: WireTimer | None = None
     scale_down: WireTimer | None = None
@@ -170,7 +172,7 @@ class WireDeparture(Wire, frozen=True):
 
 class WireTopologyStatus(Wire, frozen=True):
     version: int = 0
-    node_count: int = 0
+    node_count: int | None = None
     node_names: list[str] = []  # `kubectl get` can't show a field of each node
     nodes: list[WireNode] = []
     departed: list[WireDeparture] = []

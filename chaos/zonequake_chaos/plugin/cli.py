@@ -29,6 +29,7 @@ app = typer.Typer(
     name="kubectl-zq",
     help="Zones of zonequake: how they are, what a change would do, and how to hold it back.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -99,7 +100,8 @@ def plan(
         Path | None, typer.Option("--file", "-f", help="A manifest with the zone as wanted.")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="FIELD=VALUE over the present spec; again.")
+        list[str] | None,
+        typer.Option("--set", help="FIELD=VALUE over the present spec, FIELD= without it; again."),
     ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Every partition, not a dozen.")] = False,
     kubeconfig: Kubeconfig = None,

@@ -96,9 +96,11 @@ def _partitions(
             key = (Severity.RISK, text, why)
         elif missing:
             key = (Severity.WARNING, f"{serving} of {size} members run", why)
+        elif size == 1 and zone.spec is not None and zone.spec.replicas > 1:
+            text = f"1 of {zone.spec.replicas} wanted replicas: with {stable.nodes[0]} all is lost"
+            key = (Severity.RISK, text, ())
         elif size > 1 and not is_majority(size - 1, size):
-            text = f"{size} replicas: the loss of any one takes the majority"
-            key = (Severity.NOTE, text, ())
+            key = (Severity.NOTE, few_replicas_text(size), ())
         else:
             continue
         alike.setdefault(key, []).append(number)
@@ -155,7 +157,8 @@ def why_missing(sight: Sight, zone: ZoneSight, number: int, node: str) -> str:
         return "doesn't answer" if why == NO_ANSWER else f"can't be asked: {why}"
     replica = zone.groups[number].replicas.get(node)
     if replica is None:
-        return "holds no replica of it"
+        emptied = node in zone.health[number].emptied
+        return "came back with nothing" if emptied else "holds no replica of it"
     return _why_replica(replica)
 
 
@@ -179,6 +182,7 @@ def _conditions(
             # Beyond its first sentence, which only counts, there may be whom it waits for.
             waits = condition.message.partition(". ")[2]
             said = any(verdict.awaits for verdict in verdicts.values())
+            said |= any(one.lost and one.emptied for one in zone.health.values())
             if condition.reason is Reason.MAJORITY_LOST and waits and not said:
                 yield Finding(severity=Severity.RISK, text=waits)
             continue
@@ -251,6 +255,11 @@ def partitions_text(numbers: Iterable[int]) -> str:
     more = count - sum(b - a + 1 for a, b in ranges[:8])
     text = ", ".join(shown) + (f" and {more} more" if more else "")
     return f"partition {text}" if count == 1 else f"{count} partitions ({text})"
+
+
+def few_replicas_text(count: int) -> str:
+    """For two: a group that no loss leaves with a majority."""
+    return f"{count} replicas: the loss of any one takes the majority"
 
 
 def duration_text(duration_s: float) -> str:

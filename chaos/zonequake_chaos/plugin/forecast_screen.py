@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from zonequake_chaos.kube import Json
-from zonequake_chaos.plugin.findings import duration_text, partitions_text
+from zonequake_chaos.plugin.findings import duration_text, few_replicas_text, partitions_text
 from zonequake_chaos.plugin.forecast import Forecast, Move, Step
 from zonequake_chaos.plugin.screen import change_text
+from zonequake_operator.groups import is_majority
 from zonequake_operator.model import ZoneSpec
 from zonequake_store.admin_protocol import ReplicaSize
 
@@ -34,14 +35,28 @@ def forecast_screen(
     foretold: Forecast,
     sizes: Sizes,
     show_all: bool,
+    lost: Sequence[int] = (),
 ) -> RenderableType:
-    """The whole answer. `sizes`: what a copy takes, by partition; None or absent: not known."""
+    """The whole answer. `sizes`: what a copy takes, by partition; None or absent: not known.
+    `lost`: partitions without their majority now."""
     shown = [Text(f"  {change}", style="bold") for change in changes]
     title = "if this were applied (nothing is)" if shown else "as its spec is now"
     parts: list[RenderableType] = [Text(f"Zone {name}, {title}:"), *shown]
+    if spec.replicas > 1 and not is_majority(spec.replicas - 1, spec.replicas):
+        parts.append(Text(f"{few_replicas_text(spec.replicas)}.", style="yellow"))
     if spec.paused:
         parts.append(
             Text("The zone is paused: all below happens when it is resumed.", style="yellow")
+        )
+    if lost:
+        which = partitions_text(lost)
+        verb = "has lost its" if len(lost) == 1 else "have lost their"
+        parts.append(
+            Text(
+                f"{which} {verb} majority: nothing moves there before it is served again "
+                f"(kubectl zq status {name} says what that waits for)",
+                style="red",
+            )
         )
     steps = foretold.steps
     for step in steps:
@@ -70,6 +85,9 @@ def forecast_screen(
 def spec_changes(before: Json, after: Json) -> list[str]:
     """`replicas: 3 -> 5`, for each field that differs; an absent field is shown as a dash."""
 
+    if not before:
+        return ["new: " + ", ".join(f"{key} {after[key]}" for key in sorted(after))]
+
     def shown(spec: Json, key: str) -> str:
         return str(spec.get(key, "-"))
 
@@ -89,7 +107,14 @@ def _step(step: Step, spec: ZoneSpec, sizes: Sizes, *, show_all: bool) -> Iterab
     yield text
     if step.problem:
         yield Text(step.problem, style="red")
-    if len(step.data_nodes) < spec.replicas:
+    if not step.data_nodes:
+        match = f" that match {spec.filter}" if spec.filter else ""
+        yield Text(
+            f"There would be no data nodes{match}: partitions stay where they are, and new ones "
+            "don't begin",
+            style="yellow",
+        )
+    elif len(step.data_nodes) < spec.replicas:
         yield Text(
             f"{spec.replicas} replicas are wanted, but there are {len(step.data_nodes)} data "
             "nodes: each partition gets as many replicas as there are nodes",
@@ -181,7 +206,8 @@ def _summary(moves: tuple[Move, ...], spec: ZoneSpec, sizes: Sizes) -> str:
     words.append(f"{copies} {'copy' if copies == 1 else 'copies'}, {decimal(total_bytes)}")
     unknown = sum(move.partition not in known for move in moves if move.copies)
     if unknown:
-        words.append(f"without {unknown} partitions whose size nobody could tell")
+        noun = "partition" if unknown == 1 else "partitions"
+        words.append(f"without {unknown} {noun} whose size nobody could tell")
     rate = spec.catch_up_bytes_per_second
     if rate and known:
         # A leader feeds all its newcomers out of one rate, and leaders work beside each other.

@@ -66,9 +66,12 @@ def find_current(*, kubeconfig: Path | None, context: str | None, namespace: str
 
 def _namespace_of(kubeconfig: Path, context: str | None) -> str:
     try:
-        content = yaml.safe_load(kubeconfig.read_text()) or {}
+        content = yaml.safe_load(kubeconfig.read_text())
     except yaml.YAMLError as error:
         raise UsageError(f"{kubeconfig} is no kubeconfig: {error}") from error
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise UsageError(f"{kubeconfig} is no kubeconfig: found no keys such as contexts in it")
     wanted = context or content.get("current-context")
     for entry in content.get("contexts") or []:
         if entry.get("name") == wanted:

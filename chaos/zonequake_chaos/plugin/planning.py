@@ -14,7 +14,7 @@ from zonequake_chaos.kube import Json, Kube
 from zonequake_chaos.plugin.forecast import Forecast, Step, forecast
 from zonequake_chaos.plugin.forecast_screen import forecast_screen, spec_changes
 from zonequake_chaos.plugin.look import copy_bytes, inspect, look, zone_object
-from zonequake_chaos.plugin.sight import Sight, ZoneSight
+from zonequake_chaos.plugin.sight import Sight, ZoneSight, named_zone
 from zonequake_operator.model import Partition, Snapshot, ZoneSpec, group_name
 from zonequake_operator.parsing import parse_zone
 
@@ -55,7 +55,11 @@ def wish_of_settings(zone: str, settings: Sequence[str]) -> Wish:
         key, separator, value = setting.partition("=")
         if not separator or not key:
             raise UsageError(f"--set {setting!r}: expected FIELD=VALUE, such as replicas=5")
-        spec[key] = yaml.safe_load(value)
+        try:
+            spec[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            problem = getattr(error, "problem", None) or "it isn't YAML"
+            raise UsageError(f"--set {setting!r}: found {value!r}, {problem}") from error
     return Wish(zone=zone, spec=spec, fields=True)
 
 
@@ -63,7 +67,7 @@ async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
     """What would become of the zone. Raises UsageError if it can't be had so."""
     present = await zone_object(kube, wish.zone)
     if present is None and wish.fields:
-        raise UsageError(f"namespace {kube.namespace} has no zone {wish.zone}: give it with -f")
+        named_zone(await look(kube), wish.zone)  # says which there are
     wanted = await _accepted(kube, wish, present)
     sight = await look(kube)
     if present is not None and not sight.reports:
@@ -83,6 +87,7 @@ async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
         foretold=foretold,
         sizes=sizes,
         show_all=show_all,
+        lost=[number for number, health in zone.health.items() if health.lost],
     )
 
 
@@ -117,7 +122,7 @@ async def _accepted(kube: Kube, wish: Wish, present: Json | None) -> Json:
         wanted = await kube.try_write(manifest, replaces=present is not None)
     except ClusterError as error:
         if error.status in (400, 403, 409, 422):
-            raise UsageError(f"the server would refuse it: {error}") from error
+            raise UsageError(f"the server would refuse it: {error.words or error}") from error
         raise
     wanted["metadata"].setdefault("resourceVersion", "0")
     return wanted

@@ -66,7 +66,7 @@ def zone_parts(sight: Sight, zone: ZoneSight) -> list[RenderableType]:
     parts += [Text(""), _nodes(sight, zone)]
     moving = {n: h for n, h in zone.health.items() if h.is_moving}
     if moving:
-        parts += [Text(""), _moves(zone, moving)]
+        parts += [Text(""), _moves(sight, zone, moving)]
     return parts
 
 
@@ -131,10 +131,9 @@ def _finding(finding: Finding) -> RenderableType:
     grid.add_column(width=4, no_wrap=True)
     grid.add_column()
     style = _STYLES[finding.severity]
-    text = Text(finding.text, style=style)
-    for why in finding.why:
-        text.append(f"\n  {why}", style="dim")
-    grid.add_row(Text(_MARKS[finding.severity], style=style), text)
+    why = [Padding(Text(each, style="dim"), (0, 0, 0, 2)) for each in finding.why]
+    said = Group(Text(finding.text, style=style), *why)
+    grid.add_row(Text(_MARKS[finding.severity], style=style), said)
     return grid
 
 
@@ -263,7 +262,7 @@ def _remarks(sight: Sight, zone: ZoneSight, node: str) -> str:
     return "; ".join(remarks)
 
 
-def _moves(zone: ZoneSight, moving: dict[int, Health]) -> Group:
+def _moves(sight: Sight, zone: ZoneSight, moving: dict[int, Health]) -> Group:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("MOVING", "FROM", "TO", "STAGE", "CATCHING UP", "THEN"):
         table.add_column(column)
@@ -277,7 +276,7 @@ def _moves(zone: ZoneSight, moving: dict[int, Health]) -> Group:
             str(number),
             " ".join(before),
             change_text(before, after),
-            _stage(health, locked=keys.pending_lock is not None),
+            _stage(sight, health),
             "\n".join(catching_up_text(one) for one in (leading.progress if leading else ())),
             " ".join(planned.nodes) if planned is not None else "",
         )
@@ -302,11 +301,16 @@ def change_text(before: Iterable[str], after: Iterable[str]) -> Text:
     return text
 
 
-def _stage(health: Health, *, locked: bool) -> str:
+def _stage(sight: Sight, health: Health) -> str:
     pending = health.keys.pending
     kind = " (reset)" if pending is not None and pending.force else ""
     if health.view.stage is Stage.NONE:
-        return ("waits for its leader" if health.view.leader is None else "about to begin") + kind
+        wanted = pending.nodes if pending is not None else ()
+        away = [node for node in wanted if node not in sight.reports] if sight.reports else []
+        if health.view.leader is None:
+            return f"waits for its leader{kind}"
+        return (f"waits for {', '.join(away)}" if away else "about to begin") + kind
+    locked = health.keys.pending_lock is not None
     granted = ", granted" if locked and health.view.stage is Stage.CATCHING_UP else ""
     return f"{health.view.stage.value}{granted}{kind}"
 

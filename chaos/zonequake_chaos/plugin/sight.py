@@ -100,7 +100,20 @@ class ZoneSight:
 
     @cached_property
     def health(self) -> dict[int, Health]:
-        """Each partition, diagnosed as the operator does it, by what was heard just now."""
+        """Each partition, diagnosed as the operator does it, by what was heard just now; where
+        nobody could be asked, as the operator stored it last."""
+        if not self.reports:
+            return {
+                number: Health(
+                    keys=partition.keys,
+                    view=partition.view,
+                    missing=(),
+                    broken={},
+                    at_risk=False,
+                    lost=False,
+                )
+                for number, partition in self.partitions.items()
+            }
         return {
             number: diagnose(partition.keys, self.groups[number], partition.view)
             for number, partition in self.partitions.items()
@@ -180,7 +193,7 @@ def named_zone(sight: Sight, name: str) -> ZoneSight:
     for zone in sight.zones:
         if zone.zone.name == name:
             return zone
-    names = ", ".join(each.zone.name for each in sight.zones) or "none"
+    names = ", ".join(each.zone.name for each in sight.zones) or "none (-n names another namespace)"
     raise UsageError(f"namespace {sight.namespace} has no zone {name}; there are: {names}")
 
 

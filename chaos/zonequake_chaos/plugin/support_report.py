@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from zonequake_chaos.errors import ChaosError
+from zonequake_chaos.errors import ChaosError, ClusterError
 from zonequake_chaos.kube import Json, Kube
 from zonequake_chaos.objects import ADMIN_PORT
 from zonequake_chaos.plugin.look import look
@@ -44,7 +44,8 @@ WIDTH = 160
 
 
 async def write_report(kube: Kube, path: Path) -> list[str]:
-    """Writes the zip file; says what is missing in it. Raises OSError."""
+    """Writes the zip file; says what is missing in it. Raises OSError, and ClusterError if nothing
+    could be had at all."""
     contents: dict[str, bytes] = {}
     missing: list[str] = []
 
@@ -67,6 +68,8 @@ async def write_report(kube: Kube, path: Path) -> list[str]:
     except ChaosError as error:
         pods, missing = [], [*missing, f"pods: {error}"]
     await asyncio.gather(*(pack(name, content) for name, content in _of_pods(kube, pods)))
+    if not contents:
+        raise ClusterError(f"nothing could be had, so no report is written: {missing[0]}")
     contents["missing.txt"] = "".join(f"{line}\n" for line in sorted(missing)).encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in sorted(contents.items()):

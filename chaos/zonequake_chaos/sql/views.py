@@ -100,9 +100,9 @@ def data_nodes(found: Sequence[Resource], topology: Resource | None) -> Rows:
         joining = set(up.nodes) - nodes if up else set()
         for node in sorted(nodes | joining):
             if node in joining:
-                state = f"joined, is added {_when(up)}"
+                state = f"joined, is {_when_done('added', up)}"
             elif node in leaving:
-                state = f"left, is removed {_when(down)}"
+                state = f"left, is {_when_done('removed', down)}"
             else:
                 state = "data node"
             rows.append((written_name(zone), node, state, joined.get(node, "")))
@@ -154,7 +154,9 @@ def _nodes(topology: Resource | None) -> dict[str, str]:
     """Attributes of the nodes of the logical topology, by name."""
     status = msgspec.convert((topology or {}).get("status") or {}, WireTopologyStatus)
     return {
-        node.name: ", ".join(f"{key}={value}" for key, value in sorted(node.attributes.items()))
+        node.name: ", ".join(
+            f"{key}={value}" if value else key for key, value in sorted(node.attributes.items())
+        )
         for node in status.nodes
     }
 
@@ -170,6 +172,11 @@ def _yes_or_no(value: bool | None) -> str:
 
 def _timer(timer: WireTimer | None) -> str:
     return "" if timer is None else f"{', '.join(timer.nodes)}: {_when(timer)}"
+
+
+def _when_done(done: str, timer: WireTimer | None) -> str:
+    when = _when(timer)
+    return f"never {done}" if when == "never" else f"{done} {when}"
 
 
 def _when(timer: WireTimer | None) -> str:

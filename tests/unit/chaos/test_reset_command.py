@@ -118,6 +118,11 @@ def test_members_that_lost_their_data_are_no_majority_though_they_are_there() ->
     assert nobody.refused == "none of its nodes that are there has its data any more"
 
 
+def test_partitions_of_which_the_same_is_known_share_their_lines() -> None:
+    proof = prove(partition("ABC"), topology("A", "BC"))
+    assert proof.lines_for([4, 5, 6, 9])[0] == "4 partitions (4-6, 9): stable A, B, C"
+
+
 def test_a_member_that_is_silent_counts_and_is_named() -> None:
     proof = prove(partition("ABC"), topology("ABC", ""), A=replica(), B=None)
     assert proof.refused == "its majority has not left; a node that doesn't answer may still run"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.errors import UsageError
+from zonequake_chaos.errors import ClusterError, UsageError
+from zonequake_chaos.kube import Kube
 from zonequake_chaos.plugin.look import find_current
 from zonequake_chaos.plugin.planning import wish_of_settings, wishes_of_file
-from zonequake_chaos.plugin.support_report import redacted
+from zonequake_chaos.plugin.support_report import redacted, write_report
 
 
 def test_the_namespace_is_that_of_the_current_context(tmp_path: Path) -> None:
@@ -60,6 +62,9 @@ def test_settings_are_typed_as_in_a_manifest() -> None:
     assert wish.spec == {"replicas": 5, "paused": True, "dataNodesFilter": '"SSD"'}
     with pytest.raises(UsageError, match="expected FIELD=VALUE"):
         wish_of_settings("z", ["replicas"])
+    with pytest.raises(UsageError, match=r"--set 'replicas=\[3': found '\[3', expected"):
+        wish_of_settings("z", ["replicas=[3"])
+    assert wish_of_settings("z", ["dataNodesAutoAdjust="]).spec == {"dataNodesAutoAdjust": None}
 
 
 def test_a_report_hides_what_others_may_have_put_into_a_pod() -> None:
@@ -88,3 +93,36 @@ def test_a_report_hides_what_others_may_have_put_into_a_pod() -> None:
     assert "managedFields" not in text
     assert '"zonequake.io/kept": "yes"' in text
     assert '"value": "zq-default-0"' in text
+
+
+@pytest.mark.parametrize("text", ["{{", "[]", "users: [{name: u, user: {token: 3}}]", "\x00"])
+def test_a_file_that_is_no_kubeconfig_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="no usable kubeconfig"):
+        asyncio.run(Kube.open(kubeconfig=path, context=None, namespace="n"))
+
+
+def test_a_namespace_is_not_looked_for_in_what_is_no_kubeconfig(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    for text in ("[]", "{{", "word"):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="is no kubeconfig"):
+            find_current(kubeconfig=path, context=None, namespace=None)
+
+
+def test_a_report_of_which_nothing_could_be_had_is_not_written(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {"token": "t"}}]
+    content = {"clusters": [cluster], "contexts": [context], "users": users}
+    config.write_text(json.dumps({**content, "current-context": "x"}))
+
+    async def packed() -> None:
+        async with await Kube.open(kubeconfig=config, context=None, namespace="n") as kube:
+            await write_report(kube, tmp_path / "r.zip")
+
+    with pytest.raises(ClusterError, match=r"nothing could be had.*https://127.0.0.1:9 doesn't"):
+        asyncio.run(packed())
+    assert not (tmp_path / "r.zip").exists()

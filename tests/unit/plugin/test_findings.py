@@ -171,6 +171,13 @@ def test_many_partitions_are_named_by_ranges_and_the_rest_is_counted() -> None:
     assert text == "20 partitions (0, 2, 4, 6, 8, 10, 12, 14 and 12 more)"
 
 
+def test_a_single_copy_of_several_that_are_wanted_is_a_risk(sight: Callable[..., Sight]) -> None:
+    (one,) = found(sight({0: "a"}, spec={"replicas": 3}))
+    assert one.severity is Severity.RISK
+    assert one.text == "partition 0: 1 of 3 wanted replicas: with a all is lost"
+    assert found(sight({0: "a"}, spec={"replicas": 1})) == []
+
+
 def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
     sight: Callable[..., Sight],
 ) -> None:
@@ -185,14 +192,18 @@ def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
 def test_a_majority_that_came_back_with_nothing_is_not_promised_to_serve_again(
     sight: Callable[..., Sight],
 ) -> None:
+    message = "1 partitions have lost their majority: 0. Partition 0 can only be reset by hand: b."
+    condition = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost"}
     seen = sight(
         {0: "abc"},
         spec={"storage": "Volatile"},
+        status={"conditions": [{**condition, "message": message}]},
         changes={(0, "a"): {"role": Role.FOLLOWER, "leader": None}},
         without=[(0, "b"), (0, "c")],
     )
-    lost, *_ = found(seen)
+    (lost,) = found(seen)
     assert lost.severity is Severity.LOST
+    assert lost.why[0] == "b came back with nothing"
     assert lost.why[-1] == (
         "only 1 of 3 members can still have its data, fewer than a majority: it doesn't come back "
         "by itself, unless the others lose theirs too and it begins anew with nothing; "

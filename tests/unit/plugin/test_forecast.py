@@ -105,7 +105,8 @@ def test_a_forecast_writes_nothing_into_what_was_seen(sight: Callable[..., Sight
     ("before", "after", "said"),
     [
         ({"replicas": 3}, {"replicas": 5}, ["replicas: 3 -> 5"]),
-        ({}, {"paused": True}, ["paused: - -> True"]),
+        ({"replicas": 3}, {"replicas": 3, "paused": True}, ["paused: - -> True"]),
+        ({}, {"replicas": 2, "partitions": 8}, ["new: partitions 8, replicas 2"]),
         ({"replicas": 3}, {"replicas": 3}, []),
     ],
 )
@@ -187,3 +188,24 @@ def test_an_armed_reset_is_foretold_as_what_it_is(sight: Callable[..., Sight]) -
     said = captured.get()
     assert "RESET partition 0 of a, b, c: goes on from a alone, and what that lacks" in said
     assert "give up replicas" not in said
+
+
+def test_a_partition_without_its_majority_is_not_promised_a_move(
+    sight: Callable[..., Sight],
+) -> None:
+    spec = sight({0: "abc"}).zones[0].spec
+    assert spec is not None
+    console = Console(width=160, no_color=True, highlight=False)
+    with console.capture() as captured:
+        step = Step(after_ms=0, data_nodes=("a", "b", "c"), created={})
+        shown = forecast_screen(
+            "z",
+            changes=[],
+            spec=spec,
+            foretold=Forecast(steps=(step,)),
+            sizes={},
+            show_all=False,
+            lost=[1, 2],
+        )
+        console.print(shown)
+    assert "2 partitions (1, 2) have lost their majority: nothing moves there" in captured.get()

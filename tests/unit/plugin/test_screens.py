@@ -30,6 +30,15 @@ def test_the_first_line_is_the_verdict(sight: Callable[..., Sight]) -> None:
     assert unknown[0] == "Zone z unknown: no data node could be asked"
 
 
+def test_without_a_word_of_the_nodes_the_stored_states_are_shown(
+    sight: Callable[..., Sight],
+) -> None:
+    keys = {0: {"leader": "a"}, 1: {"leader": "b", "state": "Degraded"}}
+    lines = text_of(screen(sight({0: "abc", 1: "bca"}, silent="abc", keys=keys)))
+    assert "Partitions 1 Available 1 Degraded" in lines
+    assert any(line.startswith("b yes no 1 ?") for line in lines)
+
+
 def test_a_namespace_without_zones_says_so(sight: Callable[..., Sight]) -> None:
     empty = Sight(now_ms=0, namespace="ns", topology=sight({0: "a"}).topology, zones=())
     assert text_of(screen(empty)) == ["There are no zones in namespace ns."]
@@ -62,6 +71,12 @@ def test_a_move_shows_who_comes_who_goes_and_how_far_it_is(
     assert lines[0].endswith(", 1 of them moving")
     assert "0 a b c +d -c CATCHING_UP d 25%, 12.0 MB of 48.0 MB of the log b d" in lines
     assert lines[-1] == "12.0 MB of 48.0 MB are copied (25%)"
+
+
+def test_a_move_to_a_node_that_is_away_says_for_whom_it_waits(sight: Callable[..., Sight]) -> None:
+    keys = {0: {"pending": {"nodes": ["a", "b", "d"]}}}
+    lines = text_of(screen(sight({0: "abc"}, nodes="abcd", silent="d", keys=keys)))
+    assert "0 a b c +d -c waits for d" in lines
 
 
 def test_many_moves_are_counted_not_listed(sight: Callable[..., Sight]) -> None:

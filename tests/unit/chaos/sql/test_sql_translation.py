@@ -219,8 +219,8 @@ def test_the_views_show_what_holds_with_defaults_and_timers() -> None:
         ("b", "7", "", "", "", "25", "3", "rendezvous", "HIGH_AVAILABILITY", "5", "b"),
     ]
     assert cells(nodes) == [
-        ("Accounts", "n1", "data node", "SSD=, region=EU"),
-        ("Accounts", "n2", "left, is removed never", ""),
+        ("Accounts", "n1", "data node", "SSD, region=EU"),
+        ("Accounts", "n2", "left, is never removed", ""),
         ("Accounts", "n3", "joined, is added at 2026-01-01T00:05:00.000Z", ""),
     ]
     assert cells(tables) == cells(group) == [("T", "Accounts", "not known", "t")]

@@ -39,24 +39,24 @@ class Verdict:
     awaits: Undecided | chain.Unjudged | None = None
     inspect: frozenset[str] = frozenset()
 
-    def sentence(self, number: int) -> str:
-        """For whom partition `number` waits; empty if for nobody."""
+    def sentence(self, partition: str) -> str:
+        """For whom the partition, which is called so, waits; empty if for nobody."""
         awaits, keys = self.awaits, self.keys
         if awaits is None:
             return ""
         if isinstance(awaits, chain.Unjudged):
             nodes = few(awaits.nodes) or "a node that holds its data"
             return (
-                f"Partition {number} waits for {awaits.more} more of {nodes} to report: all its "
-                f"nodes had stopped, and the newest user data may be under link {awaits.link + 1} "
-                f"of {len(keys.chain)} of its chain ({few(keys.chain[awaits.link].nodes)})."
+                f"{partition[0].upper()}{partition[1:]} waits for {awaits.more} more of {nodes} to "
+                "report: all its nodes had stopped, and the newest user data may be under link "
+                f"{awaits.link + 1} of {len(keys.chain)} of its chain "
+                f"({few(keys.chain[awaits.link].nodes)})."
             )
         if awaits.unheard:
-            return f"The reset of partition {number} waits for {few(awaits.unheard)} to report."
+            return f"The reset of {partition} waits for {few(awaits.unheard)} to report."
         newest = keys.chain[-1].nodes if keys.chain else ()
         return (
-            f"Nobody alive holds the newest data of partition {number}: it waits for one of "
-            f"{few(newest)}."
+            f"Nobody alive holds the newest data of {partition}: it waits for one of {few(newest)}."
         )
 
 

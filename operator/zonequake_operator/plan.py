@@ -137,7 +137,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     accepted = high_availability.without_done_reset(snapshot, accepted, groups)
     for n, verdict in verdicts.items():
         if verdict.awaits is not None:
-            health[n] = replace(health[n], awaits=verdict.sentence(n))
+            health[n] = replace(health[n], awaits=verdict.sentence(f"partition {n}"))
 
     actions: list[Action] = []
     if not spec.paused and accepted.revision == before.revision:

@@ -45,6 +45,10 @@ LOST_REASONS = {Reason.MAJORITY_LOST, Reason.PARTITIONS_WITHOUT_LEADER}
 """What is as bad as it gets, also if only the operator's stored word tells it."""
 
 
+MAX_ALIKE = 3
+"""Troubles of one kind that are shown one by one."""
+
+
 class Severity(IntEnum):
     """How bad it is; the worst comes first."""
 
@@ -63,6 +67,10 @@ class Finding:
     why: tuple[str, ...] = ()
 
 
+_Trouble = tuple[Severity, str, tuple[str, ...]]
+"""How bad, a sentence without its partitions, and why."""
+
+
 def findings(sight: Sight, zone: ZoneSight) -> list[Finding]:
     """All of a zone, the worst first."""
     verdicts = zone.verdicts(sight) if any(one.lost for one in zone.health.values()) else {}
@@ -78,7 +86,7 @@ def findings(sight: Sight, zone: ZoneSight) -> list[Finding]:
 def _partitions(
     sight: Sight, zone: ZoneSight, verdicts: Mapping[int, Verdict]
 ) -> Iterable[Finding]:
-    alike: dict[tuple[Severity, str, tuple[str, ...]], list[int]] = {}
+    alike: dict[_Trouble, list[int]] = {}
     for number, health in zone.health.items():
         stable = health.keys.stable
         if stable is None or health.keys.bootstrap is None or sight.reports.keys() == set():
@@ -104,8 +112,29 @@ def _partitions(
         else:
             continue
         alike.setdefault(key, []).append(number)
-    for (severity, text, why), numbers in alike.items():
-        yield Finding(severity=severity, text=f"{partitions_text(numbers)}: {text}", why=why)
+    yield from _shortened(alike)
+
+
+def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[Finding]:
+    """A sentence for each trouble; one for all that differ only in the words behind a colon, where
+    there are many: a damaged disk has other words for each of its replicas."""
+    kinds: dict[_Trouble, list[_Trouble]] = {}
+    for trouble in alike:
+        severity, text, why = trouble
+        kind = (severity, text, tuple(each.partition(": ")[0] for each in why))
+        kinds.setdefault(kind, []).append(trouble)
+    for same in kinds.values():
+        if len(same) > MAX_ALIKE:
+            severity, text, why = same[0]
+            numbers = [number for trouble in same for number in alike[trouble]]
+            first = f"so says partition {alike[same[0]][0]}; the others have words of their own"
+            shown = f"{partitions_text(numbers)}: {text}"
+            yield Finding(severity=severity, text=shown, why=(*why, first))
+            continue
+        for trouble in same:
+            severity, text, why = trouble
+            shown = f"{partitions_text(alike[trouble])}: {text}"
+            yield Finding(severity=severity, text=shown, why=why)
 
 
 def _way_back(zone: ZoneSight, number: int, verdict: Verdict | None) -> str:
@@ -117,7 +146,7 @@ def _way_back(zone: ZoneSight, number: int, verdict: Verdict | None) -> str:
         if verdict.inspect:
             unread = ", ".join(sorted(verdict.inspect))
             return f"it rests on what replicas hold that wait for their start order ({unread})"
-        return verdict.sentence(number)
+        return verdict.sentence("the partition")
     if verdict is not None and verdict.keys != health.keys:
         node = forced_node(verdict.keys)
         return f"it goes on from {node} as soon as the operator acts" if node else ""

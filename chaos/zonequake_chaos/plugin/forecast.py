@@ -68,13 +68,15 @@ class Move:
 class Step:
     """What would be decided `after_ms` from now: data nodes then, and the moves beyond those of the
     step before. `created`: partitions that don't exist yet, with their nodes. `waits`: sentences on
-    partitions that can't be decided yet, and for whom they wait."""
+    partitions that can't be decided yet, and for whom they wait. `away`: data nodes that aren't
+    there."""
 
     after_ms: int
     data_nodes: tuple[str, ...]
     moves: tuple[Move, ...] = ()
     created: Mapping[int, tuple[str, ...]]
     waits: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     problem: str | None = None
 
 
@@ -185,6 +187,7 @@ def _step(
         data_nodes=tuple(sorted(state.nodes)) if state is not None else (),
         moves=tuple(moves),
         created=created,
+        away=tuple(sorted(state.nodes - after.topology.nodes.keys())) if state is not None else (),
         waits=tuple(one.awaits for one in decided.health.values() if one.awaits),
         problem=unreadable or refused,
     )

@@ -120,6 +120,12 @@ def _step(step: Step, spec: ZoneSpec, sizes: Sizes, *, show_all: bool) -> Iterab
             "nodes: each partition gets as many replicas as there are nodes",
             style="yellow",
         )
+    wanted = {node for move in step.moves for node in move.copies}
+    if wanted & set(step.away):
+        yield Text(
+            f"What goes to {', '.join(sorted(wanted & set(step.away)))} waits: not there now",
+            style="yellow",
+        )
     if step.created:
         yield from _created(step.created)
     if step.waits:

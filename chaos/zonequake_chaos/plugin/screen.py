@@ -158,9 +158,9 @@ def _timers(sight: Sight, zone: ZoneSight) -> Iterable[Text]:
         return
     if state is not None:
         deadlines = (deadline_up_ms(state, spec.timers), deadline_down_ms(state, spec.timers))
-        for timer, deadline_ms, verb in zip(
-            (state.up, state.down), deadlines, ("scale-up adds", "scale-down removes"), strict=True
-        ):
+        known = state.up is not None and state.up.nodes <= state.nodes
+        verbs = ("scale-up confirms" if known else "scale-up adds", "scale-down removes")
+        for timer, deadline_ms, verb in zip((state.up, state.down), deadlines, verbs, strict=True):
             if timer is not None:
                 yield _timer(sight, verb, timer.nodes, timer.armed_ms, deadline_ms, spec)
     if status.reset is not None:
@@ -220,7 +220,8 @@ def _membership(sight: Sight, zone: ZoneSight, node: str) -> Text:
         ((state.up, "not yet"), (state.down, "left, still kept")) if state is not None else ()
     )
     for timer, words in waiting:
-        if timer is not None and node in timer.nodes:
+        came_back = timer is not None and state is not None and timer is state.up
+        if timer is not None and node in timer.nodes - (zone.data_nodes if came_back else set()):
             return Text(words, style="yellow")
     if node in zone.data_nodes:
         return Text("yes") if node in sight.topology.nodes else Text("left", style="red")

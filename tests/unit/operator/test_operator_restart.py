@@ -213,7 +213,7 @@ def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
     found = verdict(keys(), now)
     assert found.withheld
     assert found.inspect == frozenset(EVERYONE)
-    assert found.sentence(0) == (
+    assert found.sentence("partition 0") == (
         "Partition 0 waits for 1 more of G to report: all its nodes had stopped, and the newest "
         "user data may be under link 3 of 3 of its chain (G)."
     )

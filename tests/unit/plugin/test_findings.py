@@ -178,6 +178,24 @@ def test_a_single_copy_of_several_that_are_wanted_is_a_risk(sight: Callable[...,
     assert found(sight({0: "a"}, spec={"replicas": 1})) == []
 
 
+def test_many_replicas_that_are_broken_each_in_its_way_share_a_sentence(
+    sight: Callable[..., Sight],
+) -> None:
+    def seen(count: int) -> list[Finding]:
+        broken = {
+            (n, "c"): {"role": Role.BROKEN, "broken_reason": f"record {n}"} for n in range(count)
+        }
+        return found(sight(dict.fromkeys(range(count), "abc"), changes=broken))
+
+    assert len(seen(3)) == 3
+    (one,) = seen(40)
+    assert one.text.startswith("40 partitions (0-39): 2 of 3 members run")
+    assert one.why == (
+        "c is broken: record 0",
+        "so says partition 0; the others have words of their own",
+    )
+
+
 def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
     sight: Callable[..., Sight],
 ) -> None:
@@ -238,5 +256,5 @@ def test_a_stopped_group_whose_chain_waits_for_a_node_says_for_whom(
     seen = all_stopped(sight, nodes="bc")
     looked_at = {n: {"z.12345678.0": seen.zones[0].groups[0].replicas[n]} for n in "bc"}
     (lost, *_) = found(replace(seen, inspected=looked_at))
-    assert "Partition 0 waits for 1 more of a to report" in lost.why[-1]
+    assert "The partition waits for 1 more of a to report" in lost.why[-1]
     assert "served again" not in " ".join(lost.why)

@@ -190,6 +190,15 @@ def test_an_armed_reset_is_foretold_as_what_it_is(sight: Callable[..., Sight]) -
     assert "give up replicas" not in said
 
 
+def test_a_data_node_that_is_away_is_named_where_copies_go_to_it(
+    sight: Callable[..., Sight],
+) -> None:
+    seen = sight(placed("abc", 8, 2), nodes="ab", data_nodes="abc", spec={"replicas": 2})
+    (step, *_) = foretold(seen, replicas=3)
+    assert step.away == ("c",)
+    assert any("c" in move.copies for move in step.moves)
+
+
 def test_a_partition_without_its_majority_is_not_promised_a_move(
     sight: Callable[..., Sight],
 ) -> None:

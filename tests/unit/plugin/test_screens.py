@@ -73,6 +73,17 @@ def test_a_move_shows_who_comes_who_goes_and_how_far_it_is(
     assert lines[-1] == "12.0 MB of 48.0 MB are copied (25%)"
 
 
+def test_a_data_node_that_came_back_is_in_the_zone_while_its_timer_runs(
+    sight: Callable[..., Sight],
+) -> None:
+    status = {"scaleUp": {"nodes": ["c"], "armedAt": to_rfc3339(NOW_MS - 10_000)}}
+    lines = text_of(
+        screen(sight({0: "abc"}, status=status, spec={"dataNodesAutoAdjustScaleUp": 30}))
+    )
+    assert "Timers in 20 s scale-up confirms c (armed 10 s ago)" in lines
+    assert any(line.startswith("c yes yes") for line in lines)
+
+
 def test_a_move_to_a_node_that_is_away_says_for_whom_it_waits(sight: Callable[..., Sight]) -> None:
     keys = {0: {"pending": {"nodes": ["a", "b", "d"]}}}
     lines = text_of(screen(sight({0: "abc"}, nodes="abcd", silent="d", keys=keys)))

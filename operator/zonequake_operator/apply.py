@@ -297,6 +297,8 @@ class ZoneReconciler:
         """Write what is urgent or due; says whether anything that decisions rest on was."""
         zone_writes = [a for a in actions if isinstance(a, WriteZone)]
         urgent = False
+        if not zone_writes:
+            self._said.clear()  # what was to be stored has passed again
         for write in zone_writes:
             if write.urgent or self._monotonic_s() - self._zone_written_s >= self._view_period_s:
                 urgent = urgent or write.urgent

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from .errors import KubeError
 from .kube import Kube
@@ -75,10 +76,14 @@ class Gates:
             else _Known(process=process, view=view, since_s=now_s)
             for name, process in processes.items()
         }
+        judged: float | None = None
         for pod in list(pods.values()):
             good = pod.name in processes and pod.name not in behind
-            if good and not pod.caught_up and not await self._is_judged(self._known[pod.name]):
-                continue  # an older verdict is that on its predecessor, or there is none yet
+            if good and not pod.caught_up:
+                known = self._known[pod.name]
+                judged = await self._judged_up_to() if judged is None else judged
+                if judged < known.view and now_s - known.since_s < PATIENCE_S:
+                    continue  # an older verdict is on its predecessor, or there is none yet
             if good:
                 self._behind_since_s.pop(pod.name, None)
             since_s = now_s if good else self._behind_since_s.setdefault(pod.name, now_s)
@@ -92,23 +97,18 @@ class Gates:
                 # Until the pods are listed again, else every round would write it once more.
                 pods[pod.name] = replace(pod, caught_up=good)
 
-    async def _is_judged(self, known: _Known) -> bool:
-        """Does every zone's verdict rest on a view that this process is in?
+    async def _judged_up_to(self) -> float:
+        """The newest view on which, or on a later one, every zone's verdict rests.
 
         A restarted operator knows of no zone at first, so the API server is asked which there are.
         """
-        if self._monotonic_s() - known.since_s >= PATIENCE_S:
-            return True
         try:
             zones = [zone["metadata"] for zone in await self._kube.list_zones()]
         except KubeError as error:
             logger.info("no gate is opened for now: %s", error)
-            return False
-        return all(
-            self._judged.get(meta["name"], 0) >= known.view
-            for meta in zones
-            if "deletionTimestamp" not in meta
-        )
+            return 0
+        there = [meta["name"] for meta in zones if "deletionTimestamp" not in meta]
+        return min((self._judged.get(name, 0) for name in there), default=inf)
 
     async def _write(self, pod: Pod, good: bool) -> bool:
         condition = {

@@ -307,3 +307,18 @@ async def test_a_transition_that_somebody_elses_write_delays_is_told_once() -> N
     assert edges.refusals == 0
     assert edges.told.count(EventReason.DATA_NODES_CHANGED) == 1
     assert edges.told.count(EventReason.ALL_PARTITIONS_LEAD) == 1
+
+
+async def test_a_transition_that_passed_before_it_could_be_stored_is_told_when_it_comes_again() -> (
+    None
+):
+    edges = Edges()
+    reconciler = edges.reconciler()
+    await settled(reconciler)
+    silent = replace(view(20), reports={})
+    for number in (20, 30):
+        edges.refusals = 1 if number == 20 else 0
+        with suppress(Conflict):
+            await reconciler.step(replace(silent, number=number))
+        await reconciler.step(view(number + 5))
+    assert edges.told.count(EventReason.PARTITIONS_WITHOUT_LEADER) == 2

@@ -97,6 +97,12 @@ def nodes(machine: Machine) -> list[str]:
     return machine.api.get("topo", "topology")["status"].get("nodeNames", [])  # type: ignore[no-any-return]
 
 
+def trouble(machine: Machine) -> dict[str, Any]:
+    """The condition that tells of it."""
+    status = (machine.api.get("dz", "z") or {})["status"]
+    return next(c for c in status["conditions"] if c["type"] == "LeaseTrouble")
+
+
 def test_an_old_majority_that_comes_back_acknowledges_nothing_beside_the_survivor(
     machine: Machine,
 ) -> None:
@@ -171,6 +177,10 @@ def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
     line.sever()
     wait_until(lambda: nodes(machine) == ["zq-default-1", "zq-default-2"], 30)
     assert not writes([0], name, 2)
+    wait_until(lambda: trouble(machine)["reason"] == "LeaseFenced", 10)
+    told = trouble(machine)["message"]
+    assert told.startswith("zq-default-0 acknowledges nothing of HighAvailability zones")
+    assert "Cannot connect" in told
     wait_until(lambda: writes([1, 2], name, 3), 30)
     found = ask(0, Write(name, "k", 4))
     assert found is not None
@@ -180,6 +190,8 @@ def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
     wait_until(lambda: len(nodes(machine)) == 3, 30)
     wait_until(lambda: machine.is_whole(3))
     assert lease(machine, 0)["spec"]["leaseTransitions"] == 2
+    wait_until(lambda: trouble(machine)["reason"] == "LeasesRenewed", 10)
+    wait_until(lambda: {"LeaseTrouble", "LeasesRenewed"} <= {*machine.event_reasons()}, 10)
     wait_until(lambda: writes(range(3), name, 5))
     assert all(r["lineage"] == 0 for n in range(3) for r in replicas(n)["replicas"])
 
@@ -205,3 +217,30 @@ def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(
     machine.kill_unseen(0)
     wait_until(lambda: nodes(machine) == ["zq-default-1", "zq-default-2"], 30)
     wait_until(lambda: writes([1, 2], name, 3))
+
+
+def test_the_lease_of_a_node_that_was_scaled_down_goes_and_the_node_may_come_back(
+    machine: Machine,
+) -> None:
+    three_nodes(machine)
+    begin(machine)
+    name = group()
+    wait_until(lambda: writes(range(3), name, 1))
+    uid = lease(machine, 2)["metadata"]["uid"]
+
+    machine.want(2)
+    machine.kill_unseen(2)
+    machine.api.kubectl("delete", "pod", "zq-default-2", "--force", "--grace-period=0")
+    wait_until(lambda: nodes(machine) == ["zq-default-0", "zq-default-1"], 30)
+    wait_until(lambda: not lease(machine, 2), 10)
+    assert lease(machine, 0)
+    assert lease(machine, 1)
+    assert writes([0, 1], name, 2)
+
+    machine.want(3)
+    machine.start(2)
+    wait_until(lambda: machine.is_whole(3))
+    assert lease(machine, 2)["metadata"]["uid"] != uid
+    assert lease(machine, 2)["spec"]["leaseTransitions"] == 1, "sessions are counted anew"
+    wait_until(lambda: [r["permitted_session"] for r in replicas(2)["replicas"]] == [1])
+    assert writes(range(3), name, 3)

@@ -55,10 +55,17 @@ class Wish:
     storage: Storage = Storage.PERSISTENT
     held: frozenset[str] = frozenset()
 
-    def wanted(self, keys: PartitionKeys, alive: frozenset[str]) -> AssignmentSet | None:
-        """The target of a partition with these keys; None if nothing is wished."""
+    def wanted(
+        self, keys: PartitionKeys, alive: frozenset[str], *, promoted: bool = False
+    ) -> AssignmentSet | None:
+        """The target of a partition with these keys; None if nothing is wished.
+
+        `promoted`: it is due because a stable switch has promoted planned.
+        """
         if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
-            return target.highly_available(self.target, keys, alive=alive, held=self.held)
+            return target.highly_available(
+                self.target, keys, alive=alive, held=self.held, promoted=promoted
+            )
         return self.target
 
 
@@ -66,16 +73,24 @@ def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str])
     """What the keys must become; equal keys if nothing is due. `alive`: nodes in the topology."""
     after, made_due = _on_report(keys, group, wish, alive)
     if wish.due or made_due or must_reduce(after):
-        after = _on_wish(after, group, wish, alive)
+        promoted = made_due and keys.planned is not None and after.planned is None
+        after = _on_wish(after, group, wish, alive, promoted=promoted and not wish.due)
     return chain.kept(keys, after, wish.consistency_mode)
 
 
 # ---------------------------------------------------------------- Write new pending assignments (1)
 
 
-def _on_wish(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]) -> PartitionKeys:
+def _on_wish(
+    keys: PartitionKeys,
+    group: Group,
+    wish: Wish,
+    alive: frozenset[str],
+    *,
+    promoted: bool,
+) -> PartitionKeys:
     """The trigger step: `metastoreInvoke` of the document, with holes 1, 5, 10 and 13."""
-    wanted = wish.wanted(keys, alive)
+    wanted = wish.wanted(keys, alive, promoted=promoted)
     if wanted is None and not must_reduce(keys):
         return keys  # hole 10: "Empty data nodes never become assignments"
     after = _with_wish(keys, wanted, group, wish.mode, alive)

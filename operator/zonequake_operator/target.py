@@ -21,11 +21,14 @@ def highly_available(
     *,
     alive: frozenset[str],
     held: frozenset[str],
+    promoted: bool = False,
 ) -> AssignmentSet | None:
     """The wish of a HighAvailability zone's partition; None: nothing is wished.
 
     `alive`: nodes in the topology; `held`: those of them that the scale-up timer still holds, which
-    aren't alive here.
+    aren't alive here. `promoted`: the stable switch that makes the partition due has promoted
+    planned. Where the wish would then be the present stable, planned was an earlier one, and to
+    wish for the present one would go on for ever: [C] → [C, E] → [C] → …, with C and E held.
     """
     if calculated is None:
         return None
@@ -35,7 +38,7 @@ def highly_available(
     if target and is_majority(len(target & present), len(target)):
         return AssignmentSet.of(*target)
     # Alive nodes that are no majority of it could only take the partition where it can't work.
-    if keys.pending is not None and keys.pending.force:
+    if promoted or (keys.pending is not None and keys.pending.force):
         return None
     return keys.stable
 

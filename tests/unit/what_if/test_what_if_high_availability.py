@@ -389,3 +389,23 @@ def test_hole_9_a_user_entry_counts_for_links_of_its_own_nodes_alone(ask: Any) -
     )
     answer = ask(SEVEN + HA_7 + one_term + EXAMPLE_1 + EVENTS + restart(1, "ABCDEFG"))
     assert answer.sets(1)[1] == "A!"
+
+
+@pytest.mark.parametrize("mode", ["Queue", "Update", "Cancel"])
+def test_hole_14_nodes_that_the_scale_up_timer_holds_send_no_partition_back_and_forth(
+    ask: Any, mode: str
+) -> None:
+    # [B] of the reset, then [A, B], then the present stable of before, [B], then of after, ...
+    zone = (
+        f"zone: {{partitions: 1, replicas: 2, changePeers: {mode}, "
+        "consistencyMode: HighAvailability, partitionDistributionResetTimeout: 1, "
+        "dataNodesAutoAdjustScaleUp: Infinite}\nautoApply: true\n"
+    )
+    events = (
+        "- {at: 2, leave: [B]}\n"
+        "- {at: 4, leave: [A], join: {B: {}}}\n"
+        "- {at: 5, join: {A: {}}}\n"
+        "until: 20\n"
+    )
+    answer = ask("topology: {A: {}, B: {}}\n" + zone + EVENTS + events)
+    assert answer.sets(20)[1:] == ("", "")

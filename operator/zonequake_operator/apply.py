@@ -34,7 +34,6 @@ from .leases import Session
 from .model import (
     DEFAULT_RETRY_THRESHOLD,
     Partition,
-    PartitionKeys,
     ResetRequest,
     Snapshot,
     Zone,
@@ -392,7 +391,7 @@ class ZoneReconciler:
         stored.partitions[action.number] = replace(
             before, resource_version=version, keys=action.keys, view=action.view
         )
-        if _is_forced(action.keys) and not _is_forced(before.keys):
+        if action.keys.is_forced and not before.keys.is_forced:
             # Who hasn't left must know of the reset before the survivor begins: as of a view that
             # was heard after this write, for a node may have joined again meanwhile.
             self._heard_from = self._next_round()
@@ -474,10 +473,6 @@ class ZoneReconciler:
 
 def _words(announcement: Announcement) -> tuple[EventReason, str]:
     return announcement.reason, announcement.message
-
-
-def _is_forced(keys: PartitionKeys) -> bool:
-    return keys.pending is not None and keys.pending.force
 
 
 def _has_keys(action: Action) -> bool:

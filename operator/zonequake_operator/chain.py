@@ -50,11 +50,11 @@ def kept(before: PartitionKeys, after: PartitionKeys, mode: ConsistencyMode) -> 
     before its first reset by hand, and from then on to know what to shut out.
     """
     if mode is ConsistencyMode.HIGH_AVAILABILITY:
-        begins = after.bootstrap is None and after.stable is not None
-        return replace(after, chain=first(after.stable)) if begins and after.stable else after
-    was_forced = before.pending is not None and before.pending.force
+        if after.bootstrap is None and after.stable is not None:
+            return replace(after, chain=first(after.stable))
+        return after
     begins = before.bootstrap is None  # it has none then, unless it was adopted
-    return after if before.chain or was_forced or begins else replace(after, chain=())
+    return after if before.chain or before.is_forced or begins else replace(after, chain=())
 
 
 def after_switch(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from . import chain, reset, restart
+from .change import next_token
 from .conditions import few
 from .groups import Group
 from .model import (
@@ -89,7 +90,7 @@ def judge(
         return Verdict(keys=keys)
     if restart.must_unwind(keys, holders):
         hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
-        token = holders.next_token(keys)
+        token = next_token(keys, holders.group)
         unwound = restart.unwind(keys, holders, revision=revision, token=token)
         if isinstance(unwound, chain.Unjudged):
             return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
@@ -100,7 +101,7 @@ def judge(
 
 
 def _reset(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
-    token = holders.next_token(keys)
+    token = next_token(keys, holders.group)
     after = reset.reset_partition(keys, holders, revision=revision, token=token)
     if isinstance(after, Undecided):
         hidden = frozenset(n for n in after.unheard if holders.is_hidden(n))

@@ -109,8 +109,7 @@ def show_zone(
 
 def count_losses(zone: str, before: PartitionKeys, after: PartitionKeys) -> None:
     """Keys were written: was their partition given up to a survivor, or begun anew empty?"""
-    forced = after.pending is not None and after.pending.force
-    if forced and after.pending != before.pending:
+    if after.is_forced and after.pending != before.pending:
         RESETS.labels(zone).inc()
     if after.bootstrap_lineage > before.bootstrap_lineage:
         DATA_LOST.labels(zone).inc()

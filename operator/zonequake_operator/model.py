@@ -350,6 +350,35 @@ class PartitionKeys:
     reset_revision: int = 0
     chain: tuple[Link, ...] = ()
 
+    @property
+    def stable_nodes(self) -> frozenset[str]:
+        """Nodes of stable; none if the key is empty."""
+        return _nodes(self.stable)
+
+    @property
+    def pending_nodes(self) -> frozenset[str]:
+        """Nodes of pending; none if the key is empty."""
+        return _nodes(self.pending)
+
+    @property
+    def planned_nodes(self) -> frozenset[str]:
+        """Nodes of planned; none if the key is empty."""
+        return _nodes(self.planned)
+
+    @property
+    def is_forced(self) -> bool:
+        """Does the first phase of a reset run?"""
+        return self.pending is not None and self.pending.force
+
+    @property
+    def is_resetting(self) -> bool:
+        """Does one of a reset's two phases run?"""
+        return self.pending is not None and (self.pending.force or self.pending.from_reset)
+
+
+def _nodes(value: AssignmentSet | None) -> frozenset[str]:
+    return frozenset(value.nodes if value else ())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:

@@ -101,10 +101,7 @@ def hosts(keys: PartitionKeys) -> frozenset[str]:
 
 def needed(keys: PartitionKeys) -> frozenset[str]:
     """Nodes that keep theirs (hole 15): "stable ∪ pending", "a forced pending: pending"."""
-    nodes = frozenset(keys.pending.nodes if keys.pending else ())
-    if keys.stable is not None and not (keys.pending is not None and keys.pending.force):
-        nodes |= frozenset(keys.stable.nodes)
-    return nodes
+    return keys.pending_nodes if keys.is_forced else keys.stable_nodes | keys.pending_nodes
 
 
 def _starts(
@@ -114,7 +111,7 @@ def _starts(
     # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
     waiting = frozenset(n for n, r in group.replicas.items() if r.role is Role.WAITING)
     acting = group.configured_nodes
-    if keys.pending is not None and keys.pending.force:
+    if keys.is_forced:
         acting = frozenset()  # "Under a forced pending, old members stay down"
     elif group.leader is None:
         acting = group.remembered_nodes  # whoever is to lead may need them
@@ -124,8 +121,8 @@ def _starts(
     if nodes and keys.bootstrap is not None:
         nodes -= switch.lost(keys, group)
     nodes |= waiting & (own | acting) - frozenset(keys.switch_reduce)
-    if keys.pending is not None and group.leader is not None:
-        nodes |= {n for n in keys.pending.nodes if lacks_token(n, keys, group)}
+    if group.leader is not None:
+        nodes |= {n for n in keys.pending_nodes if lacks_token(n, keys, group)}
     if keys.bootstrap is None:
         nodes |= {n for n in own if _stayed_empty(n, keys, group)}
     nodes |= reset_orders.to_tell(keys, group)
@@ -217,7 +214,7 @@ def _changes(
     leading, token, addresses = group.leading, keys.configuration_token, settings.addresses
     if keys.pending is None or group.leader is None or leading is None:
         return []
-    if keys.pending.force:
+    if keys.is_forced:
         return []  # a reset asks nobody's majority
     lost = keys.switch_reduce
     if leading.configuration is None or is_applied(keys.pending, leading, group, lost):
@@ -267,12 +264,12 @@ def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
     elif not group.confirmed:
         return []
     kept = needed(keys)
-    if keys.pending is None or not keys.pending.force:
+    if not keys.is_forced:
         kept |= group.configured_nodes
     elif not reset.is_carried_out(keys, group.leading):
         return []  # "Nobody is erased before that group leads"
     else:
-        kept |= frozenset(keys.planned.nodes if keys.planned else ())
+        kept |= keys.planned_nodes
     return _erasures(
         keys,
         group,

@@ -26,6 +26,7 @@ from .change import (
     is_carried,
     majority_holds,
     named_peers,
+    next_token,
     someone_has_data,
 )
 from .groups import Group, is_majority
@@ -115,7 +116,7 @@ def _with_wish(
         # member was told that it is one.
         if keys.stable == wanted:
             return keys
-        return replace(keys, stable=wanted, configuration_token=_next_token(keys, group))
+        return replace(keys, stable=wanted, configuration_token=next_token(keys, group))
     if pending is None:
         if keys.stable != wanted:
             # "if empty(pending) && stable != calcPartAssighments(): pending = calc…()"
@@ -137,12 +138,8 @@ def _with_wish(
 
 def counts_as_locked(keys: PartitionKeys) -> bool:
     """May no wish replace pending (hole 13)? Forced, fromReset, or a step of a switch."""
-    pending = keys.pending
-    return pending is not None and (
-        keys.pending_lock is not None
-        or pending.force
-        or pending.from_reset
-        or switch.is_switch_step(keys)
+    return keys.pending is not None and (
+        keys.pending_lock is not None or keys.is_resetting or switch.is_switch_step(keys)
     )
 
 
@@ -162,12 +159,12 @@ def is_blocked(keys: PartitionKeys, alive: frozenset[str]) -> bool:
     Not forced, lock empty, and a node of it outside stable isn't alive, or its alive nodes are no
     majority. A node that lost its replica doesn't count: no lock is granted with it.
     """
-    pending, stable = keys.pending, keys.stable
-    if pending is None or pending.force or keys.pending_lock is not None:
+    pending = keys.pending_nodes
+    if keys.pending is None or keys.is_forced or keys.pending_lock is not None:
         return False
-    joining = set(pending.nodes) - set(stable.nodes if stable else ())
-    holding = (alive & set(pending.nodes)) - set(keys.switch_reduce)
-    return not (joining <= alive and is_majority(len(holding), len(pending.nodes)))
+    joining = pending - keys.stable_nodes
+    holding = (alive & pending) - frozenset(keys.switch_reduce)
+    return not (joining <= alive and is_majority(len(holding), len(pending)))
 
 
 def must_reduce(keys: PartitionKeys) -> bool:
@@ -179,9 +176,9 @@ def must_reduce(keys: PartitionKeys) -> bool:
         return False
     if keys.pending is None:
         return True
-    left = set(keys.pending.nodes) - set(keys.switch_reduce)
+    left = keys.pending_nodes - frozenset(keys.switch_reduce)
     return (
-        not keys.pending.force
+        not keys.is_forced
         and keys.pending_lock is None
         and not is_majority(len(left), len(keys.pending.nodes))
     )
@@ -210,14 +207,8 @@ def _set_pending(keys: PartitionKeys, pending: AssignmentSet, group: Group) -> P
         pending=pending,
         planned=None,
         pending_lock=None,
-        configuration_token=_next_token(keys, group),
+        configuration_token=next_token(keys, group),
     )
-
-
-def _next_token(keys: PartitionKeys, group: Group) -> int:
-    """Above our own, and above any that a replica has seen: stored keys may be a restored copy."""
-    seen = (replica.token for replica in group.replicas.values())
-    return max(keys.configuration_token, *seen, 0) + 1
 
 
 # ------------------------------------------------------------------- What the leader's report means
@@ -229,13 +220,13 @@ def _on_report(
     """Keys after the group's reports, and whether the partition is due again."""
     if any(replica.token > keys.configuration_token for replica in group.replicas.values()):
         # Only when the keys were lost or restored from a copy; our orders would all be stale.
-        keys = replace(keys, configuration_token=_next_token(keys, group))
+        keys = replace(keys, configuration_token=next_token(keys, group))
     if keys.bootstrap is None:
         after = _on_first_reports(keys, group)
         # A group that begins anew has lost the wish that its switch keys, pending or planned held.
         return after, after.bootstrap is not None and after.bootstrap_lineage > 0
     if switch.is_full_restart(keys, group, wish.storage):
-        return switch.begun_anew(keys, _next_token(keys, group)), False
+        return switch.begun_anew(keys, next_token(keys, group)), False
     keys = switch.with_lost(keys, group)
     leading = group.leading
     if leading is None or leading.configuration is None or keys.stable is None:
@@ -243,14 +234,13 @@ def _on_report(
     if keys.pending is None:
         wanted = group.confirmed and not keys.switch_reduce
         return (_on_nothing_wanted(keys, group) if wanted else keys), False
-    forced = keys.pending.force
-    if forced and not reset.is_carried_out(keys, leading):
+    if keys.is_forced and not reset.is_carried_out(keys, leading):
         return keys, False  # only the survivor, leading alone by this reset, ends it
-    if forced or is_applied(keys.pending, leading, group, keys.switch_reduce):
+    if keys.is_forced or is_applied(keys.pending, leading, group, keys.switch_reduce):
         # Hole 13: "After a stable switch that promoted planned, the partition is due again"; hole
         # 8: so it is after a reset's last phase.
         after = _stable_switch(keys, group, wish)
-        reset_ends = target.is_resetting(keys) and not target.is_resetting(after)
+        reset_ends = keys.is_resetting and not after.is_resetting
         return after, reset_ends or (keys.planned is not None and after.planned is None)
     if group.confirmed and leading.stage in (Stage.NONE, Stage.CATCHING_UP):
         keys = switch.without_moot(keys, group)
@@ -272,7 +262,7 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
         return PartitionKeys(
             stable=stable,
             chain=chain.adopted(stable, leading),
-            configuration_token=_next_token(keys, group),
+            configuration_token=next_token(keys, group),
             bootstrap_lineage=keys.bootstrap_lineage,
             bootstrap=TokenPeers(
                 token=configuration.token, peers=tuple(sorted(configuration.peers))
@@ -351,7 +341,7 @@ def _on_stage_none(
         assert keys.planned is not None
         return _set_pending(keys, keys.planned, group), False
     if leading.configuration.token >= keys.configuration_token:
-        return replace(keys, configuration_token=_next_token(keys, group)), False
+        return replace(keys, configuration_token=next_token(keys, group)), False
     return keys, False
 
 
@@ -364,7 +354,7 @@ def _release(keys: PartitionKeys, group: Group) -> tuple[PartitionKeys, bool]:
     """
     if not group.confirmed:
         return keys, False
-    token = _next_token(keys, group)
+    token = next_token(keys, group)
     return replace(keys, pending_lock=None, configuration_token=token), True
 
 
@@ -380,7 +370,7 @@ def _on_catching_up(
         return keys, False
     if leading.stage_token > keys.configuration_token or in_order(leading.stage_peers) != peers:
         # A peer lost its storage meanwhile: name it anew, under a new token.
-        token = _next_token(keys, group)
+        token = next_token(keys, group)
         return replace(keys, pending_lock=None, configuration_token=token), False
     lock = TokenPeers(token=keys.configuration_token, peers=peers)
     if leading.caught_up and keys.pending_lock != lock and majority_holds(peers, group, alive):

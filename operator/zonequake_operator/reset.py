@@ -110,11 +110,6 @@ class Holders:
             and self.seen(node) is None
         )
 
-    def next_token(self, keys: PartitionKeys) -> int:
-        """Above the partition's own, and above any that a replica has seen."""
-        seen = (replica.token for replica in self.group.replicas.values())
-        return max(keys.configuration_token, *seen, 0) + 1
-
     def is_broken(self, node: str) -> bool:
         """Did this node find that its replica can't be used?"""
         replica = self.group.replicas.get(node)
@@ -174,8 +169,8 @@ def has_lost_majority(keys: PartitionKeys, holders: Holders, since_version: int)
         names = list(nodes)
         return not is_majority(sum(map(counts, names)), len(names))
 
-    if keys.pending is not None and keys.pending.force:
-        return is_lost(keys.pending.nodes)
+    if keys.is_forced:
+        return is_lost(keys.pending_nodes)
     if is_lost(keys.stable.nodes):
         return True
     return keys.pending_lock is not None and is_lost(p.node for p in keys.pending_lock.peers)
@@ -209,7 +204,7 @@ def reset_partition(
     all that were seen.
     """
     assert keys.stable is not None
-    nodes = {*keys.stable.nodes, *(keys.pending.nodes if keys.pending else ())}
+    nodes = keys.stable_nodes | keys.pending_nodes
     unheard = {n for n in nodes if n in holders.silent or holders.is_hidden(n)}
     if unheard:
         return Undecided(unheard=tuple(sorted(unheard)))
@@ -257,17 +252,15 @@ def two_phases(
 
 def forced_node(keys: PartitionKeys) -> str | None:
     """The node that a running reset has chosen."""
-    if keys.pending is None or not keys.pending.force:
+    if not keys.is_forced:
         return None
-    (node,) = keys.pending.nodes
+    (node,) = keys.pending_nodes
     return node
 
 
 def forced_token(keys: PartitionKeys) -> int:
     """Below this token nobody takes part: the running reset's, or the last one's (hole 12)."""
-    if keys.pending is not None and keys.pending.force:
-        return keys.configuration_token
-    return last_forced_token(keys)
+    return keys.configuration_token if keys.is_forced else last_forced_token(keys)
 
 
 def is_carried_out(keys: PartitionKeys, leading: ReplicaStatus | None) -> bool:

@@ -57,8 +57,7 @@ def resets(
     node = forced_node(keys)
     if node is None or not group.is_running(node) or is_carried_out(keys, group.leading):
         return []
-    could_run = frozenset(keys.stable.nodes if keys.stable else ())
-    could_run |= frozenset(keys.planned.nodes if keys.planned else ()) | group.remembered_nodes
+    could_run = keys.stable_nodes | keys.planned_nodes | group.remembered_nodes
     could_run |= {name for link in keys.chain for name in link.nodes}
     if (could_run & alive) - answered - {node} or _untold(keys, group) - {node}:
         return []

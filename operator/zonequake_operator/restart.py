@@ -30,20 +30,13 @@ def was_stopped(keys: PartitionKeys, holders: Holders) -> bool:
 
     A member that is silent may be.
     """
-    nodes = members(keys)
+    nodes = keys.stable_nodes | keys.pending_nodes
     if nodes & holders.silent:
         return False
     replicas = holders.group.replicas
     return not any(
         node in holders.topology.nodes and node in replicas and replicas[node].is_alive
         for node in nodes
-    )
-
-
-def members(keys: PartitionKeys) -> frozenset[str]:
-    """Nodes of stable and pending."""
-    return frozenset(keys.stable.nodes if keys.stable else ()) | frozenset(
-        keys.pending.nodes if keys.pending else ()
     )
 
 

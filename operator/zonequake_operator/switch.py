@@ -28,7 +28,7 @@ def is_switch_step(keys: PartitionKeys) -> bool:
     if keys.pending is None:
         return False
     reduced = frozenset(keys.switch_reduce)
-    return bool(keys.switch_append) or (bool(reduced) and reduced.isdisjoint(keys.pending.nodes))
+    return bool(keys.switch_append) or (bool(reduced) and not reduced & keys.pending_nodes)
 
 
 def less_reduced(wanted: AssignmentSet | None, keys: PartitionKeys) -> AssignmentSet | None:
@@ -38,8 +38,8 @@ def less_reduced(wanted: AssignmentSet | None, keys: PartitionKeys) -> Assignmen
     nobody is left there either: then no member holds anything.
     """
     reduced = frozenset(keys.switch_reduce)
-    for nodes in (wanted, keys.stable):
-        left = frozenset(nodes.nodes if nodes else ()) - reduced
+    for nodes in (frozenset(wanted.nodes if wanted else ()), keys.stable_nodes):
+        left = nodes - reduced
         if left:
             return AssignmentSet.of(*left)
     return None
@@ -67,7 +67,7 @@ def on_rebalance_done(
     nobody is left who counts a lost incarnation. `calculated` is None without data nodes: then
     everybody comes back.
     """
-    if keys.pending is not None and keys.pending.force:
+    if keys.is_forced:
         return Done(pending=None, switch_reduce=(), switch_append=())
     resolved = frozenset(applied.nodes)
     reduced = frozenset(keys.switch_reduce) - resolved
@@ -96,9 +96,7 @@ def with_lost(keys: PartitionKeys, group: Group) -> PartitionKeys:
     halves of the leader's configuration nobody counts a lost replica: it starts empty and catches
     up. Under a forced pending the group is the survivor alone.
     """
-    if keys.bootstrap is None or not group.confirmed:
-        return keys
-    if keys.pending is not None and keys.pending.force:
+    if keys.bootstrap is None or not group.confirmed or keys.is_forced:
         return keys
     reduced = frozenset(keys.switch_reduce) | lost(keys, group)
     if len(reduced) == len(keys.switch_reduce):
@@ -113,8 +111,8 @@ def lost(keys: PartitionKeys, group: Group) -> frozenset[str]:
     """
     configured, configured_nodes = group.configured_peers, group.configured_nodes
     counted = configured_nodes
-    if keys.pending is None or frozenset(keys.pending.nodes) != counted:
-        counted |= frozenset(keys.stable.nodes if keys.stable else ())
+    if keys.pending is None or keys.pending_nodes != counted:
+        counted |= keys.stable_nodes
 
     def is_lost(node: str) -> bool:
         if node not in group.answered:
@@ -133,9 +131,8 @@ def without_moot(keys: PartitionKeys, group: Group) -> PartitionKeys:
     C was lost while [A, B] → [A, B, C] was JOINT, and that went with its leader: the group is
     [A, B] again, and pending waits for C, which switchReduce keeps from starting.
     """
-    waits = frozenset(keys.pending.nodes if keys.pending else ())
-    counted = group.configured_nodes | frozenset(keys.stable.nodes if keys.stable else ())
-    kept = tuple(node for node in keys.switch_reduce if node in counted or node not in waits)
+    counted = group.configured_nodes | keys.stable_nodes
+    kept = tuple(n for n in keys.switch_reduce if n in counted or n not in keys.pending_nodes)
     return replace(keys, switch_reduce=kept)
 
 

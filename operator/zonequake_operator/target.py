@@ -33,16 +33,10 @@ def highly_available(
     if calculated is None:
         return None
     wanted, present = frozenset(calculated.nodes), alive - held
-    stable = frozenset(keys.stable.nodes if keys.stable else ())
-    target = wanted & present if is_resetting(keys) else (wanted & present) | (wanted & stable)
+    target = wanted & present
+    if not keys.is_resetting:
+        target |= wanted & keys.stable_nodes
     if target and is_majority(len(target & present), len(target)):
         return AssignmentSet.of(*target)
     # Alive nodes that are no majority of it could only take the partition where it can't work.
-    if promoted or (keys.pending is not None and keys.pending.force):
-        return None
-    return keys.stable
-
-
-def is_resetting(keys: PartitionKeys) -> bool:
-    """Does one of a reset's two phases run?"""
-    return keys.pending is not None and (keys.pending.force or keys.pending.from_reset)
+    return None if promoted or keys.is_forced else keys.stable

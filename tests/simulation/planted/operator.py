@@ -81,11 +81,6 @@ def act_on_what_was_not_stored(patch: Patch) -> None:
     patch.setattr(apply.ZoneReconciler, "_cas", never_refused)
 
 
-def start_what_was_lost_at_once(patch: Patch) -> None:
-    patch.setattr(switch, "lost", lambda *_: frozenset())
-    patch.setattr(orders, "hosts", orders.needed)
-
-
 def take_another_incarnation_for_a_member(patch: Patch) -> None:
     def same_nodes(wanted: AssignmentSet, leading: Any, *_: object) -> bool:
         found = leading.configuration
@@ -144,8 +139,7 @@ def reset_again_for_the_same_loss(patch: Patch) -> None:
         high_availability,
         "is_due",
         lambda keys, holders, due: (
-            reset.has_lost_majority(keys, holders, due.topology_version)
-            or (keys.pending is not None and keys.pending.force)
+            reset.has_lost_majority(keys, holders, due.topology_version) or keys.is_forced
         ),
     )
 
@@ -153,7 +147,7 @@ def reset_again_for_the_same_loss(patch: Patch) -> None:
 def forget_the_wish_that_a_reset_overwrote(patch: Patch) -> None:
     def unless_a_reset_ends(result: Any, keys: Any, *_: object) -> Any:
         after, due = result
-        return after, due and not (target.is_resetting(keys) and not target.is_resetting(after))
+        return after, due and not (keys.is_resetting and not after.is_resetting)
 
     _result(patch, rebalance, "_on_report", unless_a_reset_ends)
 
@@ -218,7 +212,7 @@ def not_due_after_a_promotion(patch: Patch) -> None:
     def unless_promoted(result: Any, keys: Any, *_: object) -> Any:
         after, due = result
         promoted = keys.planned is not None and after.planned is None
-        reset_ends = target.is_resetting(keys) and not target.is_resetting(after)
+        reset_ends = keys.is_resetting and not after.is_resetting
         return after, due and (reset_ends or not promoted)
 
     _result(patch, rebalance, "_on_report", unless_promoted)

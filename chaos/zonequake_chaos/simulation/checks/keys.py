@@ -105,7 +105,7 @@ class KeyRules:
         lock = before.pending_lock
         if lock is None or before.pending is None or after.pending_lock == lock:
             return
-        if after.pending is not None and after.pending.force:
+        if after.is_forced:
             return
         if after.stable is not None and _nodes(after.stable) == _nodes(before.pending):
             return

@@ -41,8 +41,7 @@ class ResetRules:
 
     def written(self, before: PartitionKeys, after: PartitionKeys) -> None:
         """The keys were replaced. Raises Violation."""
-        forced = after.pending is not None and after.pending.force
-        if forced and after.pending != before.pending:
+        if after.is_forced and after.pending != before.pending:
             self._begun(before, after)
         if after.chain != before.chain and before.chain:
             require(
@@ -56,9 +55,8 @@ class ResetRules:
         self._aims_at_the_living(before, after)
 
     def _begun(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        assert after.pending is not None
         assert before.stable is not None, "a reset is of a partition that stands"
-        (chosen,) = after.pending.nodes
+        (chosen,) = after.pending_nodes
         require(
             after.reset_revision > before.reset_revision or not self._alone(before),
             "one loss, one reset",
@@ -87,11 +85,10 @@ class ResetRules:
 
     def _awaits_the_newest_link(self, before: PartitionKeys) -> None:
         """Who may have gone on alone is waited for when a whole group comes back (hole 9)."""
-        members = set(before.stable.nodes if before.stable else ())
-        members |= set(before.pending.nodes if before.pending else ())
         steady = self._steady()
         stopped = all(
-            self._is_away(name) or (name in steady and not self._led(name)) for name in members
+            self._is_away(name) or (name in steady and not self._led(name))
+            for name in before.stable_nodes | before.pending_nodes
         )
         if not stopped or len(before.chain) < 2:
             return
@@ -106,10 +103,9 @@ class ResetRules:
     def _alone(self, keys: PartitionKeys) -> bool:
         """Whether a forced node is there, and was."""
         return (
-            keys.pending is not None
-            and keys.pending.force
-            and set(keys.pending.nodes) <= self._steady()
-            and all(self._life(node) is not None for node in keys.pending.nodes)
+            keys.is_forced
+            and keys.pending_nodes <= self._steady()
+            and all(self._life(node) is not None for node in keys.pending_nodes)
         )
 
     def _loses_nothing_that_is_there(
@@ -126,11 +122,9 @@ class ResetRules:
             for name in holding | {chosen}
             if (life := self._life(name)) is not None
         }
-        members = set(before.stable.nodes if before.stable else ()) | set(
-            before.pending.nodes if before.pending else ()
-        )
+        members = before.stable_nodes | before.pending_nodes
         for link in before.chain[-1:]:
-            members |= set(link.nodes)
+            members |= frozenset(link.nodes)
         best = max((has.get(name, 0) for name in holding & members), default=0)
         require(
             has.get(chosen, 0) >= min(best, upto),
@@ -143,14 +137,11 @@ class ResetRules:
 
     def _aims_at_the_living(self, before: PartitionKeys, after: PartitionKeys) -> None:
         """A new wish names nobody outside the topology who holds nothing anyway."""
-        pending = after.pending
-        if pending is None or pending == before.pending or pending.from_reset or pending.force:
+        if after.pending == before.pending or after.is_resetting:
             return
-        known = set(after.stable.nodes if after.stable else ())
-        known |= set(before.planned.nodes if before.planned else ())
-        away = {node for node in pending.nodes if self._is_away(node)}
+        away = {node for node in after.pending_nodes if self._is_away(node)}
         require(
-            not away - known,
+            not away - after.stable_nodes - before.planned_nodes,
             "a highly available partition waits for nobody who is away",
             before=before,
             after=after,

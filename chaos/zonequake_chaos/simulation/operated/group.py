@@ -57,8 +57,9 @@ class OperatedGroup:
         group, found = self.place.name, self._control.partition(self.place.partition)
         keys = found.keys if found is not None else None
         survivor = None
-        if keys is not None and keys.pending is not None and keys.pending.force:
-            survivor = self._peer(keys.pending.nodes[0])
+        if keys is not None and keys.is_forced:
+            (forced,) = keys.pending_nodes
+            survivor = self._peer(forced)
         leader = leader_of(self._nodes, group)
         if leader is not None and leader[1].configuration is not None:
             configuration = leader[1].configuration

@@ -252,19 +252,18 @@ def failed_changes(
 ) -> tuple[FailedChange, ...]:
     """Changes that a present leader gave up, not we, and that are still wanted."""
     failed = []
-    for number, partition in partitions.items():
-        group = groups.get(number)
-        leading = group.leading if group is not None else None
-        if leading is None or leading.reconfiguration_error is None:
+    for number, group in groups.items():
+        keys, leading = partitions[number].keys, group.leading
+        if group.leader is None or leading is None or leading.reconfiguration_error is None:
             continue
         if leading.reconfiguration_status is ReconfigurationStatus.CANCELLED:
             continue
-        if leading.stage is Stage.NONE and partition.keys.pending is not None:
+        if leading.stage is Stage.NONE and keys.pending is not None:
             failed.append(
                 FailedChange(
                     partition=number,
-                    token=partition.keys.configuration_token,
-                    leader=(group.leader if group else None) or "unknown",
+                    token=keys.configuration_token,
+                    leader=group.leader,
                     error=leading.reconfiguration_error,
                 )
             )
@@ -366,13 +365,13 @@ def _leaders(before: Zone, after: Zone) -> Announcement | None:
             once=before.resource_version,
         )
     if led and not leads:
+        message = f"{now.total - now.available} of {now.total} partitions have no leader."
         ready = _condition(after, ConditionType.READY)
-        named = ready is not None and ready.reason is Reason.PARTITIONS_WITHOUT_LEADER
+        if ready is not None and ready.reason is Reason.PARTITIONS_WITHOUT_LEADER:
+            message = ready.message  # it names them
         return Announcement(
             reason=EventReason.PARTITIONS_WITHOUT_LEADER,
-            message=ready.message
-            if named and ready is not None
-            else f"{now.total - now.available} of {now.total} partitions have no leader.",
+            message=message,
             once=before.resource_version,
         )
     return None

@@ -171,19 +171,13 @@ def each_with_holders(
     """The zone's partitions, each with what is known of its replicas."""
     answered = frozenset(snapshot.reports)
     for number, partition in snapshot.partitions.items():
-        if number in groups:
-            group = groups[number]
-            inspected = {
-                node: found[group.name]
-                for node, found in snapshot.inspected.items()
-                if group.name in found
-            }
-            yield (
-                partition,
-                Holders(
-                    group=group,
-                    topology=snapshot.topology,
-                    answered=answered,
-                    inspected=inspected,
-                ),
-            )
+        group = groups[number]
+        inspected = {
+            node: found[group.name]
+            for node, found in snapshot.inspected.items()
+            if group.name in found
+        }
+        holders = Holders(
+            group=group, topology=snapshot.topology, answered=answered, inspected=inspected
+        )
+        yield partition, holders

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,6 +37,7 @@ from .model import (
     ZoneStatus,
 )
 from .wire import (
+    WireCondition,
     WirePartitionStatus,
     WireResetTimer,
     WireSet,
@@ -61,7 +62,7 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
         ResourceError: its status isn't of the shape that this operator writes.
     """
     meta = obj["metadata"]
-    status = _convert(obj.get("status") or {}, WireZoneStatus, f"status of zone {meta['name']}")
+    status = convert(obj.get("status") or {}, WireZoneStatus, f"status of zone {meta['name']}")
     data_nodes = None
     if status.data_nodes is not None:
         data_nodes = DataNodes(
@@ -93,23 +94,28 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
                 topology_version=status.reset_due.topology_version,
             ),
         ),
-        conditions=tuple(
-            Condition(
-                type=ConditionType(c.type),
-                status=c.status == "True",
-                reason=Reason(c.reason),
-                message=c.message,
-            )
-            for c in status.conditions
-            # Those of a newer operator, or of somebody else, are written over like any other.
-            if c.type in _TYPES and c.reason in _REASONS
-        ),
+        conditions=parse_conditions(status.conditions),
         summary=PartitionSummary(
             total=status.partitions.total,
             available=status.partitions.available,
             moving=status.partitions.moving,
             at_risk=status.partitions.at_risk,
         ),
+    )
+
+
+def parse_conditions(stored: Iterable[WireCondition]) -> tuple[Condition, ...]:
+    """Conditions of a status. Those that only another version knows are left out: the status then
+    differs from what this one says, and is written anew."""
+    return tuple(
+        Condition(
+            type=ConditionType(c.type),
+            status=c.status == "True",
+            reason=Reason(c.reason),
+            message=c.message,
+        )
+        for c in stored
+        if c.type in _TYPES and c.reason in _REASONS
     )
 
 
@@ -191,7 +197,7 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
         ResourceError: its status isn't of the shape that this operator writes.
     """
     meta, number = obj["metadata"], obj["spec"]["partition"]
-    wire = _convert(obj.get("status") or {}, WirePartitionStatus, f"status of {meta['name']}")
+    wire = convert(obj.get("status") or {}, WirePartitionStatus, f"status of {meta['name']}")
     return Partition(
         number=number,
         resource_version=meta["resourceVersion"],
@@ -252,7 +258,7 @@ def parse_topology(obj: Mapping[str, Any]) -> Topology:
     Raises:
         ResourceError: its status isn't of the shape that this operator writes.
     """
-    wire = _convert(obj.get("status") or {}, WireTopologyStatus, "status of the LogicalTopology")
+    wire = convert(obj.get("status") or {}, WireTopologyStatus, "status of the LogicalTopology")
     return Topology(
         version=wire.version,
         nodes={
@@ -272,7 +278,8 @@ def parse_topology(obj: Mapping[str, Any]) -> Topology:
     )
 
 
-def _convert(obj: Mapping[str, Any], to: type[T], what: str) -> T:
+def convert(obj: Mapping[str, Any], to: type[T], what: str) -> T:
+    """A stored object in its shape. Raises ResourceError, which begins with `what`."""
     try:
         return msgspec.convert(obj, to)
     except msgspec.ValidationError as error:

@@ -161,13 +161,11 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     if zone_write is not None:
         actions.insert(0, zone_write)
     sends = _orders(snapshot, spec, groups, verdicts)
-    settled = not sends and not any(_is_urgent(action) for action in actions)
-    settled = settled and all(
-        not h.is_moving and h.view.leader is not None and not h.missing for h in health.values()
-    )
     return Plan(
         actions=[*actions, *sends],
-        settled=settled,
+        settled=not sends
+        and not any(map(_is_urgent, actions))
+        and all(map(_is_at_rest, health.values())),
         wake_at_ms=_next_deadline_ms(accepted, spec),
         behind=_behind(health, groups),
         health=health,
@@ -178,6 +176,10 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
 
 def _is_urgent(action: Action) -> bool:
     return not isinstance(action, WriteZone | WritePartition) or action.urgent
+
+
+def _is_at_rest(health: Health) -> bool:
+    return not health.is_moving and health.view.leader is not None and not health.missing
 
 
 def _plan_unreadable(snapshot: Snapshot, problem: str) -> Plan:
@@ -253,13 +255,12 @@ def _next_deadline_ms(status: ZoneStatus, spec: ZoneSpec) -> int | None:
     state = status.data_nodes
     if state is None or spec.paused:
         return None
-    functions: tuple[Callable[..., int | None], ...] = (
-        data_nodes.deadline_up_ms,
-        data_nodes.deadline_down_ms,
+    deadlines = (
+        data_nodes.deadline_up_ms(state, spec.timers),
+        data_nodes.deadline_down_ms(state, spec.timers),
+        reset.deadline_ms(status.reset, spec.reset_timeout_s),
     )
-    deadlines = [at for f in functions if (at := f(state, spec.timers)) is not None]
-    reset_ms = reset.deadline_ms(status.reset, spec.reset_timeout_s)
-    return min([*deadlines, *([] if reset_ms is None else [reset_ms])], default=None)
+    return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
 
 # ---------------------------------------------------------------- 2. trigger step, 3. group reports
@@ -366,29 +367,29 @@ def _orders(
     alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
     addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
     sessions = sessions_of(snapshot.reports)
-    return [
-        SendOrder(
-            node=node,
-            order=order,
-            patience_s=orders.patience_s(node, order, partition.keys, groups[number]),
+    sends: list[SendOrder] = []
+    for number, partition in snapshot.partitions.items():
+        verdict, group = verdicts.get(number), groups[number]
+        told = orders.orders(
+            partition.keys,
+            group,
+            _settings(snapshot, spec, partition, addresses, sessions),
+            alive=alive,
+            reachable=reachable,
+            paused=spec.paused,
+            withheld=verdict is not None and verdict.withheld,
         )
-        for number, partition in snapshot.partitions.items()
-        if number in groups
-        for node, order in [
-            *orders.orders(
-                partition.keys,
-                groups[number],
-                _settings(snapshot, spec, partition, addresses, sessions),
-                alive=alive,
-                reachable=reachable,
-                paused=spec.paused,
-                withheld=number in verdicts and verdicts[number].withheld,
-            ),
-            *reset_orders.inspections(
-                verdicts[number].inspect if number in verdicts else frozenset(), groups[number]
-            ),
+        if verdict is not None:
+            told += reset_orders.inspections(verdict.inspect, group)
+        sends += [
+            SendOrder(
+                node=node,
+                order=order,
+                patience_s=orders.patience_s(node, order, partition.keys, group),
+            )
+            for node, order in told
         ]
-    ]
+    return sends
 
 
 def _cleaned(
@@ -433,7 +434,7 @@ def _behind(health: Mapping[int, Health], groups: Mapping[int, Group]) -> frozen
     for number, one in health.items():
         if one.keys.bootstrap is None or one.keys.stable is None:
             continue
-        leading = groups[number].leading if number in groups else None
+        leading = groups[number].leading
         if leading is None:
             behind.update(one.keys.stable.nodes)
             continue

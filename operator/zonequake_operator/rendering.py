@@ -61,29 +61,13 @@ def render_zone_status(
 
     `spec` gives the timers their deadlines.
     """
-    before = {c["type"]: c for c in previous.get("conditions", [])}
-    rendered = []
-    for condition in conditions:
-        value = "True" if condition.status else "False"
-        old = before.get(condition.type, {})
-        since = old.get("lastTransitionTime") if old.get("status") == value else None
-        rendered.append(
-            WireCondition(
-                type=condition.type,
-                status=value,
-                reason=condition.reason,
-                message=condition.message,
-                observed_generation=status.observed_generation,
-                last_transition_time=since or to_rfc3339(now_ms),
-            )
-        )
     nodes = status.data_nodes
     due = status.reset_due
     wire = WireZoneStatus(
         observed_generation=status.observed_generation,
         revision=status.revision,
         handled_revision=status.handled_revision,
-        conditions=rendered,
+        conditions=render_conditions(conditions, status.observed_generation, previous, now_ms),
         reset=_render_reset_timer(status.reset, spec.reset_timeout_s),
         reset_due=None
         if due is None
@@ -106,6 +90,29 @@ def render_zone_status(
             scale_down=_render_timer(nodes.down, deadline_down_ms(nodes, spec.timers)),
         )
     return _builtins(wire)
+
+
+def render_conditions(
+    conditions: Iterable[Condition], generation: int, previous: Mapping[str, Any], now_ms: int
+) -> list[WireCondition]:
+    """Conditions of a status; one that stays as it was in `previous` keeps its transition time."""
+    before = {c["type"]: c for c in previous.get("conditions", [])}
+    rendered = []
+    for condition in conditions:
+        value = "True" if condition.status else "False"
+        old = before.get(condition.type, {})
+        since = old.get("lastTransitionTime") if old.get("status") == value else None
+        rendered.append(
+            WireCondition(
+                type=condition.type,
+                status=value,
+                reason=condition.reason,
+                message=condition.message,
+                observed_generation=generation,
+                last_transition_time=since or to_rfc3339(now_ms),
+            )
+        )
+    return rendered
 
 
 def _render_timer(timer: Timer | None, deadline_ms: int | None) -> WireTimer | None:

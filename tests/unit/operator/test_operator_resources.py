@@ -175,6 +175,13 @@ def test_a_status_written_by_hand_is_refused_with_its_place() -> None:
         parse_zone({"metadata": META, "spec": {}, "status": {"revision": "many"}})
 
 
+def test_a_condition_that_only_another_version_knows_stops_no_zone() -> None:
+    known = {"type": "Ready", "status": "True", "reason": "AllPartitionsServe", "message": "All."}
+    stored = [known, known | {"type": "Sparkling"}, known | {"reason": "ByMagic"}]
+    zone = parse_zone({"metadata": META, "spec": {}, "status": {"conditions": stored}})
+    assert zone.conditions == (READY,)
+
+
 @given(st.integers(0, 4_000_000_000_000))
 def test_times_come_back_to_the_millisecond(unix_ms: int) -> None:
     assert from_rfc3339(to_rfc3339(unix_ms)) == unix_ms

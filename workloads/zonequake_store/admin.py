@@ -22,7 +22,7 @@ from zonequake_store.admin_protocol import (
     ReplicaStatus,
 )
 from zonequake_store.catchup.demander import size_of
-from zonequake_store.data_store import View, cells_of
+from zonequake_store.cells import View
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.host import Host
 from zonequake_store.lease_clock import boottime_s
@@ -33,6 +33,7 @@ from zonequake_store.reading import read_in_thread
 from zonequake_store.replica import Replica
 from zonequake_store.replies import on_wire
 from zonequake_store.reports import replica_status, resting_status
+from zonequake_store.state_pairs import cells_of
 
 DRAIN_TIMEOUT_S = 10.0
 _MAX_ORDERS_BYTES = 16 << 20

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from zonequake_store.cells import MemoryCells, Overlay
 from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import DataStore, MemoryCells, Overlay
+from zonequake_store.data_store import DataStore
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import GroupRecord

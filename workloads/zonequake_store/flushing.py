@@ -6,7 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from zonequake_store.data_store import DataStore, Overlay
+from zonequake_store.cells import Overlay
+from zonequake_store.data_store import DataStore
 from zonequake_store.log_writes import Compact
 from zonequake_store.replica import LOG_ERRORS, Replica
 from zonequake_store.replica_log import DurableLog

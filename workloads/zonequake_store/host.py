@@ -27,8 +27,9 @@ from zonequake_store.agenda import Agenda
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.catchup.host import Result
 from zonequake_store.catchup.messages import BULK
+from zonequake_store.cells import MemoryCells, Overlay, View
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
-from zonequake_store.data_store import DataStore, MemoryCells, Overlay, View
+from zonequake_store.data_store import DataStore
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.events import Journal
 from zonequake_store.flushing import Flushing

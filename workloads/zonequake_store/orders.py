@@ -19,7 +19,7 @@ from zonequake_store.admin_protocol import (
     StartReplica,
     StopReplica,
 )
-from zonequake_store.data_store import Overlay
+from zonequake_store.cells import Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
 from zonequake_store.host import Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from zonequake_store.catchup.checkpoints import Checkpoints
+from zonequake_store.cells import MemoryCells, Overlay
 from zonequake_store.client_protocol import (
     Read,
     Reply,
@@ -32,7 +33,6 @@ from zonequake_store.commands import (
     decode_command,
     encode_command,
 )
-from zonequake_store.data_store import MemoryCells, Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
 from zonequake_store.lease import NOT_PERMITTED, Permission
 from zonequake_store.lineage import lineage_of

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from zonequake_store.data_store import Overlay
+from zonequake_store.cells import Overlay
 from zonequake_store.errors import StorageError, StorageFull
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.replica import Replica

@@ -11,7 +11,8 @@ from zonequake_chaos.simulation.replicas import Replicas
 from zonequake_chaos.simulation.world import World
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.catchup.host import CatchUpHost, Result
-from zonequake_store.data_store import DataStore, MemoryCells, View
+from zonequake_store.cells import MemoryCells, View
+from zonequake_store.data_store import DataStore
 from zonequake_store.peer_protocol import CatchUpFrame
 from zonequake_store.replica import Replica
 

@@ -9,7 +9,8 @@ from zonequake_chaos.simulation.disk import Disk
 from zonequake_chaos.simulation.replicas import Replicas
 from zonequake_chaos.simulation.scenario import FaultKind
 from zonequake_chaos.simulation.world import World
-from zonequake_store.data_store import Flush, Overlay
+from zonequake_store.cells import Overlay
+from zonequake_store.data_store import Flush
 from zonequake_store.log_writes import Compact
 from zonequake_store.replica import Replica
 from zonequake_store.replica_log import DurableLog

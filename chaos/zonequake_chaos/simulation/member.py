@@ -24,8 +24,8 @@ from zonequake_chaos.simulation.telling import tell
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.cells import Overlay
 from zonequake_store.client_protocol import Reply, RouteReply, Status, Transaction
-from zonequake_store.data_store import Overlay
 from zonequake_store.lease import NOT_PERMITTED, Permission
 from zonequake_store.lease_watch import LeaseWatch
 from zonequake_store.peer_protocol import (

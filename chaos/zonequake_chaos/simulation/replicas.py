@@ -17,8 +17,8 @@ from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.violation import Violation
 from zonequake_chaos.simulation.world import World
 from zonequake_store.beginning import Beginning, from_disk, with_nothing
+from zonequake_store.cells import Overlay
 from zonequake_store.client_protocol import PartitionRoute, RouteReply
-from zonequake_store.data_store import Overlay
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.lease import Permission
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord

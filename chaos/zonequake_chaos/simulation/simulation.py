@@ -37,9 +37,10 @@ from zonequake_chaos.simulation.violation import Violation, require
 from zonequake_chaos.simulation.world import World
 from zonequake_load.history import Event
 from zonequake_load.operation import Operation, Outcome, Type
-from zonequake_store.data_store import MemoryCells, Overlay, cells_of
+from zonequake_store.cells import MemoryCells, Overlay
 from zonequake_store.partition import digest
 from zonequake_store.replica import Replica
+from zonequake_store.state_pairs import cells_of
 
 _VIEWS_MS = 1_500
 _SILENCE_MS = 3_000

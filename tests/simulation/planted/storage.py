@@ -9,9 +9,10 @@ import pytest
 
 from planted.registry import Planted
 from zonequake_chaos.simulation import member, replicas
-from zonequake_store import data_store, log_records, log_recovery, log_store, turn
+from zonequake_store import log_records, log_recovery, log_store, state_pairs, turn
+from zonequake_store.cells import Overlay
 from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import DataStore, DataView, Flush, Overlay
+from zonequake_store.data_store import DataStore, DataView, Flush
 from zonequake_store.distrust import Distrust
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import Append, LogWrite, PutHardState
@@ -135,7 +136,7 @@ def session_table_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
     def without_sessions(view: DataView, *given: object) -> object:
-        return (pair for pair in pairs(view, *given) if pair[0][:1] != data_store._CLIENT)
+        return (pair for pair in pairs(view, *given) if pair[0][:1] != state_pairs.CLIENT)
 
     patch.setattr(DataView, "pairs", without_sessions)
 

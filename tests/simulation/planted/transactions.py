@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from planted.registry import Planted
-from zonequake_store import data_store
+from zonequake_store import state_pairs
 from zonequake_store.commands import Outcome
 from zonequake_store.coordinator import Coordinator
 from zonequake_store.data_store import DataStore, DataView
@@ -118,7 +118,7 @@ def prepared_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
     def without(view: DataView, *given: object) -> object:
-        return (pair for pair in pairs(view, *given) if pair[0][:1] != data_store._TRANSACTION)
+        return (pair for pair in pairs(view, *given) if pair[0][:1] != state_pairs.TRANSACTION)
 
     patch.setattr(DataView, "pairs", without)
 

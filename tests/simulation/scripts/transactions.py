@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from scripts.stage import Unplayable
 from zonequake_chaos.simulation.violation import require
+from zonequake_store.cells import MemoryCells
 from zonequake_store.client_protocol import RequestId
 from zonequake_store.client_table import ClientTable
 from zonequake_store.commands import Command
-from zonequake_store.data_store import MemoryCells
 from zonequake_store.partition import AppliedState, Partition
 from zonequake_store.transaction_manager import TransactionManager
 from zonequake_store.transaction_messages import Ask, Finish

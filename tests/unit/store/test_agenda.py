@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from zonequake_store.agenda import Agenda
-from zonequake_store.data_store import MemoryCells
+from zonequake_store.cells import MemoryCells
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.partition import Partition
 from zonequake_store.raft.api import Event, Settings

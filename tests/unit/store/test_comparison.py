@@ -8,8 +8,8 @@ from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.catchup.comparison import Comparison
 from zonequake_store.catchup.demander import REPEAT_TICKS
 from zonequake_store.catchup.messages import Checkpoint, Report, Verdict
+from zonequake_store.cells import MemoryCells
 from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import MemoryCells
 from zonequake_store.partition import AppliedState, Partition
 from zonequake_store.raft.api import Role
 from zonequake_store.raft.core import Raft

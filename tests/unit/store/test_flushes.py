@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from zonequake_store.cells import Overlay
 from zonequake_store.client_protocol import RequestId
 from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import DataStore, Overlay
+from zonequake_store.data_store import DataStore
 from zonequake_store.partition import AppliedState, Partition, SetCommand
 from zonequake_store.transactions import TransactionTable
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonequake_store import client_table
+from zonequake_store.cells import MemoryCells
 from zonequake_store.client_protocol import RequestId
 from zonequake_store.client_table import ClientTable
 from zonequake_store.commands import (
@@ -23,8 +24,8 @@ from zonequake_store.commands import (
     decode_command,
     encode_command,
 )
-from zonequake_store.data_store import MemoryCells, from_pairs
 from zonequake_store.partition import AppliedState, Cell, Partition, digest, encode_cell
+from zonequake_store.state_pairs import from_pairs
 from zonequake_store.transactions import TransactionTable
 
 

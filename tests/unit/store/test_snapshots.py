@@ -15,7 +15,8 @@ from snapshot_pieces import LEADER, demands, invite, snapshot, supply
 from zonequake_store.catchup import supplied_state
 from zonequake_store.catchup.checkpoints import checkpoint_of
 from zonequake_store.catchup.messages import Demand
-from zonequake_store.data_store import DataView, View
+from zonequake_store.cells import View
+from zonequake_store.data_store import DataView
 from zonequake_store.errors import ProtocolError
 from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.core import Raft

@@ -12,7 +12,8 @@ from one_node import GROUP, OneNode, until
 from snapshot_pieces import demands, invite, snapshot, supply
 
 from zonequake_store.admin_protocol import OrderStatus, StartReplica, StopReplica
-from zonequake_store.data_store import DataStore, Flush, Overlay
+from zonequake_store.cells import Overlay
+from zonequake_store.data_store import DataStore, Flush
 from zonequake_store.flushing import Flushing
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Kind, Message

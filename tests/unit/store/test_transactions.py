@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonequake_store import partition as p
+from zonequake_store.cells import MemoryCells, Overlay
 from zonequake_store.client_protocol import RequestId
 from zonequake_store.client_table import ClientTable
 from zonequake_store.commands import (
@@ -20,8 +21,9 @@ from zonequake_store.commands import (
     decode_command,
     encode_command,
 )
-from zonequake_store.data_store import DataStore, MemoryCells, Overlay, cells_of, from_pairs
+from zonequake_store.data_store import DataStore
 from zonequake_store.partition import AppliedState, Partition, digest
+from zonequake_store.state_pairs import cells_of, from_pairs
 from zonequake_store.transactions import (
     CommitCommand,
     DecideCommand,

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from zonequake_store.cells import MemoryCells
 from zonequake_store.client_protocol import (
     Append,
     Read,
@@ -23,7 +24,6 @@ from zonequake_store.client_protocol import (
 )
 from zonequake_store.client_table import ClientTable
 from zonequake_store.commands import Command, decode_command, encode_command
-from zonequake_store.data_store import MemoryCells
 from zonequake_store.partition import AppliedState, Partition
 from zonequake_store.requests import begin_of
 from zonequake_store.transaction_manager import TransactionManager

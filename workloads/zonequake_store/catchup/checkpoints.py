@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from zonequake_store.catchup.messages import Checkpoint
-from zonequake_store.data_store import View
+from zonequake_store.cells import View
 from zonequake_store.partition import Partition
 
 # A leader's first entry is a configuration: so many leaderships and changes can be looked back on.

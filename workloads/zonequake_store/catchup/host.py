@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from zonequake_store.data_store import DataStore, View
+from zonequake_store.cells import View
+from zonequake_store.data_store import DataStore
 from zonequake_store.peer_protocol import CatchUpFrame
 from zonequake_store.replica import Replica
 

@@ -13,7 +13,7 @@ from zonequake_store.catchup.demander import size_of
 from zonequake_store.catchup.host import CatchUpHost
 from zonequake_store.catchup.messages import Pairs, encode_pairs
 from zonequake_store.catchup.supplier import OutFrame, Supplier
-from zonequake_store.data_store import View
+from zonequake_store.cells import View
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.errors import RaftError
 from zonequake_store.raft.messages import Peer

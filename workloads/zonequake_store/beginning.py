@@ -11,7 +11,7 @@ from zonequake_store.data_store import DataStore
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import GroupRecord
-from zonequake_store.partition import AppliedState
+from zonequake_store.partition import AppliedState, Partition
 from zonequake_store.raft.messages import HardState
 from zonequake_store.replica_log import DurableLog, MemoryLog
 from zonequake_store.transactions import TransactionTable
@@ -27,6 +27,16 @@ class Beginning:
     clients: ClientTable
     transactions: TransactionTable
     state: AppliedState
+
+    def partition(self, *, deduplicate: bool = True) -> Partition:
+        """The state machine that goes on from there."""
+        return Partition(
+            self.cells,
+            clients=self.clients,
+            transactions=self.transactions,
+            state=self.state,
+            deduplicate=deduplicate,
+        )
 
 
 def with_nothing() -> Beginning:

@@ -6,6 +6,7 @@ so that the core never reads what a crash could still take back.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 
 from zonequake_store.log_recovery import RecoveredLog
@@ -33,7 +34,7 @@ _STEP_ENTRIES = 2_000
 _STEP_BYTES = 8 << 20
 
 
-class _Extent:
+class _Extent(ABC):
     """Where a log begins and ends, its configurations, and what its records weigh."""
 
     def __init__(self, recovered: RecoveredLog | None) -> None:
@@ -52,6 +53,20 @@ class _Extent:
         start = self.snapshot
         first = [(start.configuration_index, start.configuration)] if start else []
         return first + self._configurations
+
+    @abstractmethod
+    def entries(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
+        """Entries lo..hi - 1, at least one. Raises LogCompacted below the log's start."""
+
+    def term(self, index: int) -> int:
+        """Term of entry `index`. Raises LogCompacted below the log's start."""
+        if index == self.last_index:
+            return self.last_term
+        if self.snapshot and index == self.snapshot.index:
+            return self.snapshot.term
+        if index == 0:
+            return 0
+        return self.entries(index, index + 1, 1)[0].term
 
     def bytes_behind(self, index: int) -> int:
         size_bytes = 0
@@ -119,16 +134,6 @@ class DurableLog(_Extent):
         self._store = store
         self.number = number
 
-    def term(self, index: int) -> int:
-        """Term of entry `index`. Raises LogCompacted below the log's start."""
-        if index == self.last_index:
-            return self.last_term
-        if self.snapshot and index == self.snapshot.index:
-            return self.snapshot.term
-        if index == 0:
-            return 0
-        return self.entries(index, index + 1, 1)[0].term
-
     def entries(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
         """Entries lo..hi - 1, at least one. Raises LogCompacted below the log's start."""
         if lo < self.first_index:
@@ -150,16 +155,6 @@ class MemoryLog(_Extent):
     def __init__(self) -> None:
         super().__init__(None)
         self._entries: list[Entry] = []
-
-    def term(self, index: int) -> int:
-        """Term of entry `index`. Raises LogCompacted below the log's start."""
-        if index == self.last_index:
-            return self.last_term
-        if self.snapshot and index == self.snapshot.index:
-            return self.snapshot.term
-        if index == 0:
-            return 0
-        return self.entries(index, index + 1, 1)[0].term
 
     def entries(self, lo: int, hi: int, max_bytes: int) -> list[Entry]:
         """Entries lo..hi - 1, at least one. Raises LogCompacted below the log's start."""

@@ -11,7 +11,6 @@ from zonequake_store.host import Host
 from zonequake_store.lease import Permission
 from zonequake_store.lease_clock import boottime_s
 from zonequake_store.log_writes import GroupRecord
-from zonequake_store.partition import Partition
 from zonequake_store.pulse import HEARTBEAT_TICKS
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
@@ -115,13 +114,7 @@ class Starter:
             raft=raft,
             log=beginning.log,
             cells=beginning.cells,
-            partition=Partition(
-                beginning.cells,
-                clients=beginning.clients,
-                transactions=beginning.transactions,
-                state=beginning.state,
-                deduplicate=not self._faults.forget_request_ids,
-            ),
+            partition=beginning.partition(deduplicate=not self._faults.forget_request_ids),
             faults=self._faults,
             client_address=self._host.transport.client_address,
             clock_ms=self._host.clock_ms,

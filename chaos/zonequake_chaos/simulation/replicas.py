@@ -22,7 +22,6 @@ from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.lease import Permission
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
-from zonequake_store.partition import Partition
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Configuration, Peer
@@ -259,12 +258,7 @@ class Replicas:
             raft=raft,
             log=beginning.log,
             cells=beginning.cells,
-            partition=Partition(
-                beginning.cells,
-                clients=beginning.clients,
-                transactions=beginning.transactions,
-                state=beginning.state,
-            ),
+            partition=beginning.partition(),
             faults=Faults(),
             client_address=lambda node: node,
             clock_ms=self._clock_ms,

@@ -20,27 +20,24 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from zonequake_store.agenda import Agenda
 from zonequake_store.catchup.edge import CatchUp
-from zonequake_store.catchup.host import Result
-from zonequake_store.catchup.messages import BULK
+from zonequake_store.catchup.place import CatchUpPlace
 from zonequake_store.cells import MemoryCells, Overlay, View
-from zonequake_store.client_protocol import PartitionRoute, RouteReply
-from zonequake_store.data_store import DataStore
-from zonequake_store.errors import StateCorrupt, StorageError
+from zonequake_store.client_protocol import RouteReply
+from zonequake_store.errors import StorageError
 from zonequake_store.events import Journal
 from zonequake_store.flushing import Flushing
 from zonequake_store.framing import Departures
 from zonequake_store.lease import NodeLease
 from zonequake_store.lease_watch import LeaseWatch
-from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import GroupRecord
+from zonequake_store.notes import note_core, note_replica
 from zonequake_store.outbox import Outbox
 from zonequake_store.peer_protocol import (
-    CatchUpFrame,
     Messages,
     TransactionLetter,
     encode_frame,
@@ -50,15 +47,12 @@ from zonequake_store.pulse import Pulse
 from zonequake_store.raft.api import (
     Event,
     LeaderChanged,
-    LineageBegun,
     Ready,
-    StageChanged,
     SupplyPeer,
 )
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
-from zonequake_store.reading import read_in_thread
 from zonequake_store.replica import LOG_ERRORS, Replica
-from zonequake_store.reports import stage_event
+from zonequake_store.reports import route_of
 from zonequake_store.storage import LogBatch, Storage
 from zonequake_store.storage_watch import StorageWatch
 from zonequake_store.transaction_messages import Letter
@@ -130,14 +124,16 @@ class Host(Edge):
                 self.waiting[group] = record
             else:
                 self.broken[group] = (record, reason)
-                self.note_replica("replica.broken", record, reason)
+                note_replica(self.journal, "replica.broken", record, reason)
         self.draining = False
         self.outbox = Outbox(transport, self._unreachable, append_delay_s=append_delay_s)
-        self.catch_up = CatchUp(self, staged=storage.stagings, first_snapshot=secrets.randbits(62))
+        self._place = CatchUpPlace(self)
+        self.catch_up = CatchUp(
+            self._place, staged=storage.stagings, first_snapshot=secrets.randbits(62)
+        )
         self.letters = PostOffice(
             name, self.replicas, wake=self.wake, send=self._post, nodes=transport.client_addresses
         )
-        self._reading: set[asyncio.Task[None]] = set()
         self.flushing = Flushing(self)
         self.watch = StorageWatch(self, log=logging.getLogger("zonequake_store"))
         storage.watcher = self.watch
@@ -287,111 +283,19 @@ class Host(Edge):
 
     def note(self, replica: Replica, event: Event) -> None:
         """Write what the core told into the journal."""
-        record = replica.record
         if isinstance(event, LeaderChanged):
             if replica.leads:
                 self._pulse.begin(replica)
             else:
                 self._pulse.end(replica)
                 self.catch_up.stop_supplying(replica)
-            self.journal.add(
-                "leader.change",
-                zone=record.zone,
-                partition=record.partition,
-                data={
-                    "leader": event.leader.node if event.leader else None,
-                    "lineage": lineage_of(event.term),
-                    "term": number_of(event.term),
-                },
-            )
-        elif isinstance(event, LineageBegun):
-            self.note_reset(
-                record.zone,
-                record.partition,
-                lineage=lineage_of(event.term),
-                last_term=event.last_term,
-                last_index=event.last_index,
-            )
-        elif isinstance(event, StageChanged):
-            self.journal.add(
-                "rebalance.stage",
-                zone=record.zone,
-                partition=record.partition,
-                data=stage_event(event, replica.raft.status().term),
-            )
-
-    def note_reset(
-        self, zone: str, partition: int, *, lineage: int, last_term: int, last_index: int
-    ) -> None:
-        """Write into the journal that a lineage begins here, and behind which place of an older
-        one: at index 0 with nothing."""
-        self.journal.add(
-            "group.reset",
-            zone=zone,
-            partition=partition,
-            data={
-                "lineage": lineage,
-                "last_lineage": lineage_of(last_term),
-                "last_term": number_of(last_term),
-                "last_index": last_index,
-            },
-        )
+        note_core(self.journal, replica, event)
 
     def _unreachable(self, group: str, peer: Peer) -> None:
         self.counters.frames_dropped += 1
         replica = self.replicas.get(group)
         if replica is not None:
             replica.raft.report_unreachable(peer)
-
-    # ── catch-up's disk, threads and network ─────────────────────────────────────────────────
-
-    @property
-    def data(self) -> DataStore:
-        """Where applied state is stored."""
-        return self.storage.data
-
-    def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
-        """Send a frame beside the turns' messages."""
-        send = self.transport.send_bulk if isinstance(frame, BULK) else self.transport.send
-        return send(to, encode_frame(frame))
-
-    def new_number(self) -> int:
-        """A number for cells, never used before."""
-        return self.storage.new_number()
-
-    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run a job in the data writer, then `done` here."""
-        self.storage.write_data(job, done)
-
-    def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
-        """Have what the replica has applied stored, and open it."""
-
-        async def open_it() -> None:
-            try:
-                view = await self.view(replica)
-            except StateCorrupt as error:
-                if not replica.stopped:
-                    self.break_down(replica, str(error))
-                opened(None)
-            except StorageError:
-                opened(None)
-            else:
-                opened(view)
-
-        self._aside(open_it())
-
-    def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
-        """Read in a thread."""
-
-        async def read_it() -> None:
-            done(await read_in_thread(read))
-
-        self._aside(read_it())
-
-    def _aside(self, work: Coroutine[None, None, None]) -> None:
-        task = self._loop.create_task(work)
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
 
     # ── replicas come and go ─────────────────────────────────────────────────────────────────
 
@@ -427,16 +331,7 @@ class Host(Edge):
         """A replica cannot go on: stop it, keep its files, say why."""
         self.remove(replica)
         self.broken[replica.group] = (replica.record, reason)
-        self.note_replica("replica.broken", replica.record, reason)
-
-    def note_replica(self, kind: str, record: GroupRecord, reason: str) -> None:
-        """Write a replica's event into the journal."""
-        self.journal.add(
-            kind,
-            zone=record.zone,
-            partition=record.partition,
-            data={"incarnation": record.incarnation, "reason": reason},
-        )
+        note_replica(self.journal, "replica.broken", replica.record, reason)
 
     # ── once a second ────────────────────────────────────────────────────────────────────────
 
@@ -454,6 +349,8 @@ class Host(Edge):
             ]
         )
 
+    # ── what is asked of it, and the end ─────────────────────────────────────────────────────
+
     @property
     def catch_up_sent_bytes(self) -> int:
         """All that this node sent to catching-up peers since its start."""
@@ -470,29 +367,11 @@ class Host(Edge):
         assert isinstance(cells, Overlay), "a replica never changes between durable and volatile"
         return self.storage.data.view(cells.number)
 
-    # ── what clients ask, and the end ────────────────────────────────────────────────────────
-
     def route(self, zone: str) -> RouteReply:
         """What this node knows of a zone's partitions."""
-        routes: list[PartitionRoute] = []
-        partitions = 0
-        for group, replica in self.replicas.items():
-            if replica.record.zone != zone:
-                continue
-            partitions = replica.record.partitions
-            status = replica.raft.status()
-            members = status.configuration.members if status.configuration else frozenset()
-            leader = status.leader.node if status.leader else None
-            routes.append(
-                PartitionRoute(
-                    replica.record.partition,
-                    group,
-                    sorted(peer.node for peer in members),
-                    leader,
-                    self.transport.client_address(leader) if leader else None,
-                    status.term,
-                )
-            )
+        found = [r for r in self.replicas.values() if r.record.zone == zone]
+        partitions = found[-1].record.partitions if found else 0
+        routes = [route_of(replica, self.transport.client_address) for replica in found]
         return RouteReply(zone, partitions, routes, self.transport.client_addresses())
 
     async def drain(self, timeout_s: float) -> bool:
@@ -512,7 +391,7 @@ class Host(Edge):
         """Store what is applied and stop everything."""
         self._pulse.stop()
         self.catch_up.close()
-        await asyncio.gather(*self._reading)
+        await self._place.idle()
         for replica in list(self.replicas.values()):
             if self._flushes:
                 with contextlib.suppress(StorageError):  # the log has it, and the writer told why

@@ -23,6 +23,7 @@ from zonequake_store.cells import Overlay
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt, StorageError
 from zonequake_store.host import Host
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
+from zonequake_store.notes import note_replica
 from zonequake_store.obedience import (
     failed,
     looked_at,
@@ -148,11 +149,11 @@ class Orders:
             except (LogCorrupt, StateCorrupt, CounterError) as error:
                 host.waiting.pop(order.group, None)
                 host.broken[order.group] = (record, str(error))
-                host.note_replica("replica.broken", record, str(error))
+                note_replica(host.journal, "replica.broken", record, str(error))
                 return failed(f"the replica is broken ({error}); stop and erase it")
         host.add(replica)
         self._greet(replica)
-        host.note_replica("replica.started", replica.record, reason)
+        note_replica(host.journal, "replica.started", replica.record, reason)
         return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
 
     def _greet(self, replica: Replica) -> None:
@@ -187,7 +188,9 @@ class Orders:
             host.remove(replica)
             await host.flushing.flush_ended(replica)
             record = replica.record  # a snapshot may have been installed meanwhile
-            host.note_replica("replica.stopped", record, "erased" if order.erase else "stopped")
+            note_replica(
+                host.journal, "replica.stopped", record, "erased" if order.erase else "stopped"
+            )
             if replica.is_volatile:
                 return OrderReply(status=OrderStatus.RECEIVED)
         if order.erase:

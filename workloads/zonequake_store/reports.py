@@ -1,6 +1,8 @@
-"""What a node tells the operator and the journal about its replicas: plain conversions."""
+"""What a node tells the operator, clients and the journal of its replicas: plain conversions."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from zonequake_store.admin_protocol import (
     CatchUpProgress,
@@ -9,6 +11,7 @@ from zonequake_store.admin_protocol import (
     ReplicaStatus,
     Role,
 )
+from zonequake_store.client_protocol import PartitionRoute
 from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.raft.api import PeerProgress, StageChanged
@@ -92,6 +95,21 @@ def resting_status(group: str, record: GroupRecord, broken: str | None) -> Repli
         term=0,
         token=record.token,
         broken_reason=broken,
+    )
+
+
+def route_of(replica: Replica, client_address: Callable[[str], str | None]) -> PartitionRoute:
+    """Where clients find a replica's group, as it knows. `client_address`: of a node."""
+    status = replica.raft.status()
+    leader = status.leader.node if status.leader else None
+    members = status.configuration.members if status.configuration else frozenset()
+    return PartitionRoute(
+        replica.record.partition,
+        replica.group,
+        sorted(peer.node for peer in members),
+        leader,
+        client_address(leader) if leader else None,
+        status.term,
     )
 
 

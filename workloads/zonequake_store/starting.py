@@ -11,6 +11,7 @@ from zonequake_store.host import Host
 from zonequake_store.lease import Permission
 from zonequake_store.lease_clock import boottime_s
 from zonequake_store.log_writes import GroupRecord
+from zonequake_store.notes import note_replica
 from zonequake_store.pulse import HEARTBEAT_TICKS
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
@@ -70,7 +71,7 @@ class Starter:
 
         def told_cut(cut: str) -> None:
             if not to_look:
-                self._host.note_replica("replica.started", record, cut)
+                note_replica(self._host.journal, "replica.started", record, cut)
 
         return self._replica(order, record, from_disk(log, storage.data, record, told_cut=told_cut))
 

@@ -18,7 +18,7 @@ from zonequake_chaos.simulation.flushing import Flushing
 from zonequake_chaos.simulation.lease import Lease, LeaseCalls
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.outgoing import Outgoing
-from zonequake_chaos.simulation.replicas import GroupPlace, Replicas, route_of
+from zonequake_chaos.simulation.replicas import ZONE, GroupPlace, Replicas
 from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.telling import tell
 from zonequake_chaos.simulation.trace import TraceKind
@@ -39,6 +39,7 @@ from zonequake_store.post_office import PostOffice
 from zonequake_store.raft.api import Event, Ready, SupplyPeer
 from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica import Replica
+from zonequake_store.reports import route_of
 from zonequake_store.requests import Operation
 from zonequake_store.storage_watch import Room, StorageWatch, Telling
 from zonequake_store.transaction_messages import Letter
@@ -293,7 +294,8 @@ class Node(Edge):
 
     def route(self) -> RouteReply:
         """What this node knows of the zone's partitions."""
-        return route_of(self.name, self.replicas.values(), self._scenario.groups)
+        routes = [route_of(replica, lambda node: node) for replica in self.replicas.values()]
+        return RouteReply(ZONE, self._scenario.groups, routes, {self.name: self.name})
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 

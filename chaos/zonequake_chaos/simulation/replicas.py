@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -18,7 +18,6 @@ from zonequake_chaos.simulation.violation import Violation
 from zonequake_chaos.simulation.world import World
 from zonequake_store.beginning import Beginning, from_disk, with_nothing
 from zonequake_store.cells import Overlay
-from zonequake_store.client_protocol import PartitionRoute, RouteReply
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.lease import Permission
 from zonequake_store.log_writes import Erase, GroupRecord, PutRecord
@@ -38,26 +37,6 @@ class GroupPlace:
     name: str
     partition: int
     partitions: int
-
-
-def route_of(node: str, replicas: Iterable[Replica], partitions: int) -> RouteReply:
-    """What a node knows of the zone's partitions."""
-    routes = []
-    for replica in replicas:
-        status = replica.raft.status()
-        leader = status.leader.node if status.leader else None
-        members = status.configuration.members if status.configuration else frozenset()
-        routes.append(
-            PartitionRoute(
-                replica.record.partition,
-                replica.group,
-                sorted(peer.node for peer in members),
-                leader,
-                leader,
-                status.term,
-            )
-        )
-    return RouteReply(ZONE, partitions, routes, {node: node})
 
 
 class Replicas:

@@ -19,8 +19,9 @@ from zonequake_chaos.simulation.lease import Lease, LeaseCalls
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.outgoing import Outgoing
 from zonequake_chaos.simulation.replicas import ZONE, GroupPlace, Replicas
-from zonequake_chaos.simulation.scenario import FaultKind, Scenario
-from zonequake_chaos.simulation.telling import tell
+from zonequake_chaos.simulation.scenario import Scenario
+from zonequake_chaos.simulation.standstill import Standstill
+from zonequake_chaos.simulation.telling import StorageJournal, tell
 from zonequake_chaos.simulation.trace import TraceKind
 from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
@@ -86,6 +87,7 @@ class Node(Edge):
         self._nodes = nodes
         self._died = died
         self._random = world.stream(f"node {name}")
+        self._journal = StorageJournal(world, name)
         self.began: Callable[[], None] = lambda: None
         """Called when a process has begun."""
         self.replicas_changed: Callable[[], None] = lambda: None
@@ -105,9 +107,7 @@ class Node(Edge):
         self.frame_left: Callable[[Node, Node], None] | None = None
         """Called with sender and addressee when a frame of catch-up leaves."""
         self.flushing = Flushing(world=world, disk=self.disk, replicas=self.home, rules=rules)
-        self._stalled_until_us = 0
-        self._delayed: list[tuple[int, Callable[[], None]]] = []
-        """Calls that came while the process stood still, each with the process it is for."""
+        self.standstill = Standstill(world)
         self._timers: list[Timer] = []
         self._awake: dict[str, Replica] = {}
         self._batch: list[tuple[Replica, Ready]] = []
@@ -151,22 +151,8 @@ class Node(Edge):
     def _when_awake(self, process: int, call: Callable[[], None]) -> None:
         if self.process != process or not self.alive:
             return
-        later_us = self.awake_again_us()
-        if later_us:
-            self._delayed.append((process, call))
-            self._world.later(later_us, self._go_on)
-            return
-        call()
-
-    def _go_on(self) -> None:
-        """Carry out what came while the process stood still, unless it still does."""
-        later_us = self.awake_again_us()
-        if later_us:
-            self._world.later(later_us, self._go_on)
-            return
-        delayed, self._delayed = self._delayed, []
-        for process, call in delayed:
-            self._when_awake(process, call)
+        if not self.standstill.holds(lambda: self._when_awake(process, call)):
+            call()
 
     def _new_catch_up(self) -> CatchUp:
         place = CatchUpPlace(
@@ -194,22 +180,6 @@ class Node(Edge):
         self._world.tally["crashes"] += 1
         self._died(self)
 
-    def stall(self, for_us: int) -> None:
-        """The process stands still; what comes waits in its sockets."""
-        self._stalled_until_us = max(self._stalled_until_us, self._world.now_us + for_us)
-
-    def resume(self) -> None:
-        """The process goes on at once."""
-        self._stalled_until_us = 0
-        self._go_on()
-
-    def awake_again_us(self) -> int:
-        """How long it still stands still."""
-        later_us = max(0, self._stalled_until_us - self._world.now_us)
-        if later_us:
-            self._world.bites(FaultKind.STALL)
-        return later_us
-
     def clock_ms(self) -> int:
         """The node's own clock, as fast as its ticks."""
         return int(self._world.now_us / self._rate / 1000)
@@ -220,7 +190,7 @@ class Node(Edge):
 
     def _tick(self) -> None:
         self._timers[0] = self._world.later(int(TICK_US * self._rate), self._tick)
-        if self.awake_again_us():
+        if self.standstill.left_us():
             return
         for replica in list(self.replicas.values()):
             replica.raft.tick(self.clock_ms())
@@ -242,11 +212,7 @@ class Node(Edge):
 
     def deliver(self, group: str, frame: bytes) -> None:
         """A peer's messages came."""
-        if not self.alive:
-            return
-        later_us = self.awake_again_us()
-        if later_us:
-            self._world.later(later_us, lambda: self.deliver(group, frame))
+        if not self.alive or self.standstill.puts_off(lambda: self.deliver(group, frame)):
             return
         replica = self.replicas.get(group)
         if replica is None:
@@ -269,11 +235,8 @@ class Node(Edge):
         answer: Callable[[Reply], None],
     ) -> None:
         """A client's operation came; `answer` is called once, or never if the process dies."""
-        if not self.alive:
-            return
-        later_us = self.awake_again_us()
-        if later_us:
-            self._world.later(later_us, lambda: self.request(group, id_, operation, answer))
+        again = partial(self.request, group, id_, operation, answer)
+        if not self.alive or self.standstill.puts_off(again):
             return
         replica = self.replicas.get(group)
         if replica is None:
@@ -322,10 +285,8 @@ class Node(Edge):
                 self._rules[replica.group].stored(replica.me, ready)
 
         def done() -> None:
-            later_us = self.awake_again_us()
-            if later_us:
-                life = dict(self.home.lives)
-                self._world.later(later_us, lambda: done() if self.home.lives == life else None)
+            lives = dict(self.home.lives)
+            if self.standstill.puts_off(lambda: done() if self.home.lives == lives else None):
                 return
             for replica, ready in batch:
                 if not replica.stopped:
@@ -347,11 +308,7 @@ class Node(Edge):
 
     def take(self, frame: bytes, sender: str) -> None:
         """A letter of another group's leader came."""
-        if not self.alive:
-            return
-        later_us = self.awake_again_us()
-        if later_us:
-            self._world.later(later_us, lambda: self.take(frame, sender))
+        if not self.alive or self.standstill.puts_off(lambda: self.take(frame, sender)):
             return
         letter = decode_frame(frame)
         assert isinstance(letter, TransactionLetter), "nothing else is posted"
@@ -418,7 +375,7 @@ class Node(Edge):
 
     def _flush_due(self) -> None:
         self._timers[1] = self._world.later(int(FLUSH_US * self._rate), self._flush_due)
-        if self.awake_again_us():
+        if self.standstill.left_us():
             return
         self.watch.look(self._world.now_us / self._rate / 1e6)
         if self.lease is not None:
@@ -437,12 +394,7 @@ class Node(Edge):
     @property
     def journal(self) -> Telling:
         """What is told of it."""
-        return self
-
-    def add(self, kind: str, *, data: dict[str, object]) -> None:
-        """Count an event of the storage."""
-        self._world.tally[kind] += 1
-        self._world.note(TraceKind.FAULT, self.name, f"{kind}: {data['reason']}")
+        return self._journal
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """Stop a replica for good."""

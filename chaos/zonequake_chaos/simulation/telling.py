@@ -1,4 +1,4 @@
-"""What a replica's events come to in the tally and in the trace."""
+"""What a replica's and a storage's events come to in the tally and in the trace."""
 
 from __future__ import annotations
 
@@ -37,6 +37,19 @@ def tell(world: World, me: Peer, event: Event) -> None:
             _tell_role(world, node, "is elected", event.term, "leader")
     else:
         tally["reconfiguration errors"] += 1
+
+
+class StorageJournal:
+    """What a node's storage tells of itself."""
+
+    def __init__(self, world: World, node: str) -> None:
+        self._world = world
+        self._node = node
+
+    def add(self, kind: str, *, data: dict[str, object]) -> None:
+        """Count and trace it."""
+        self._world.tally[kind] += 1
+        self._world.note(TraceKind.FAULT, self._node, f"{kind}: {data['reason']}")
 
 
 def _tell_role(world: World, node: str, told: str, term: int, role: str) -> None:

@@ -7,17 +7,20 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from zonequake_chaos.simulation import links
+from zonequake_chaos.simulation import disk_trouble, links
 from zonequake_chaos.simulation.api import NAME as API
 from zonequake_chaos.simulation.checks.model import Moment
 from zonequake_chaos.simulation.checks.transactions import TransactionRules
 from zonequake_chaos.simulation.control import GroupOperator
+from zonequake_chaos.simulation.disk_trouble import DiskTrouble
 from zonequake_chaos.simulation.links import Link
+from zonequake_chaos.simulation.losses import Losses
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import CALM, Network
+from zonequake_chaos.simulation.operated import trouble as control_trouble
 from zonequake_chaos.simulation.operated.control_plane import ControlPlane
 from zonequake_chaos.simulation.operated.group import OperatedGroup
-from zonequake_chaos.simulation.operated.trouble import KINDS, ControlTrouble
+from zonequake_chaos.simulation.operated.trouble import ControlTrouble
 from zonequake_chaos.simulation.plan import Fault, FaultPlan, Target
 from zonequake_chaos.simulation.scenario import FaultKind, Scenario
 from zonequake_chaos.simulation.trace import TraceKind
@@ -63,6 +66,16 @@ class Trouble:
         self._control_trouble = (
             None if control is None else ControlTrouble(control, world, self._for_a_while)
         )
+        self._losses = Losses(
+            nodes=nodes, operators=operators, control=control, is_volatile=scenario.is_volatile
+        )
+        self._disk_trouble = DiskTrouble(
+            world=world,
+            losses=self._losses,
+            for_a_while=self._for_a_while,
+            crash=self._crash_in_time,
+            start_later=self._start_later,
+        )
         for fault in plan.faults:
             world.later(fault.at_ms * 1000, partial(self._strike, fault))
 
@@ -81,7 +94,7 @@ class Trouble:
         for node in self._nodes.values():
             node.frame_left = None
             node.flushing.compact_to = None
-            node.resume()
+            node.standstill.end()
             self._start(node)
 
     def node_died(self, node: Node) -> None:
@@ -100,34 +113,25 @@ class Trouble:
         if world.tracing:
             world.note(TraceKind.FAULT, node.name, f"{fault.kind.value} for {fault.for_ms} ms")
         world.tally[f"fault {fault.kind.value}"] += 1
-        if fault.kind in KINDS and self._control_trouble is not None:
+        if fault.kind in control_trouble.KINDS and self._control_trouble is not None:
             self._control_trouble.strike(fault)
+            return
+        if fault.kind in disk_trouble.KINDS:
+            self._disk_trouble.strike(node, fault)
             return
         match fault.kind:
             case FaultKind.CRASH:
                 self._crash(node, fault)
             case FaultKind.POD_DELETED:
                 self._delete_pod(node, fault)
-            case FaultKind.CRASH_WRITING:
-                self._crash_writing(node, fault)
             case FaultKind.STALL:
-                node.stall(fault.for_ms * 1000)
+                node.standstill.begin(fault.for_ms * 1000)
             case FaultKind.ISOLATE | FaultKind.DEAF | FaultKind.MUTE:
                 self._cut_off(node, fault)
             case FaultKind.SPLIT | FaultKind.LEAK:
                 self._cut(links.between_halves(self._nodes, fault.choice, fault.kind), fault)
             case FaultKind.STORM:
                 self._storm(fault)
-            case FaultKind.SLOW_DISK:
-                self._slow_disk(node, fault)
-            case FaultKind.FAILED_SYNC | FaultKind.FULL_DISK | FaultKind.FULL_MAP:
-                self._disk_trouble(node, fault)
-            case FaultKind.ROT:
-                self._damage(node, fault, node.disk.flip_bit)
-            case FaultKind.TORN_TAIL:
-                self._damage(node, fault, node.disk.tear_tail)
-            case FaultKind.WIPE:
-                self._wipe(node, fault)
             case FaultKind.COMPACT:
                 node.flushing.compact_to = fault.amount
                 if node.alive:
@@ -182,17 +186,20 @@ class Trouble:
         self._world.later(fault.for_ms * 1000, over)
 
     def _crash(self, node: Node, fault: Fault) -> None:
-        if not node.alive or (self._scenario.is_volatile and not self._may_lose([node])):
+        if not node.alive or not self._losses.may_end(node):
             return
         node.crash()
         self._world.bites(fault.kind)
-        self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
+        self._start_later(node, fault)
+
+    def _crash_in_time(self, node: Node, fault: Fault) -> None:
+        """What was set up in time may come when all is over."""
+        if not self._over:
+            self._crash(node, fault)
 
     def _delete_pod(self, node: Node, fault: Fault) -> None:
         """Its process outlives the object by a while."""
-        if self._control is None or not node.alive:
-            return
-        if self._scenario.is_volatile and not self._may_lose([node]):
+        if self._control is None or not node.alive or not self._losses.may_end(node):
             return
         if not self._control.pods.delete(node):
             return
@@ -235,10 +242,8 @@ class Trouble:
             left -= 1
             if left == 0:
                 victim = sender if fault.choice & 1 else to
-                self._world.later(delay_us, lambda: None if self._over else crash(victim))
-
-        def crash(node: Node) -> None:
-            self._crash(node, replace(fault, for_ms=fault.for_ms // 4))
+                briefly = replace(fault, for_ms=fault.for_ms // 4)
+                self._world.later(delay_us, lambda: self._crash_in_time(victim, briefly))
 
         for node in self._nodes.values():
             node.frame_left = frame_left
@@ -250,23 +255,12 @@ class Trouble:
         apart_ms = int(300 * fault.amount)
         dead_ms = apart_ms * len(order) + fault.for_ms // 4
         for place, name in enumerate(order):
-            node, for_ms = self._nodes[name], dead_ms + draw.randrange(600)
-
-            def stop(node: Node = node, for_ms: int = for_ms) -> None:
-                if not self._over:
-                    self._crash(node, replace(fault, for_ms=for_ms))
-
+            longer = replace(fault, for_ms=dead_ms + draw.randrange(600))
+            stop = partial(self._crash_in_time, self._nodes[name], longer)
             self._world.later(place * apart_ms * 1000, stop)
 
-    def _crash_writing(self, node: Node, fault: Fault) -> None:
-        written = "data" if fault.choice & 2048 else "log"
-
-        def now() -> None:
-            if not self._over:
-                self._crash(node, fault)
-
-        node.disk.armed = written, now
-        self._for_a_while(fault, node.disk.disarm)
+    def _start_later(self, node: Node, fault: Fault) -> None:
+        self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
 
     def _start(self, node: Node) -> None:
         if not node.alive:
@@ -327,71 +321,6 @@ class Trouble:
             self._network.weather = self._fair
 
         self._for_a_while(fault, clear)
-
-    def _slow_disk(self, node: Node, fault: Fault) -> None:
-        slow_us = int(fault.amount * 800_000)
-        node.disk.slow_us += slow_us
-
-        def quick() -> None:
-            node.disk.slow_us -= slow_us
-
-        self._for_a_while(fault, quick)
-
-    def _disk_trouble(self, node: Node, fault: Fault) -> None:
-        fails = fault.kind is FaultKind.FAILED_SYNC
-        if fails and not (node.alive and self._may_lose([node])):
-            return
-        node.disk.trouble = fault.kind
-        node.disk.may_fail = lambda: self._may_lose([node])  # a survivor may be chosen meanwhile
-        node.disk.full_map = "data" if fault.choice & 2048 else "log"
-
-        def sound() -> None:
-            node.disk.trouble = None
-
-        self._for_a_while(fault, sound)
-
-    def _damage(self, node: Node, fault: Fault, damage: Callable[[], bool]) -> None:
-        if not node.alive or not self._may_lose([node]):
-            return
-        node.crash()
-        if damage():
-            node.home.damage = fault.kind
-            node.home.forget()
-        self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
-
-    def _wipe(self, node: Node, fault: Fault) -> None:
-        if not self._may_lose([node]):
-            return
-        if node.alive:
-            node.crash()
-        node.disk.wipe()
-        self._world.bites(fault.kind)
-        node.home.forget()
-        self._world.note(TraceKind.WIPE, node.name)
-        self._world.later((fault.for_ms + _RESTART_MS) * 1000, lambda: self._start(node))
-
-    def _may_lose(self, nodes: list[Node]) -> bool:
-        """Whether every majority survives if these nodes' storage is gone for good.
-
-        Storage that was lost before counts as gone; of every configuration that any replica might
-        still go by, each half must keep a majority. Who goes on alone after a reset has all.
-        """
-        gone = {node.name for node in nodes}
-        if self._scenario.is_volatile and self._control is not None:
-            gone |= self._control.pods.is_deleted  # their processes will follow
-        for group, operator in self._operators.items():
-            survivor = operator.wish.survivor
-            if survivor is not None and survivor.node in gone:
-                return False
-            present = {
-                node.home.present(group) for node in self._nodes.values() if node.name not in gone
-            }
-            for node in self._nodes.values():
-                for configuration in node.home.configurations(group):
-                    for half in (configuration.peers, configuration.old_peers):
-                        if half and 2 * len(present.intersection(half)) <= len(half):
-                            return False
-        return True
 
     def _refuse(self, node: Node, fault: Fault) -> None:
         self._set_refusing(node, True)

@@ -6,7 +6,6 @@ process that stands still keeps back ends in a time-out, perhaps behind a call t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -17,6 +16,7 @@ from zonequake_chaos.simulation.api import NAME
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.operated import admin
+from zonequake_chaos.simulation.operated.calls import Call, Calls
 from zonequake_chaos.simulation.operated.event_loop import VirtualLoop
 from zonequake_chaos.simulation.operated.lease_keeper import LeaseKeeper
 from zonequake_chaos.simulation.operated.objects import Object, Objects, Refused
@@ -57,12 +57,11 @@ class SimulatedKube(Kube):
     def __init__(self, loop: VirtualLoop, world: World, objects: Objects, name: str) -> None:
         # Not the base's: there is no client whose calls could be made.
         self._namespace, self._release = NAMESPACE, RELEASE
-        self._loop = loop
         self._world = world
         self._objects = objects
         self._random = world.stream(f"api of {name}")
         self.weather = ApiWeather()
-        self._open: dict[asyncio.Future[Object], Callable[[KubeError], None]] = {}
+        self._calls = Calls(loop, world)
         self.armed: Callable[[bool], None] | None = None
         """Called once in the middle of the next write: before it is stored (False), or behind."""
 
@@ -74,62 +73,48 @@ class SimulatedKube(Kube):
         body: Object | None,
         content_type: str,
     ) -> Object:
-        call = f"{method} {path}"
-        answered: asyncio.Future[Object] = self._loop.create_future()
+        what = f"{method} {path}"
         weather, random = self.weather, self._random
-        timer = self._world.later(
-            int(REQUEST_TIMEOUT_S * 1e6), lambda: fail(KubeError(call, 0, "TimeoutError"))
+        call: Call[Object] = Call(
+            self._calls,
+            timeout_s=REQUEST_TIMEOUT_S,
+            error_of=lambda reason: KubeError(what, 0, reason),
         )
-
-        def fail(error: KubeError) -> None:
-            timer.cancel()
-            self._open.pop(answered, None)
-            if not answered.done():
-                answered.set_exception(error)
-                self._loop.run_ready()
-
-        def answer(reply: Object) -> None:
-            timer.cancel()
-            self._open.pop(answered, None)
-            if not answered.done():
-                answered.set_result(reply)
-                self._loop.run_ready()
+        broken = KubeError(what, 500, "internal error")
 
         def arrive() -> None:
             if weather.is_out:
                 if random.random() < 0.7:
-                    fail(KubeError(call, 0, "connection refused"))
+                    call.break_off("connection refused")
                 return
             fails = weather.errors and random.random() < weather.errors
             if fails and random.random() < 0.5:
-                fail(KubeError(call, 500, "internal error"))
+                call.fail(broken)
                 return
             self._strike(method, behind=False)
             at_us = self._world.now_us - weather.stale_us if weather.stale_us else None
             try:
                 reply = self._objects.call(method, path, query=query or {}, body=body, at_us=at_us)
             except Refused as refused:
-                error = error_of(call, refused.status, str(refused))
-                self._world.later(delay_us(), lambda: fail(error))
+                error = error_of(what, refused.status, str(refused))
+                self._world.later(delay_us(), lambda: call.fail(error))
                 return
             self._strike(method, behind=True)
             if fails:
-                self._world.later(delay_us(), lambda: fail(KubeError(call, 500, "internal error")))
+                self._world.later(delay_us(), lambda: call.fail(broken))
             else:
-                self._world.later(delay_us(), lambda: answer(reply))
+                self._world.later(delay_us(), lambda: call.answer(reply))
 
         def delay_us() -> int:
             return random.randrange(200, weather.slowest_us)
 
-        self._open[answered] = fail
         self._world.later(delay_us(), arrive)
-        return await answered
+        return await call.answered
 
     def calm(self) -> None:
         """Fine weather; calls that hang are reset."""
         self.weather, self.armed = ApiWeather(), None
-        for fail in list(self._open.values()):
-            fail(KubeError("a call", 0, "connection reset"))
+        self._calls.reset()
 
     def _strike(self, method: str, *, behind: bool) -> None:
         if self.armed is not None and method in ("PUT", "POST"):
@@ -165,7 +150,6 @@ class SimulatedStore(StoreClient):
         attributes: Mapping[str, Mapping[str, str]],
         orders: OrdersSeen,
     ) -> None:
-        self._loop = loop
         self._world = world
         self._network = network
         self._nodes = nodes
@@ -175,7 +159,7 @@ class SimulatedStore(StoreClient):
         self._random = world.stream(f"admin of {name}")
         self.late_us: dict[str, int] = {}
         """Orders to these nodes travel so much longer, and beyond their sender's life."""
-        self._open: dict[object, Callable[[str], None]] = {}
+        self._calls = Calls(loop, world)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -183,7 +167,7 @@ class SimulatedStore(StoreClient):
     @property
     def is_asking(self) -> bool:
         """Whether a call is under way."""
-        return bool(self._open)
+        return bool(self._calls.open)
 
     async def replicas(self, address: str) -> ReplicasReport:
         """What a node reports. Raises NodeUnreachable."""
@@ -221,46 +205,34 @@ class SimulatedStore(StoreClient):
     ) -> _T:
         node = self._nodes[address]
         world, network = self._world, self._network
-        answered: asyncio.Future[_T] = self._loop.create_future()
         process = node.process
-
-        def fail(reason: str) -> None:
-            timer.cancel()
-            self._open.pop(answered, None)
-            if not answered.done():
-                answered.set_exception(NodeUnreachable(f"{address}: {reason}"))
-                self._loop.run_ready()
+        call: Call[_T] = Call(
+            self._calls,
+            timeout_s=timeout_s,
+            error_of=lambda reason: NodeUnreachable(f"{address}: {reason}"),
+        )
 
         def answer(reply: _T) -> None:
             if not network.blocked(node.name, NAME):
-                timer.cancel()
-                self._open.pop(answered, None)
-                if not answered.done():
-                    answered.set_result(reply)
-                    self._loop.run_ready()
+                call.answer(reply)
 
         def arrive() -> None:
             if network.blocked(NAME, node.name):
                 return
             if not node.alive or node.process != process:
-                fail("connection refused")
+                call.break_off("connection refused")
                 return
-            later_us = node.awake_again_us()
-            if later_us:
-                world.later(later_us, arrive)
+            if node.standstill.puts_off(arrive):
                 return
             reply = act(node)
             world.later(self._delay_us(), lambda: answer(reply))
 
-        self._open[answered] = fail
-        timer = world.later(int(timeout_s * 1e6), lambda: fail("time-out"))
         world.later(self._delay_us() + late_us, arrive)
-        return await answered
+        return await call.answered
 
     def calm(self) -> None:
         """Calls that hang are reset."""
-        for fail in list(self._open.values()):
-            fail("connection reset")
+        self._calls.reset()
 
     def _delay_us(self) -> int:
         """As the network is; what it loses comes behind a retransmission."""

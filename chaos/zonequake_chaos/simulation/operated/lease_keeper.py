@@ -62,7 +62,7 @@ class LeaseKeeper:
     def _look(self) -> None:
         if self._is_over:
             return
-        if not self._node.awake_again_us():
+        if not self._node.standstill.left_us():
             self._watch.look(self._node.clock_s())
         self._look_later()
 
@@ -76,7 +76,7 @@ class LeaseKeeper:
 
     def _step(self) -> None:
         self._timer = None
-        if self._is_over or self._put_off(self._step):
+        if self._is_over or self._node.standstill.puts_off(self._step):
             return
         since_s = self.lease.unrenewed_since_s
         call = self.lease.next_call(self._node.clock_s())
@@ -91,12 +91,6 @@ class LeaseKeeper:
         if self.lease.unrenewed_since_s != before_s:
             self.unrenewed_since_ms = asked_ms
 
-    def _put_off(self, action: Callable[[], None]) -> bool:
-        later_us = self._node.awake_again_us()
-        if later_us:
-            self._world.later(later_us, action)
-        return bool(later_us)
-
     def _call(self, call: Read | Put) -> None:
         world, network, node = self._world, self._network, self._node
         is_open = True
@@ -104,7 +98,7 @@ class LeaseKeeper:
 
         def end(tell: Callable[[], None]) -> None:
             """What came of it, once, while the process runs."""
-            if self._is_over or self._put_off(lambda: end(tell)):
+            if self._is_over or self._node.standstill.puts_off(lambda: end(tell)):
                 return
             nonlocal is_open
             if is_open:

@@ -1,0 +1,54 @@
+"""What a run may take away for good without taking what its clients were promised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zonequake_chaos.simulation.control import GroupOperator
+from zonequake_chaos.simulation.member import Node
+from zonequake_chaos.simulation.operated.control_plane import ControlPlane
+from zonequake_chaos.simulation.operated.group import OperatedGroup
+
+
+class Losses:
+    """`control`: of a run with the real operator. `is_volatile`: nodes keep nothing on disk."""
+
+    def __init__(
+        self,
+        *,
+        nodes: Mapping[str, Node],
+        operators: Mapping[str, GroupOperator | OperatedGroup],
+        control: ControlPlane | None,
+        is_volatile: bool,
+    ) -> None:
+        self._nodes = nodes
+        self._operators = operators
+        self._control = control
+        self._is_volatile = is_volatile
+
+    def may_end(self, node: Node) -> bool:
+        """Whether every majority survives if this node's process ends now."""
+        return not self._is_volatile or self.may_lose(node)
+
+    def may_lose(self, node: Node) -> bool:
+        """Whether every majority survives if what this node holds is gone for good.
+
+        What was lost before counts as gone; of every configuration that any replica might still go
+        by, each half must keep a majority. Who goes on alone after a reset has all.
+        """
+        gone = {node.name}
+        if self._is_volatile and self._control is not None:
+            gone |= self._control.pods.is_deleted  # their processes will follow
+        for group, operator in self._operators.items():
+            survivor = operator.wish.survivor
+            if survivor is not None and survivor.node in gone:
+                return False
+            present = {
+                node.home.present(group) for node in self._nodes.values() if node.name not in gone
+            }
+            for node in self._nodes.values():
+                for configuration in node.home.configurations(group):
+                    for half in (configuration.peers, configuration.old_peers):
+                        if half and 2 * len(present.intersection(half)) <= len(half):
+                            return False
+        return True

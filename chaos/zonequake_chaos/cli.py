@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 
 from zonequake_chaos import manifest, run_command
 from zonequake_chaos.errors import ChaosError, UsageError
+from zonequake_chaos.options import Context, Kubeconfig, Namespace, Release
 from zonequake_chaos.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_chaos.run_command import Ask
@@ -33,15 +34,6 @@ app = typer.Typer(
 )
 console = Console()
 
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", help="Else the embedded cluster's; $KUBECONFIG with --context."),
-]
-Context = Annotated[
-    str | None, typer.Option("--context", help="A context of the kubeconfig: any cluster.")
-]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the release lives.")]
-Release = Annotated[str, typer.Option("--release", help="The Helm release.")]
 Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name, or a file.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Of targets and load; else drawn.")]
 Out = Annotated[Path | None, typer.Option("--out", help="The run folder; else runs/<id>.")]

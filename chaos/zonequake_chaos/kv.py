@@ -26,6 +26,7 @@ from kubernetes.stream import portforward
 
 from zonequake_chaos.errors import ClusterError, UsageError
 from zonequake_chaos.kv_steps import FORMS, transaction_of, value_of
+from zonequake_chaos.options import Context, Kubeconfig, Namespace, Release
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_load.client import Client
 from zonequake_load.connection import Connection, Connections, split_address
@@ -67,13 +68,6 @@ Address = Annotated[
     list[str] | None,
     typer.Option("--address", help="host:port of a data node; else through the Kubernetes API."),
 ]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option("--kubeconfig", help="Else the embedded cluster's; $KUBECONFIG with --context."),
-]
-Context = Annotated[str | None, typer.Option("--context", help="A context of the kubeconfig.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the release lives.")]
-Release = Annotated[str, typer.Option("--release", help="The Helm release.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for all attempts together.")]
 
 

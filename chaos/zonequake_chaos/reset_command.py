@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from rich.console import Console
 
 from zonequake_chaos.errors import Conflict, UsageError
 from zonequake_chaos.kube import Kube
+from zonequake_chaos.options import Context, Kubeconfig, Namespace
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_chaos.plugin.findings import partitions_text
 from zonequake_chaos.plugin.look import look
@@ -130,16 +130,9 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the proof only.")] = False,
     wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait for the operator.")] = 60,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option("--kubeconfig", help="Else $KUBECONFIG, or the embedded cluster's."),
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option("--context", help="A context of the kubeconfig: any cluster.")
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Where the release lives.")
-    ] = DEFAULT_NAMESPACE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> None:
     """Let partitions that lost their majority go on from what is left of their data."""
     place = find_place(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from zonequake_chaos.errors import FaultFailed, UsageError
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.pod_kill import delete_pod
-from zonequake_chaos.faults.watching import until_back
+from zonequake_chaos.faults.watching import until_answering, until_back
 from zonequake_chaos.journal import JoinNetwork, ResumeComponent
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.scenario import Cut, Fault, OnTheNode
@@ -62,12 +62,7 @@ class NetworkPartition:
             await _node(injury).join(victim.pod_uid)
 
     async def wait_until_recovered(self, injury: Injury) -> None:
-        names = {victim.node for victim in injury.victims}
-        await injury.world.observer.wait(
-            lambda view: names <= {n.name for n in view.nodes.values() if n.answers},
-            timeout_s=injury.timeout_s,
-            waiting_for=lambda view: f"{', '.join(sorted(names))} must answer again",
-        )
+        await until_answering(injury)
 
     async def clean_up(self, injury: Injury) -> None:
         await self.recover(injury)

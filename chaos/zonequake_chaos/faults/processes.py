@@ -6,7 +6,7 @@ import signal
 
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.signals import continue_process, signal_all
-from zonequake_chaos.faults.watching import until_back, until_processes_gone
+from zonequake_chaos.faults.watching import until_answering, until_back, until_processes_gone
 from zonequake_chaos.journal import ContinueProcess
 
 
@@ -56,12 +56,7 @@ class ProcessPause:
         await signal_all(injury, signal.SIGCONT)
 
     async def wait_until_recovered(self, injury: Injury) -> None:
-        names = {victim.node for victim in injury.victims}
-        await injury.world.observer.wait(
-            lambda view: names <= {n.name for n in view.nodes.values() if n.answers},
-            timeout_s=injury.timeout_s,
-            waiting_for=lambda view: f"{', '.join(sorted(names))} must answer again",
-        )
+        await until_answering(injury)
 
     async def clean_up(self, injury: Injury) -> None:
         for victim in injury.victims:

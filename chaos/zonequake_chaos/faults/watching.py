@@ -45,6 +45,16 @@ async def until_back(injury: Injury) -> None:
     )
 
 
+async def until_answering(injury: Injury) -> None:
+    """Waits until every victim answers again, whichever process of it."""
+    names = {victim.node for victim in injury.victims}
+    await injury.world.observer.wait(
+        lambda view: names <= {n.name for n in view.nodes.values() if n.answers},
+        timeout_s=injury.timeout_s,
+        waiting_for=lambda _: f"{', '.join(sorted(names))} must answer again",
+    )
+
+
 def _ended(view: ClusterView, victim: Victim) -> bool:
     node = view.node(victim.node)
     if node is None:

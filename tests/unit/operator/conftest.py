@@ -1,6 +1,13 @@
-"""Options of the operator's tests."""
+"""Options of the operator's tests, and the modules that they share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,5 +1,4 @@
-"""A model of one HighAvailability partition with all that its operator sees: logs, lineages,
-processes that end and begin, and the real `plan`.
+"""A model of one HighAvailability partition's nodes: logs, lineages, processes that end and begin.
 
 Elections, replication and changes of peers are one step each; what a step may do is what
 `zonequake_store.raft` allows. Everything is a value, so that a search can go through all orders.
@@ -10,38 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from zonequake_operator import reset
 from zonequake_operator.groups import is_majority
 from zonequake_operator.model import (
     AssignmentSet,
-    ConsistencyMode,
     DataNodes,
-    Departure,
     Link,
-    Partition,
     PartitionKeys,
-    Snapshot,
-    Timers,
     TokenPeers,
-    Topology,
-    TopologyNode,
-    Zone,
-    ZoneSpec,
     ZoneStatus,
     group_name,
 )
-from zonequake_operator.plan import Plan, SendOrder, WritePartition, WriteZone, plan
 from zonequake_store.admin_protocol import (
     ChangePeers,
-    ConfigurationReport,
-    InspectReplica,
-    NodeIdentity,
     Order,
     PeerName,
-    ReplicasReport,
-    ReplicaStatus,
     ResetPeers,
-    Role,
     StartReplica,
     StopReplica,
 )
@@ -49,15 +31,6 @@ from zonequake_store.admin_protocol import (
 UID = "12345678"
 GROUP = group_name("z", UID, 0)
 LINEAGE = 10**9
-TIMEOUT_S = 5
-FIRED_MS = 10_000
-SPEC = ZoneSpec(
-    partitions=1,
-    replicas=3,
-    consistency_mode=ConsistencyMode.HIGH_AVAILABILITY,
-    reset_timeout_s=TIMEOUT_S,
-    timers=Timers(),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +184,7 @@ def elections(world: World) -> Iterator[World]:
             if (r := replicas.get(p.node)) is not None
             and r.incarnation == p.incarnation
             and r.running
-            and not _abstains(r)
+            and not abstains(r)
             and r.enforced <= found[1].lineage
             and r.position <= replica.position
         ]
@@ -229,7 +202,7 @@ def resignations(world: World) -> Iterator[World]:
     for node, replica in replicas.items():
         if not replica.leads:
             continue
-        peers = _peers(replica)
+        peers = peers_in(replica)
         hears = sum(
             p.node in replicas
             and replicas[p.node].running
@@ -241,7 +214,7 @@ def resignations(world: World) -> Iterator[World]:
             yield world.having({**replicas, node: replace(replica, leads=False)})
 
 
-def _abstains(replica: Replica) -> bool:
+def abstains(replica: Replica) -> bool:
     found = replica.configuration
     return found is not None and found[1].lineage < replica.enforced
 
@@ -251,12 +224,14 @@ def _led(world: World, node: str, term: int) -> World:
     for name, other in replicas.items():
         if name == node:
             replicas[name] = replace(other, leads=True, term=term, had_leader=True)
-        elif other.leads and other.term < term and name in {p.node for p in _peers(replicas[node])}:
+        elif (
+            other.leads and other.term < term and name in {p.node for p in peers_in(replicas[node])}
+        ):
             replicas[name] = replace(other, leads=False)
     return world.having(replicas)
 
 
-def _peers(replica: Replica) -> tuple[PeerName, ...]:
+def peers_in(replica: Replica) -> tuple[PeerName, ...]:
     found = replica.configuration
     return found[1].peers if found else ()
 
@@ -354,7 +329,7 @@ def _reset(world: World, node: str, order: ResetPeers) -> World:
     if found is None or found[1].lineage >= order.token or order.token < replica.enforced:
         return world
     if replica.leads or any(
-        r.leads and node in {p.node for p in _peers(r)} and r.enforced <= r.log[-1].lineage
+        r.leads and node in {p.node for p in peers_in(r)} and r.enforced <= r.log[-1].lineage
         for n, r in replicas.items()
         if n != node and n in world.up
     ):
@@ -418,199 +393,3 @@ def _change(world: World, leader: str, order: ChangePeers) -> World:
         left[leader] = replace(left[leader], leads=False)
         return after.having(left)
     return after
-
-
-# --------------------------------------------------------------------------------------- operator
-
-
-def decided(world: World, *, fired: bool = False) -> tuple[World, Plan]:
-    """The operator's writes, stored until nothing is left to write; and its last plan."""
-    for _ in range(12):
-        found = plan(snapshot(world, FIRED_MS if fired else 0))
-        before = world
-        for action in found.actions:
-            if isinstance(action, WriteZone):
-                world = replace(world, status=action.status)
-            elif isinstance(action, WritePartition):
-                _check_write(world.keys, action.keys)
-                forced = reset.forced_node(action.keys)
-                new = action.keys.configuration_token != world.keys.configuration_token
-                if forced is not None and new:
-                    _check_survivor(world, forced)
-                    world = replace(world, resets=world.resets + 1)
-                world = replace(world, keys=action.keys)
-        if (world.keys, world.status) == (before.keys, before.status):
-            return world, found
-    raise AssertionError("the planner never stops writing")
-
-
-def _check_write(before: PartitionKeys, after: PartitionKeys) -> None:
-    """Forbidden states."""
-    assert after.configuration_token >= before.configuration_token
-    assert after.change_trigger_revision >= before.change_trigger_revision
-    assert after.reset_revision >= before.reset_revision
-    assert after.stable is not None
-    assert after.chain, "a chain is never empty"
-    assert after.chain[-1].nodes == after.stable.nodes, "the newest link is stable"
-    if after.pending is None:
-        assert after.planned is None, "nobody would ever promote it"
-        assert after.pending_lock is None
-    elif after.pending.force:
-        assert len(after.pending.nodes) == 1
-        assert not after.pending.from_reset
-        assert after.pending_lock is None
-        if after.planned is not None and after.planned.from_reset:
-            assert set(after.pending.nodes) < set(after.planned.nodes)
-
-
-def _check_survivor(world: World, survivor: str) -> None:
-    """Nothing acknowledged is given up that somebody still has who is there, and may speak.
-
-    In a group that was restarted nobody speaks before its link can be judged: then nothing is.
-    """
-    replicas, keys = world.of(), world.keys
-    stopped = not any(r.had_leader for r in replicas.values())
-    stable = set(keys.stable.nodes) if keys.stable else set()
-    unwinds = stopped and len(keys.chain) > 1
-    gone = not is_majority(len(stable & world.up), len(stable))
-    assert unwinds or gone or {reset.forced_node(keys)} - world.up - {None}, "nobody is missing"
-    nodes = stable | set(keys.pending.nodes if keys.pending else ())
-    least = keys.chain[-1].token
-    there = [
-        r.writes
-        for n, r in world.replicas
-        if n in nodes & world.up and r.configuration and r.configuration[1].token >= least
-    ]
-    known = world.acknowledged
-    if not unwinds:
-        known &= frozenset().union(*there)
-    lost = known - replicas[survivor].writes
-    assert not lost, f"{survivor} is to go on, but lacks {sorted(lost)}"
-
-
-def snapshot(world: World, now_ms: int) -> Snapshot:
-    """What the operator sees."""
-    version, nodes, departed = world.topology
-    topology = Topology(
-        version=version,
-        nodes={n: _node(n, since) for n, since in nodes},
-        departed={n: Departure(since=since, left=left) for n, since, left in departed},
-    )
-    replicas = world.of()
-    reports = {
-        n: ReplicasReport(node=_identity(n), replicas=[_status(world, n)] if n in replicas else [])
-        for n in world.up
-    }
-    waiting = {
-        n: {GROUP: _status(world, n, inspected=True)}
-        for n in world.inspected & world.up
-        if n in replicas and not replicas[n].running
-    }
-    return Snapshot(
-        now_ms=now_ms,
-        zone=Zone(
-            name="z",
-            namespace="ns",
-            uid=UID,
-            generation=1,
-            resource_version="1",
-            spec=SPEC,
-            status=world.status,
-        ),
-        partitions={0: Partition(number=0, resource_version="1", keys=world.keys)},
-        topology=topology,
-        reports=reports,
-        inspected=waiting,
-    )
-
-
-def _status(world: World, node: str, *, inspected: bool = False) -> ReplicaStatus:
-    replicas = world.of()
-    replica = replicas[node]
-    shown = replica.running or inspected
-    found = replica.configuration if shown else None
-    users = [(e.term, i + 1) for i, e in enumerate(replica.log) if e.write] if shown else []
-    leader = next(
-        (
-            n
-            for n, r in sorted(replicas.items())
-            if r.leads and r.term == replica.term and node in {p.node for p in _peers(r)}
-        ),
-        None,
-    )
-    role = Role.LEADER if replica.leads else Role.FOLLOWER if replica.running else Role.WAITING
-    return ReplicaStatus(
-        group=GROUP,
-        zone="z",
-        partition=0,
-        incarnation=replica.incarnation,
-        role=role,
-        term=replica.term if shown else 0,
-        leader=leader if replica.running else None,
-        configuration=None
-        if found is None
-        else ConfigurationReport(
-            peers=list(found[1].peers),
-            token=found[1].token,
-            index=found[0],
-            lineage=found[1].lineage,
-        ),
-        token=replica.token,
-        enforced_lineage=replica.enforced if replica.running else 0,
-        abstains=replica.running and _abstains(replica),
-        had_leader=replica.had_leader,
-        commit=replica.commit,
-        applied=replica.commit,
-        last_term=replica.position[0] if shown else 0,
-        last_index=replica.position[1] if shown else 0,
-        last_user_term=users[-1][0] if users else 0,
-        last_user_index=users[-1][1] if users else 0,
-        last_configuration_term=found[1].term if found else 0,
-        last_configuration_index=found[0] if found else 0,
-    )
-
-
-def tell(world: World, found: Plan) -> World:
-    """Every order arrives; late copies of those that can't be taken back stay on their way."""
-    for action in found.actions:
-        if not isinstance(action, SendOrder):
-            continue
-        if isinstance(action.order, InspectReplica):
-            world = replace(world, inspected=world.inspected | {action.node})
-            continue
-        if isinstance(action.order, StopReplica):
-            _check_erasure(world, action.node)
-        world = obey(world, action.node, action.order)
-    return world
-
-
-def _check_erasure(world: World, node: str) -> None:
-    """Nobody is erased who holds an acknowledged write that nobody else has who is there."""
-    others = [r.writes for n, r in world.replicas if n != node and n in world.up and r.takes_part]
-    lost = (world.of()[node].writes & world.acknowledged) - frozenset().union(*others)
-    assert not lost, f"{node} is erased, and alone has {sorted(lost)}"
-
-
-def _node(name: str, since: int) -> TopologyNode:
-    return TopologyNode(
-        name=name,
-        process_incarnation=f"{name}{since}",
-        storage_incarnation="s",
-        pod_uid="u",
-        restarts=0,
-        attributes={},
-        peer_address="",
-        since=since,
-    )
-
-
-def _identity(name: str) -> NodeIdentity:
-    return NodeIdentity(
-        name=name,
-        process_incarnation=name,
-        storage_incarnation="s",
-        pod_uid="u",
-        attributes={},
-        peer_address="",
-        client_address="",
-    )

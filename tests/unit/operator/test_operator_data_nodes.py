@@ -7,9 +7,10 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from topology_nodes import topology_node
 
 from zonequake_operator.data_nodes import advance, deadline_down_ms, deadline_up_ms
-from zonequake_operator.model import DataNodes, Timers, Topology, TopologyNode
+from zonequake_operator.model import DataNodes, Timers, Topology
 
 
 class Timeline:
@@ -26,16 +27,7 @@ class Timeline:
 
     def _with(self, name: str) -> Topology:
         version = self.topology.version + 1
-        node = TopologyNode(
-            name=name,
-            process_incarnation=f"{version:016x}",
-            storage_incarnation="s",
-            pod_uid="u",
-            restarts=0,
-            attributes={},
-            peer_address="",
-            since=version,
-        )
+        node = topology_node(name, version, process_incarnation=f"{version:016x}")
         return Topology(version=version, nodes={**self.topology.nodes, name: node})
 
     def at(self, second: float, *, filter_text: str | None = None) -> str:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from topology_nodes import node_identity, topology_node
 
 from zonequake_operator.apply import ZoneReconciler
 from zonequake_operator.errors import NotFound
 from zonequake_operator.gather import View
-from zonequake_operator.model import Topology, TopologyNode
+from zonequake_operator.model import Topology
 from zonequake_store.admin_protocol import (
-    NodeIdentity,
     Order,
     OrderReplies,
     OrderReply,
@@ -53,31 +53,8 @@ PARTITION: dict[str, Any] = {
 
 def view(*groups: str, nodes: str = "a") -> View:
     """Nodes that hold a replica of each of these groups; each one's address is its name."""
-    joined = {
-        name: TopologyNode(
-            name=name,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            restarts=0,
-            attributes={},
-            peer_address="",
-            since=1,
-        )
-        for name in nodes
-    }
-    identities = {
-        name: NodeIdentity(
-            name=name,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            attributes={},
-            peer_address="",
-            client_address="",
-        )
-        for name in nodes
-    }
+    joined = {name: topology_node(name) for name in nodes}
+    identities = {name: node_identity(name) for name in nodes}
     held = [
         ReplicaStatus(
             group=group, zone="z", partition=0, incarnation="s", role=Role.WAITING, term=0

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from topology_nodes import node_identity
 
 from zonequake_operator.errors import Conflict, NodeUnreachable
 from zonequake_operator.fencing import FENCED
@@ -14,7 +15,7 @@ from zonequake_operator.gather import Fleet, View
 from zonequake_operator.leases import Session, TroubleKind
 from zonequake_operator.model import AssignmentSet, PartitionKeys, PartitionView
 from zonequake_operator.plan import WritePartition
-from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+from zonequake_store.admin_protocol import ReplicasReport
 
 from .test_operator_erasure import Edges
 
@@ -109,16 +110,7 @@ class FakeNodes:
 
     async def replicas(self, _address: str) -> ReplicasReport:
         self.refuse()
-        node = NodeIdentity(
-            name=NODE,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            attributes={},
-            peer_address="",
-            client_address="",
-            lease_session=1,
-        )
+        node = node_identity(NODE, lease_session=1)
         return ReplicasReport(node=node, replicas=[])
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from topology_nodes import node_identity
+
 from zonequake_operator.gates import PATIENCE_S
 from zonequake_operator.gather import PODS_RETRY_S, Fleet
-from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+from zonequake_store.admin_protocol import ReplicasReport
 
 
 class FakeApi:
@@ -57,14 +59,8 @@ class FakeNodes:
     process = "p"
 
     async def replicas(self, address: str) -> ReplicasReport:
-        node = NodeIdentity(
-            name="A",
-            process_incarnation=self.process,
-            storage_incarnation="s",
-            pod_uid="u",
-            attributes={},
-            peer_address=address,
-            client_address=address,
+        node = node_identity(
+            "A", process_incarnation=self.process, peer_address=address, client_address=address
         )
         return ReplicasReport(node=node, replicas=[])
 

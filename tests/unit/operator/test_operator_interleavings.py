@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import group_model as model
+import interleavings as search
 import pytest
 
 from zonequake_operator import rebalance, switch
@@ -21,20 +20,6 @@ from zonequake_operator.model import (
 from zonequake_operator.orders import ReplicaSettings, orders
 from zonequake_operator.rebalance import Wish, decide
 
-
-def sibling(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        f"operator_{name}", Path(__file__).with_name(f"{name}.py")
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[f"operator_{name}"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-model, search = sibling("group_model"), sibling("interleavings")
 Budget, State = search.Budget, search.State
 
 NODES = frozenset("ABCDE")

@@ -7,35 +7,19 @@ topology and zone name, has one lineage, and everything that was acknowledged an
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import lineage_model as model
+import lineage_operator as operator
 import pytest
 
 from zonequake_operator import chain, reset
 from zonequake_operator.model import PartitionKeys
 from zonequake_store.admin_protocol import ReplicaStatus
 
-
-def sibling(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        f"operator_{name}", Path(__file__).with_name(f"{name}.py")
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[f"operator_{name}"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-model = sibling("lineage_model")
 NODES = "ABC"
 pytestmark = pytest.mark.timeout(900)
 """Each search takes some 15 s of a core that does nothing else."""
@@ -73,10 +57,10 @@ def steps(world: Any, budget: Budget) -> Iterator[tuple[str, Any, Budget]]:
     for fired in (False, True):
         if fired and world.status.reset is None:
             continue
-        after, plan = model.decided(world, fired=fired)
+        after, plan = operator.decided(world, fired=fired)
         if after != world:
             yield "the operator writes and dies" if not fired else "the timer fires", after, budget
-        yield "the operator acts", model.tell(after, plan), budget
+        yield "the operator acts", operator.tell(after, plan), budget
 
 
 def calm(world: Any) -> Any:
@@ -85,8 +69,8 @@ def calm(world: Any) -> Any:
         world = model.start(world, node)
     for _ in range(CALM_ROUNDS):
         before = world
-        after, plan = model.decided(world, fired=world.status.reset is not None)
-        world = model.tell(after, plan)
+        after, plan = operator.decided(world, fired=world.status.reset is not None)
+        world = operator.tell(after, plan)
         for resigned in model.resignations(world):
             world = resigned
             break
@@ -123,7 +107,7 @@ def after_a_reset() -> Any:
     for node in "AB":
         world = model.kill(world, node)
     for _ in range(6):
-        world = model.tell(*model.decided(world, fired=world.status.reset is not None))
+        world = operator.tell(*operator.decided(world, fired=world.status.reset is not None))
     assert [link.nodes for link in world.keys.chain] == [tuple("ABC"), ("C",)]
     assert world.given_up == {"w0"}
     return world

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from topology_nodes import left, topology
 
-from zonequake_operator import reset
 from zonequake_operator.groups import observe
 from zonequake_operator.high_availability import Verdict, asked_for, is_due, judge
 from zonequake_operator.model import (
@@ -18,10 +18,8 @@ from zonequake_operator.model import (
     PartitionKeys,
     ResetDue,
     ResetRequest,
-    ResetTimer,
     TokenPeers,
     Topology,
-    TopologyNode,
 )
 from zonequake_operator.orders import ReplicaSettings, orders
 from zonequake_operator.reset import Holders, Undecided
@@ -81,29 +79,6 @@ def replica(members: str, log: tuple[int, int] = (1, 10), **more: object) -> Rep
     return msgspec.structs.replace(made, **more)
 
 
-def topology(
-    alive: str, version: int = 8, since: int = 1, departed: dict[str, Departure] | None = None
-) -> Topology:
-    nodes = {
-        name: TopologyNode(
-            name=name,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            restarts=0,
-            attributes={},
-            peer_address="",
-            since=since,
-        )
-        for name in alive
-    }
-    return Topology(version=version, nodes=nodes, departed=departed or {})
-
-
-def left(nodes: str, version: int = 7) -> dict[str, Departure]:
-    return {node: Departure(since=1, left=version) for node in nodes}
-
-
 def holders(
     present: Topology, replicas: dict[str, ReplicaStatus], answered: str | None = None
 ) -> Holders:
@@ -129,77 +104,6 @@ def told(after: PartitionKeys, now: Holders) -> list[tuple[str, Order]]:
         alive=frozenset(now.topology.nodes),
         reachable=now.answered,
     )
-
-
-# ------------------------------------------------------------------------------------ the timer
-
-
-def advance(
-    timer: ResetTimer | None, now: Topology, at_ms: int, *, seen: int, timeout_s: int = 5
-) -> tuple[ResetTimer | None, ResetDue | None]:
-    return reset.advance(
-        timer,
-        None,
-        timeout_s=timeout_s,
-        seen_version=seen,
-        topology=now,
-        revision=10,
-        now_ms=at_ms,
-    )
-
-
-def test_a_node_that_leaves_arms_the_timer_with_the_event_s_revision_and_version() -> None:
-    timer, due = advance(None, topology("AB", 7, departed=left("C")), 1000, seen=6)
-    assert timer == ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=10, topology_version=7)
-    assert due is None
-    assert reset.deadline_ms(timer, 5) == 6000
-
-
-def test_a_node_that_joins_does_not_touch_the_timer() -> None:
-    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
-    now = topology("ABD", 8, departed=left("C"))
-    assert advance(armed, now, 2000, seen=7) == (armed, None)
-
-
-def test_a_topology_leap_arms_it_too() -> None:
-    now = topology("ABE", 7, departed=left("C"))
-    timer, _ = advance(None, now, 1000, seen=6)
-    assert timer is not None
-    assert timer.nodes == frozenset("C")
-
-
-def test_a_later_loss_reschedules_the_timer_with_the_new_revision() -> None:
-    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
-    now = topology("A", 8, departed=left("C") | left("B", 8))
-    timer, due = advance(armed, now, 4000, seen=7)
-    assert timer == ResetTimer(
-        nodes=frozenset("BC"), armed_ms=4000, revision=10, topology_version=8
-    )
-    assert due is None
-
-
-def test_the_timer_fires_once_for_the_version_of_its_newest_event() -> None:
-    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
-    now = topology("AB", 7, departed=left("C"))
-    assert advance(armed, now, 5999, seen=7) == (armed, None)
-    assert advance(armed, now, 6000, seen=7) == (
-        None,
-        ResetDue(revision=10, topology_version=7),
-    )
-
-
-def test_a_timer_that_ran_out_unseen_fires_before_a_later_event_could_postpone_it() -> None:
-    armed = ResetTimer(nodes=frozenset("C"), armed_ms=1000, revision=9, topology_version=7)
-    now = topology("A", 8, departed=left("C") | left("B", 8))
-    timer, due = advance(armed, now, 60_000, seen=7)
-    assert due == ResetDue(revision=10, topology_version=7)
-    assert timer is not None
-    assert (timer.nodes, timer.armed_ms) == (frozenset("B"), 60_000)
-
-
-def test_a_time_out_of_zero_is_due_at_once() -> None:
-    timer, due = advance(None, topology("A", 7, departed=left("BC")), 1000, seen=6, timeout_s=0)
-    assert (timer, due) == (None, ResetDue(revision=10, topology_version=7))
 
 
 # -------------------------------------------------------------------------------- checkMajority

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from topology_nodes import topology_node
 
 from zonequake_operator import apply
 from zonequake_operator.announcements import Announcement, EventReason
 from zonequake_operator.apply import ZoneReconciler
 from zonequake_operator.errors import Conflict
 from zonequake_operator.gather import View
-from zonequake_operator.model import PartitionView, Snapshot, Topology, TopologyNode
+from zonequake_operator.model import PartitionView, Snapshot, Topology
 from zonequake_operator.plan import Plan, SendOrder, WritePartition, plan
 from zonequake_operator.store_client import StoreClient
 from zonequake_store.admin_protocol import (
@@ -70,16 +71,7 @@ def report(commit: int = 5) -> ReplicasReport:
 
 
 def view(number: int, *, commit: int = 5, version: int = 1) -> View:
-    node = TopologyNode(
-        name="a",
-        process_incarnation="p",
-        storage_incarnation="s",
-        pod_uid="u",
-        restarts=0,
-        attributes={},
-        peer_address="",
-        since=1,
-    )
+    node = topology_node("a")
     return View(
         number=number,
         topology=Topology(version=version, nodes={"a": node}),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from topology_nodes import node_identity, topology
 
 from zonequake_operator import chain
 from zonequake_operator.announcements import announce_keys
@@ -20,15 +21,12 @@ from zonequake_operator.model import (
     PartitionKeys,
     ResetDue,
     TokenPeers,
-    Topology,
-    TopologyNode,
 )
 from zonequake_operator.orders import ReplicaSettings, orders
 from zonequake_operator.reset import Holders
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
     InspectReplica,
-    NodeIdentity,
     OrderReplies,
     OrderReply,
     OrderStatus,
@@ -166,23 +164,10 @@ def holders(
     answered: str | None = None,
     alive: str = EVERYONE,
 ) -> Holders:
-    nodes = {
-        name: TopologyNode(
-            name=name,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            restarts=0,
-            attributes={},
-            peer_address="",
-            since=20,
-        )
-        for name in alive
-    }
     heard = frozenset(alive if answered is None else answered)
     return Holders(
         group=observe(GROUP, replicas, heard),
-        topology=Topology(version=20, nodes=nodes),
+        topology=topology(alive, 20, since=20),
         answered=heard,
         inspected=inspected,
     )
@@ -317,15 +302,7 @@ def test_a_reset_says_who_goes_on_and_when_the_partition_serves_again() -> None:
 
 
 def report(node: str, process: str) -> ReplicasReport:
-    identity = NodeIdentity(
-        name=node,
-        process_incarnation=process,
-        storage_incarnation="s",
-        pod_uid="u",
-        attributes={},
-        peer_address="",
-        client_address="",
-    )
+    identity = node_identity(node, process_incarnation=process)
     return ReplicasReport(node=identity, replicas=[])
 
 

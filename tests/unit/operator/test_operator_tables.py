@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from topology_nodes import node_identity
 
 from zonequake_operator.model import Reason, Zone, ZoneSpec, ZoneStatus
 from zonequake_operator.table_resources import parse_table, render_table_status
 from zonequake_operator.tables import Table, TableStatus, filled_zones, judge
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
-    NodeIdentity,
     PeerName,
     ReplicasReport,
     ReplicaStatus,
@@ -35,15 +35,7 @@ def report(
     *last_user_index: int, role: Role = Role.LEADER, uid: str = "01234567"
 ) -> ReplicasReport:
     """One node that leads the first partitions, with these user entries in their logs."""
-    node = NodeIdentity(
-        name="n1",
-        process_incarnation="p",
-        storage_incarnation="s",
-        pod_uid="u",
-        attributes={},
-        peer_address="",
-        client_address="",
-    )
+    node = node_identity("n1")
     peer = PeerName("n1", "s")
     return ReplicasReport(
         node=node,

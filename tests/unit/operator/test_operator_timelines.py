@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from topology_nodes import topology_node
 
-from zonequake_operator.model import Snapshot, Topology, TopologyNode, Zone, ZoneSpec
+from zonequake_operator.model import Snapshot, Topology, Zone, ZoneSpec
 from zonequake_operator.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
 from zonequake_operator.parsing import parse_zone
 from zonequake_operator.plan import CreatePartition, Plan, SendOrder, WriteZone, plan
@@ -38,15 +39,8 @@ class Nodes:
         version = self.topology.version + 1
         nodes = {n: v for n, v in self.topology.nodes.items() if n not in leave}
         for name in join:
-            nodes[name] = TopologyNode(
-                name=name,
-                process_incarnation=f"{version:016x}",
-                storage_incarnation="s",
-                pod_uid="u",
-                restarts=0,
-                attributes={"tags": tags},
-                peer_address="",
-                since=version,
+            nodes[name] = topology_node(
+                name, version, process_incarnation=f"{version:016x}", attributes={"tags": tags}
             )
         self.topology = Topology(version=version, nodes=nodes)
 

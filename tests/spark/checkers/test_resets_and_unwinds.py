@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from one_list import SECOND, append, read
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.judgement import judge_run
 from zonequake_analysis.report import write_report
-from zonequake_analysis.schema import Function, Role
+from zonequake_analysis.schema import Role
 from zonequake_analysis.synthesize import ZONE, Operation, write_operations
 from zonequake_analysis.verdict import Check, Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-SECOND = 1_000_000_000
 EXPECTED = {
     "resets": 2,
     "sacrificed_at_most": 2,
@@ -29,38 +28,15 @@ EXPECTED = {
 }
 
 
-def operation(value: int, at_s: float, place: tuple[int, int, int], **more: object) -> Operation:
-    lineage, term, index = place
-    made = Operation(
-        f=Function.APPEND,
-        key="list",
-        partition=0,
-        process=value,
-        inv_ns=int(at_s * SECOND),
-        fin_ns=int(at_s * SECOND) + 1000,
-        value=value,
-        lineage=lineage,
-        term=term,
-        index=index,
-    )
-    return replace(made, **more)  # type: ignore[arg-type]
-
-
-def read(values: list[int], at_s: float, place: tuple[int, int, int], **more: object) -> Operation:
-    process = int(1000 + at_s * 10)
-    made = replace(operation(0, at_s, place), f=Function.READ, value=values, process=process)
-    return replace(made, **more)  # type: ignore[arg-type]
-
-
 def history() -> list[Operation]:
     """Ten appends by [A, B, C]; C, with five of them, is reset; then all is unwound to A."""
     return [
-        *(operation(n, 100 + n, (0, 1, n)) for n in range(1, 11)),
+        *(append(n, 100 + n, (0, 1, n)) for n in range(1, 11)),
         read(list(range(1, 11)), 111, (0, 1, 10)),
-        operation(17, 121, (7, 2, 7)),
-        operation(18, 122, (7, 2, 8)),
+        append(17, 121, (7, 2, 7)),
+        append(18, 122, (7, 2, 8)),
         read([1, 2, 3, 4, 5, 17, 18], 123, (7, 2, 8)),
-        operation(19, 141, (9, 3, 12)),
+        append(19, 141, (9, 3, 12)),
         read([*range(1, 11), 19], 150, (9, 3, 12), role=Role.FINAL),
     ]
 
@@ -160,14 +136,14 @@ def test_what_a_lineage_lost_before_it_was_abandoned_is_still_found(judge: Judge
 
 
 def test_an_answer_while_no_majority_lived_is_forbidden(judge: Judge) -> None:
-    checks = judge([*history(), operation(50, 116, (0, 1, 11))], sacrificed_at_most=None)
+    checks = judge([*history(), append(50, 116, (0, 1, 11))], sacrificed_at_most=None)
     assert violated(checks) == {"forbidden-availability"}
     assert "1 answers while no majority lived" in checks["forbidden-availability"].summary
 
 
 def test_an_answer_of_the_old_majority_beside_the_survivor_is_forbidden(judge: Judge) -> None:
     told = [event for event in events() if event["kind"] != "fault.effective"]
-    checks = judge([*history(), operation(50, 125, (0, 1, 11))], told, sacrificed_at_most=None)
+    checks = judge([*history(), append(50, 125, (0, 1, 11))], told, sacrificed_at_most=None)
     assert violated(checks) == {"forbidden-availability"}
     assert "after a newer one led" in checks["forbidden-availability"].summary
 

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+from one_list import SECOND, append, read
 
 from zonequake_analysis.bucket import screened
 from zonequake_analysis.cuts import Cut, cuts
@@ -17,13 +18,11 @@ from zonequake_analysis.lineages import Lineages, in_words, place_of, read_linea
 from zonequake_analysis.lines import byte_ranges, kept_lines
 from zonequake_analysis.names import name_id
 from zonequake_analysis.run_folder import Event
-from zonequake_analysis.schema import Function, Outcome
+from zonequake_analysis.schema import Outcome
 from zonequake_analysis.screens.columns import columns
 from zonequake_analysis.synthesize import ZONE, Operation, write_operations
 from zonequake_analysis.typed import typed
 from zonequake_analysis.views import last_view, viewed
-
-SECOND = 1_000_000_000
 
 
 def reset(lineage: int, at_s: float, last: tuple[int, int, int], node: str = "E") -> Event:
@@ -46,28 +45,6 @@ def reset(lineage: int, at_s: float, last: tuple[int, int, int], node: str = "E"
 
 def known(*events: Event) -> dict[int, Lineages]:
     return {name_id(zone, str(n)): found for (zone, n), found in read_lineages(events).items()}
-
-
-def append(value: int, at_s: float, place: tuple[int, int, int], **changes: object) -> Operation:
-    lineage, term, index = place
-    operation = Operation(
-        f=Function.APPEND,
-        key="list",
-        partition=0,
-        process=value,
-        inv_ns=int(at_s * SECOND),
-        fin_ns=int(at_s * SECOND) + 1000,
-        value=value,
-        lineage=lineage,
-        term=term,
-        index=index,
-    )
-    return replace(operation, **changes)  # type: ignore[arg-type]
-
-
-def read(values: list[int], at_s: float, place: tuple[int, int, int]) -> Operation:
-    process = int(1000 + at_s * 10)
-    return replace(append(0, at_s, place), f=Function.READ, value=values, process=process)
 
 
 def ops_of(folder: Path, operations: list[Operation]) -> pa.Table:

@@ -251,7 +251,9 @@ async def test_a_probe_finds_the_new_leader_through_the_background_refresh(
     await store.nodes[old].kill()
     store.elect(partition, (old + 1) % 3)
     await client.execute(READ, limits(retry=False, deadline_s=0.5))
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(5):
+        while client.table.leader(partition) != store.leader_of(KEY).address:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
     outcome = await client.execute(READ, limits(retry=False, deadline_s=0.5))
     assert (outcome.type, outcome.attempts) == (Type.OK, 1)
 

@@ -25,6 +25,7 @@ from zonequake_store.storage import Storage
 from zonequake_store.transport import Transport
 
 GROUP = "z.00000000.0"
+MAP_BYTES = 64 << 20
 
 
 class Line:
@@ -56,21 +57,26 @@ class Line:
         return {}
 
 
+def storage_of(directory: Path) -> Storage:
+    """What a node "n0" opens in this directory, with small maps."""
+    settings = NodeSettings(
+        name="n0", data_dir=directory, log_map_bytes=MAP_BYTES, data_map_bytes=MAP_BYTES
+    )
+    return Storage(settings, fresh_incarnation="00")
+
+
 class OneNode:
     """A node "n0" and its replicas. `failures`: what would have ended the process."""
 
     def __init__(self, directory: Path) -> None:
         self.failures: list[Exception] = []
         self.line = Line()
-        settings = NodeSettings(
-            name="n0", data_dir=directory, log_map_bytes=64 << 20, data_map_bytes=64 << 20
-        )
         ticks = itertools.count(1)
         self.journal = Journal(
             directory / "events.jsonl",
             Clock(monotonic_ns=lambda: next(ticks), wall_ns=lambda: 7, name="boot"),
         )
-        self.storage = Storage(settings, fresh_incarnation="00")
+        self.storage = storage_of(directory)
         self.storage.start(observe_log_s=lambda _: None, observe_data_s=lambda _: None)
         self.host = Host(
             name="n0",
@@ -122,7 +128,10 @@ class OneNode:
 
     async def lead(self, *, volatile: bool = False) -> Replica:
         """A replica that leads its group alone."""
-        replica = await self.start(volatile=volatile)
+        return await self.let_lead(await self.start(volatile=volatile))
+
+    async def let_lead(self, replica: Replica) -> Replica:
+        """Bootstrap a replica's group as its alone, and wait until it leads it."""
         me = PeerName("n0", replica.me.incarnation)
         await self.orders.execute([Bootstrap(group=GROUP, token=1, peers=[me])])
         while not replica.leads:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from one_node import MAP_BYTES, storage_of
 
 from zonequake_store.distrust import Distrust
 from zonequake_store.errors import StoreCorrupt
@@ -13,10 +14,7 @@ from zonequake_store.lmdb_files import renew
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import Append, GroupRecord, PutRecord
 from zonequake_store.raft.messages import Entry, EntryKind
-from zonequake_store.settings import NodeSettings
-from zonequake_store.storage import Storage
 
-MAP_BYTES = 64 << 20
 REASON = "a commit failed"
 
 
@@ -33,16 +31,9 @@ def record(number: int, *, fsync: bool = True) -> GroupRecord:
     )
 
 
-def opened(directory: Path) -> Storage:
-    settings = NodeSettings(
-        name="n0", data_dir=directory, log_map_bytes=MAP_BYTES, data_map_bytes=MAP_BYTES
-    )
-    return Storage(settings, fresh_incarnation="00")
-
-
 def with_a_replica(directory: Path) -> None:
     """Closed, with a log of 200 entries under number 5."""
-    opened(directory).close()
+    storage_of(directory).close()
     store = LogStore(directory / "log", map_bytes=MAP_BYTES, sync=True)
     entries = tuple(Entry(1, n, EntryKind.COMMAND, bytes(1000)) for n in range(1, 201))
     store.write([PutRecord("g", record(5)), Append(5, entries, False)])
@@ -87,7 +78,7 @@ def test_distrust_ends_with_the_last_replica_it_touches(tmp_path: Path) -> None:
 def test_a_mark_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "DISTRUSTED").write_bytes(b"rotten")
     with pytest.raises(StoreCorrupt, match="erase the data directory"):
-        opened(tmp_path)
+        storage_of(tmp_path)
 
 
 def test_a_disk_that_takes_no_mark_leaves_the_distrust_in_the_process(tmp_path: Path) -> None:
@@ -102,7 +93,7 @@ def test_a_distrusted_environment_is_written_anew_once_and_says_the_same(tmp_pat
     file = tmp_path / "log" / "data.mdb"
     Distrust(tmp_path / "DISTRUSTED").add("log", below=10, reason=REASON)
     before, data = file.stat().st_ino, (tmp_path / "data" / "data.mdb").stat().st_ino
-    storage = opened(tmp_path)
+    storage = storage_of(tmp_path)
     assert storage.records == {"g": record(5)}
     assert storage.log_of(record(5)).recover(5).last_index == 200
     assert storage.distrusted(record(5)) is not None, "its pages are sound, what they say may not"
@@ -111,7 +102,7 @@ def test_a_distrusted_environment_is_written_anew_once_and_says_the_same(tmp_pat
     after = file.stat().st_ino
     assert after != before
     assert (tmp_path / "data" / "data.mdb").stat().st_ino == data, "no commit failed there"
-    storage = opened(tmp_path)
+    storage = storage_of(tmp_path)
     assert storage.distrusted(record(5)) is not None
     storage.close()
     assert file.stat().st_ino == after
@@ -123,7 +114,7 @@ def test_what_an_interrupted_start_left_of_it_is_no_hindrance(tmp_path: Path) ->
     Distrust(tmp_path / "DISTRUSTED").add("log", below=10, reason=REASON)
     (tmp_path / "log.new").mkdir()
     (tmp_path / "log.new" / "data.mdb").write_bytes(b"half")
-    storage = opened(tmp_path)
+    storage = storage_of(tmp_path)
     assert storage.log_of(record(5)).recover(5).last_index == 200
     storage.close()
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from one_node import GROUP, OneNode, until
 
-from zonequake_store.admin_protocol import Bootstrap, OrderStatus, PeerName, StartReplica
+from zonequake_store.admin_protocol import OrderStatus, StartReplica
 from zonequake_store.client_protocol import Read, Reply, Status, Write
 from zonequake_store.lease import NOT_PERMITTED, LeaseRecord, Put
 from zonequake_store.lease_clock import boottime_s
@@ -20,8 +20,6 @@ from zonequake_store.replica import Replica
 from zonequake_store.reports import replica_status
 from zonequake_store.transaction_messages import Finish, Letter
 from zonequake_store.transactions import TransactionId
-
-from .one_node import GROUP, OneNode, until
 
 START = StartReplica(
     group=GROUP, zone="z", partition=0, partitions=1, token=1, needs_lease=True, volatile=True
@@ -43,15 +41,7 @@ async def order(node: OneNode, session: int = 0) -> Replica:
 
 
 async def leading(node: OneNode) -> Replica:
-    replica = await order(node)
-    me = PeerName("n0", replica.me.incarnation)
-    await node.orders.execute([Bootstrap(group=GROUP, token=1, peers=[me])])
-    while not replica.leads:
-        replica.raft.tick()
-        node.host.wake(replica)
-        await asyncio.sleep(0.002)
-    await until(lambda: replica.partition.index > 0)
-    return replica
+    return await node.let_lead(await order(node))
 
 
 def renew(node: OneNode, session: int = 1) -> None:

@@ -5,23 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from one_node import MAP_BYTES, storage_of
 
 from zonequake_store.errors import StoreCorrupt
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import Append, GroupRecord, LogWrite, PutRecord
 from zonequake_store.raft.messages import Entry, EntryKind
-from zonequake_store.settings import NodeSettings
-from zonequake_store.storage import Storage
 
-MAP_BYTES = 64 << 20
 PAGE_BYTES = 4096
-
-
-def opened(directory: Path) -> Storage:
-    settings = NodeSettings(
-        name="n0", data_dir=directory, log_map_bytes=MAP_BYTES, data_map_bytes=MAP_BYTES
-    )
-    return Storage(settings, fresh_incarnation="00")
 
 
 def record(number: int, *, fsync: bool) -> GroupRecord:
@@ -54,9 +45,9 @@ def entry(index: int) -> Entry:
 
 
 def test_a_damaged_environment_of_cells_is_put_aside_with_the_reason(tmp_path: Path) -> None:
-    opened(tmp_path).close()
+    storage_of(tmp_path).close()
     (tmp_path / "data" / "data.mdb").write_bytes(b"rotten" * 1000)
-    storage = opened(tmp_path)
+    storage = storage_of(tmp_path)
     assert len(storage.put_aside) == 1
     assert "no LMDB meta page" in storage.put_aside[0]
     assert (tmp_path / "data.damaged" / "data.mdb").exists()
@@ -71,21 +62,21 @@ def test_pages_are_looked_at_before_they_are_mapped_if_a_signal_ended_the_last_p
     store.write([Append(150, (entry(2),), False)])
     store.close()
     zero_pages(tmp_path / "log", b"entry-00002")
-    opened(tmp_path).close()
+    storage_of(tmp_path).close()
     crash = tmp_path / "CRASHED"
     crash.write_text("Fatal Python error: Bus error\n")
     with pytest.raises(StoreCorrupt, match="says that it is page 0"):
-        opened(tmp_path)
+        storage_of(tmp_path)
     assert "Bus error" in crash.read_text(), "the next start must look again"
 
 
 def test_what_a_signal_ended_is_told_once_if_the_pages_are_sound(tmp_path: Path) -> None:
     fill(tmp_path / "log", fsync=True)
     (tmp_path / "CRASHED").write_text("Fatal Python error: Bus error\n")
-    storage = opened(tmp_path)
+    storage = storage_of(tmp_path)
     assert storage.crash == "Fatal Python error: Bus error"
     storage.close()
-    again = opened(tmp_path)
+    again = storage_of(tmp_path)
     assert again.crash is None
     again.close()
 
@@ -111,12 +102,12 @@ def test_a_damaged_environment_without_syncs_costs_its_replicas_and_not_the_othe
     fill(tmp_path / "log", fsync=True)
     fill(tmp_path / "log-unsynced", fsync=False)
     zero_pages(tmp_path / "log-unsynced", damaged)
-    storage = opened(tmp_path)
+    storage = storage_of(tmp_path)
     assert set(storage.records) == {f"synced-{number}" for number in range(1, 200)}
     assert "log-unsynced" in storage.put_aside[0]
     assert storage.log_of(record(1, fsync=False)).recover(1).last_index == 0
     storage.close()
-    again = opened(tmp_path)
+    again = storage_of(tmp_path)
     assert again.put_aside == []
     again.close()
     assert (tmp_path / "log-unsynced.damaged" / "data.mdb").exists()
@@ -127,4 +118,4 @@ def test_a_damaged_environment_with_syncs_is_not_begun_anew(tmp_path: Path, dama
     fill(tmp_path / "log", fsync=True)
     zero_pages(tmp_path / "log", damaged)
     with pytest.raises(StoreCorrupt, match="erase the data directory"):
-        opened(tmp_path)
+        storage_of(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from zonequake_store.admin_protocol import Role, Stage
+from zonequake_store.admin_protocol import PeerName, Role, Stage
 
 from .groups import Group, is_majority
 from .leases import Trouble, TroubleKind
@@ -70,21 +70,12 @@ def diagnose(
     """
     nodes = keys.stable.nodes if keys.stable else ()
     leading = group.leading
-    configured = {
-        (peer.node, peer.incarnation)
-        for peer in (leading.configuration.peers if leading and leading.configuration else ())
-    }
-
-    def serves(node: str) -> bool:
-        if not group.is_running(node):
-            return False
-        return leading is None or (node, group.replicas[node].incarnation) in configured
-
-    serving = [node for node in nodes if serves(node)]
+    serving = _serving(nodes, group)
     majority = bool(nodes) and is_majority(len(serving), len(nodes))
+    missing = tuple(node for node in nodes if node not in serving)
     state: PartitionState | None
     if leading is not None:
-        state = PartitionState.AVAILABLE if len(serving) == len(nodes) else PartitionState.DEGRADED
+        state = PartitionState.DEGRADED if missing else PartitionState.AVAILABLE
     elif before.state is None:
         state = None
     elif serving and not majority and keys.bootstrap is not None:
@@ -99,20 +90,28 @@ def diagnose(
             stage=leading.stage if leading else Stage.NONE,
             state=state,
         ),
-        missing=tuple(node for node in nodes if node not in serving),
+        missing=missing,
         broken={
             node: group.replicas[node].broken_reason or ""
             for node in nodes
             if node in group.replicas and group.replicas[node].role is Role.BROKEN
         },
-        at_risk=len(nodes) > 1
-        and len(serving) < len(nodes)
-        and not is_majority(len(serving) - 1, len(nodes)),
+        at_risk=len(nodes) > 1 and bool(missing) and not is_majority(len(serving) - 1, len(nodes)),
         lost=keys.bootstrap is not None and not majority,
-        emptied=_emptied_members(keys, group) if len(serving) < len(nodes) else (),
+        emptied=_emptied_members(keys, group) if missing else (),
         retried=attempts.count if attempts and attempts.token == keys.configuration_token else 0,
         error=leading.reconfiguration_error if leading else None,
     )
+
+
+def _serving(nodes: Sequence[str], group: Group) -> list[str]:
+    """Members whose replicas take part, as the very ones that their leader counts."""
+    running = [node for node in nodes if group.is_running(node)]
+    leading = group.leading
+    if leading is None:
+        return running
+    counted = leading.configuration.peers if leading.configuration else ()
+    return [node for node in running if PeerName(node, group.replicas[node].incarnation) in counted]
 
 
 def _emptied_members(keys: PartitionKeys, group: Group) -> tuple[str, ...]:

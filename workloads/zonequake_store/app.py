@@ -119,10 +119,7 @@ class Node:
         keeper.start()
         self._journal.add("node.started", data={**self._incarnations(), "reason": put_aside})
         admin.is_ready = True
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        _shorten_pauses()
         _log.info(
             "%s is ready: peers %s, clients %s, admin %s",
             settings.name,
@@ -194,6 +191,14 @@ class Node:
             self._fail(error)
         else:
             _log.error("the event loop reports: %s", context.get("message"))
+
+
+def _shorten_pauses() -> None:
+    """Of the interpreter, once all is there that lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 def _clock() -> Clock:

@@ -183,20 +183,7 @@ class Replica:
             answer(Reply(id_, fault[0], error=fault[1]))
             return False
         if isinstance(operation, Read):
-            if operation.bounded or self._faults.local_reads:
-                answer(self._local(id_, operation))
-                return False
-            if not self.leads:
-                answer(self._not_leader(id_, self.leader))
-                return False
-            if self.refusal is not None and self.raft.is_storing:
-                answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
-                return False
-            if len(self._reads) >= MAX_WAITING_PER_REPLICA:
-                answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
-                return False
-            self._reads.ask(Reading(id_, answer, operation.key))
-            return True
+            return self._offer_read(id_, operation, answer)
         if not self.leads:
             answer(self._not_leader(id_, self.leader))
             return False
@@ -207,6 +194,22 @@ class Replica:
             answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
             return False
         self._offered.append((command_of(operation), id_, answer))
+        return True
+
+    def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:
+        if read.bounded or self._faults.local_reads:
+            answer(self._local(id_, read))
+            return False
+        if not self.leads:
+            answer(self._not_leader(id_, self.leader))
+            return False
+        if self.refusal is not None and self.raft.is_storing:
+            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+            return False
+        if len(self._reads) >= MAX_WAITING_PER_REPLICA:
+            answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
+            return False
+        self._reads.ask(Reading(id_, answer, read.key))
         return True
 
     def _fault_of(self, operation: Operation) -> tuple[Status, str] | None:

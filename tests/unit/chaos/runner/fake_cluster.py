@@ -1,0 +1,208 @@
+"""The API server of a made-up cluster, over real HTTP: objects, watches, pod proxy, exec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from cluster_model import REBIRTH_S, ClusterModel, Group
+
+
+class FakeCluster(ClusterModel):
+    """The model with its HTTP face."""
+
+    address: tuple[str, int]
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        base = "/api/v1/namespaces/zonequake"
+        app.add_routes(
+            [
+                web.get("/version", self._version),
+                web.get(base, self._namespace),
+                web.route("*", base + "/pods/{pod}:{port}/proxy/{path:.*}", self._proxy),
+                web.get(base + "/pods/{name}/exec", self._exec),
+                web.get(base + "/pods/{name}/log", self._log),
+                web.route("*", "/{api:.*}/namespaces/zonequake/{plural}", self._collection),
+                web.route("*", "/{api:.*}/namespaces/zonequake/{plural}/{name}", self._object),
+                web.route("*", "/{api:.*}/namespaces/zonequake/{plural}/{name}/scale", self._scale),
+            ]
+        )
+        return app
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return web.json_response({"gitVersion": "v1.34.4"})
+
+    async def _namespace(self, _: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"labels": self.namespace_labels}})
+
+    async def _log(self, request: web.Request) -> web.Response:
+        if request.query.get("previous"):
+            return web.json_response({"message": "no previous"}, status=400)
+        return web.Response(text="line\n")
+
+    def _items(self, plural: str) -> list[dict[str, Any]]:
+        if plural == "pods":
+            return list(self.pods.values())
+        if plural == "partitions":
+            return [self._partition(group) for group in self.groups.values()]
+        return []
+
+    async def _collection(self, request: web.Request) -> web.StreamResponse:
+        plural = request.match_info["plural"]
+        if request.method == "DELETE":
+            self.deleted.append(f"{plural} {request.query['labelSelector']}")
+            for kind, name in list(self.objects):
+                if kind == plural and "load" in name:
+                    del self.objects[kind, name]
+            return web.json_response({})
+        selected = request.query.get("labelSelector", "")
+        if not request.query.get("watch"):
+            items = self._items(plural) if "zonequake.io/load" not in selected else []
+            return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.watchers.append((plural, queue))
+        with contextlib.suppress(ConnectionResetError, asyncio.CancelledError):
+            while True:
+                await response.write(json.dumps(await queue.get()).encode() + b"\n")
+        return response
+
+    async def _object(self, request: web.Request) -> web.Response:
+        plural, name = request.match_info["plural"], request.match_info["name"]
+        body = json.loads(await request.read() or b"{}")
+        if plural == "pods" and name in self.pods:
+            return await self._on_pod(request.method, name, body)
+        if plural == "pods" and name in self.phases:
+            ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+            return web.json_response({"metadata": {"name": name}, "status": ready})
+        if plural == "statefulsets" and name == "zq-default":
+            return web.json_response({"spec": {"replicas": self.replicas}})
+        if plural == "distributionzones":
+            return self._on_zone(request.method, name, body)
+        if request.method == "PATCH":
+            self.objects[plural, name] = body
+            if plural == "statefulsets":
+                for ordinal in range(body["spec"]["replicas"]):
+                    self.phases[f"{name}-{ordinal}"] = "quiet"
+            return web.json_response(body)
+        if (plural, name) in self.objects:
+            return web.json_response(self.objects[plural, name])
+        return web.json_response({"message": f"{plural} {name} not found"}, status=404)
+
+    async def _on_pod(self, method: str, name: str, body: dict[str, Any]) -> web.Response:
+        pod = self.pods[name]
+        if method == "DELETE":
+            uid = body.get("preconditions", {}).get("uid")
+            if not await self.delete_pod(name, uid):
+                return web.json_response({"message": "the UID differs"}, status=409)
+        if method == "PATCH":
+            pod["metadata"]["finalizers"] = body["metadata"]["finalizers"]
+            if not pod["metadata"]["finalizers"] and "deletionTimestamp" in pod["metadata"]:
+                self._tell("pods", "DELETED", self.pods.pop(name))
+                self._reborn(name)
+        return web.json_response(pod)
+
+    def _on_zone(self, method: str, name: str, body: dict[str, Any]) -> web.Response:
+        if method == "PATCH":
+            self.zone = name
+            nodes = [f"zq-default-{n}" for n in range(3)]
+            for number in range(body["spec"]["partitions"]):
+                group = Group(number, list(nodes), nodes[number % 3])
+                self.groups[number] = group
+                self._lead(group, group.leader)
+                self._tell("partitions", "ADDED", self._partition(group))
+            self.objects["distributionzones", name] = body
+            return web.json_response(body)
+        if name != self.zone:
+            return web.json_response({"message": "no such zone"}, status=404)
+        if method == "DELETE":
+            for group in self.groups.values():
+                self._tell("partitions", "DELETED", self._partition(group))
+            self.groups.clear()
+            self.zone = None
+            return web.json_response({})
+        return web.json_response(self.objects["distributionzones", name])
+
+    async def _scale(self, request: web.Request) -> web.Response:
+        body = json.loads(await request.read())
+        self.scale(int(body["spec"]["replicas"]))
+        return web.json_response(body)
+
+    async def _exec(self, request: web.Request) -> web.WebSocketResponse:
+        name = request.match_info["name"]
+        number = int(request.query.getall("command")[-1])
+        socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
+        await socket.prepare(request)
+        self.signals.append((name, number))
+        if number == 9 and "deletionTimestamp" in self.pods[name]["metadata"]:
+            self.die(name)
+        elif number == 9:
+            self.die(name)
+            status = self.pods[name]["status"]["containerStatuses"][0]
+            status["restartCount"] += 1
+            self._tell("pods", "MODIFIED", self.pods[name])
+            asyncio.get_running_loop().call_later(REBIRTH_S, self._start_process, name)
+        elif number == 19:
+            self.stopped.add(name)
+        elif number == 18:
+            self.stopped.discard(name)
+        await socket.send_bytes(b"\x0112\n")
+        await socket.send_bytes(b'\x03{"status":"Success"}')
+        await socket.close()
+        return socket
+
+    async def _proxy(self, request: web.Request) -> web.Response:
+        pod, path = request.match_info["pod"], request.match_info["path"]
+        if pod in self.phases:
+            return await self._load(request, pod, path)
+        if pod in self.stopped:
+            await asyncio.sleep(2)
+        if self.processes.get(pod) is None or pod not in self.pods:
+            return web.json_response({"message": "connection refused"}, status=503)
+        if path == "admin/v1/replicas":
+            return web.Response(body=msgspec.json.encode(self.report(pod)))
+        if path == "admin/v1/events":
+            return web.Response(body=b"\n".join(map(msgspec.json.encode, self.journals[pod])))
+        assert path.endswith("/dump")
+        header = {
+            "group": path.split("/")[3],
+            "node": pod,
+            "incarnation": "i",
+            "applied": 7,
+            "term": 1,
+            "lineage": 0,
+            "digest": "d",
+            "keys": 0,
+        }
+        return web.Response(body=json.dumps(header).encode() + b"\n")
+
+    async def _load(self, request: web.Request, pod: str, path: str) -> web.Response:
+        if path == "phase":
+            self.phases[pod] = json.loads(await request.read())["phase"]
+        if path == "files":
+            files = [{"name": f"{pod}.jsonl", "size_bytes": 3, "open": False}]
+            return web.json_response({"files": files})
+        if path.startswith("files/"):
+            return web.Response(body=b"{}\n")
+        return web.json_response(
+            {
+                "pod": pod,
+                "ordinal": 0,
+                "incarnation": 1,
+                "phase": self.phases[pod],
+                "complete": True,
+                "problem": None,
+                "counts": {},
+                "rate": self.rate,
+                "outstanding": 0,
+                "done_keys": 1,
+                "planned_keys": 1,
+                "probe_interval_ms": 100.0,
+            }
+        )

@@ -348,9 +348,7 @@ def _lease_troubles(snapshot: Snapshot, spec: ZoneSpec) -> Mapping[str, Trouble]
     named = {
         node
         for partition in snapshot.partitions.values()
-        for nodes in (partition.keys.stable, partition.keys.pending)
-        if nodes is not None
-        for node in nodes.nodes
+        for node in partition.keys.stable_nodes | partition.keys.pending_nodes
     }
     return {n: trouble for n, trouble in snapshot.lease_troubles.items() if n in named}
 

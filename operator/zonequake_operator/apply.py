@@ -34,6 +34,7 @@ from .leases import Session
 from .model import (
     DEFAULT_RETRY_THRESHOLD,
     Partition,
+    PartitionKeys,
     ResetRequest,
     Snapshot,
     Zone,
@@ -391,7 +392,7 @@ class ZoneReconciler:
         stored.partitions[action.number] = replace(
             before, resource_version=version, keys=action.keys, view=action.view
         )
-        if action.keys.is_forced and not before.keys.is_forced:
+        if _begins_reset(before.keys, action.keys):
             # Who hasn't left must know of the reset before the survivor begins: as of a view that
             # was heard after this write, for a node may have joined again meanwhile.
             self._heard_from = self._next_round()
@@ -473,6 +474,10 @@ class ZoneReconciler:
 
 def _words(announcement: Announcement) -> tuple[EventReason, str]:
     return announcement.reason, announcement.message
+
+
+def _begins_reset(before: PartitionKeys, after: PartitionKeys) -> bool:
+    return after.is_forced and not before.is_forced
 
 
 def _has_keys(action: Action) -> bool:

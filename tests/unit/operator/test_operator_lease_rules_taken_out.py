@@ -91,7 +91,7 @@ def a_reset_that_waits_for_nobody_to_know(patch: Patch) -> None:
 
 
 def a_reset_that_is_judged_by_older_reports(patch: Patch) -> None:
-    patch.setattr(apply, "_is_forced", lambda _: False)
+    patch.setattr(apply, "_begins_reset", lambda *_: False)
 
 
 def leases_of_wanted_nodes_are_deleted(patch: Patch) -> None:

@@ -343,7 +343,7 @@ class Kube:
             )
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ClusterError(
-                f"the API server {self._host} doesn't answer: {error or 'not in time'} "
+                f"the API server {self._host} doesn't answer: {str(error) or 'not in time'} "
                 f"({type(error).__name__}, {method} {path})"
             ) from error
         try:

@@ -46,7 +46,10 @@ LOST_REASONS = {Reason.MAJORITY_LOST, Reason.PARTITIONS_WITHOUT_LEADER}
 
 
 MAX_ALIKE = 3
-"""Troubles of one kind that are shown one by one."""
+"""Troubles that differ in details alone and are shown one by one."""
+
+MAX_OF_A_KIND = 5
+"""Of the same trouble on different nodes; the rest is counted."""
 
 
 class Severity(IntEnum):
@@ -116,25 +119,33 @@ def _partitions(
 
 
 def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[Finding]:
-    """A sentence for each trouble; one for all that differ only in the words behind a colon, where
-    there are many: a damaged disk has other words for each of its replicas."""
+    """A sentence for each trouble, but no more than fit on a screen.
+
+    One for all that differ only in the words behind a colon: a damaged disk has other words for
+    each of its replicas. Of those that differ in their nodes, the ones with most partitions.
+    """
     kinds: dict[_Trouble, list[_Trouble]] = {}
     for trouble in alike:
         severity, text, why = trouble
         kind = (severity, text, tuple(each.partition(": ")[0] for each in why))
         kinds.setdefault(kind, []).append(trouble)
-    for same in kinds.values():
+    merged: dict[tuple[Severity, str], list[tuple[list[int], tuple[str, ...]]]] = {}
+    for (severity, text, _), same in kinds.items():
+        shown = merged.setdefault((severity, text), [])
         if len(same) > MAX_ALIKE:
-            severity, text, why = same[0]
             numbers = [number for trouble in same for number in alike[trouble]]
-            first = f"so says partition {alike[same[0]][0]}; the others have words of their own"
-            shown = f"{partitions_text(numbers)}: {text}"
-            yield Finding(severity=severity, text=shown, why=(*why, first))
-            continue
-        for trouble in same:
-            severity, text, why = trouble
-            shown = f"{partitions_text(alike[trouble])}: {text}"
-            yield Finding(severity=severity, text=shown, why=why)
+            first = f"so says partition {numbers[0]}; the others have words of their own"
+            shown.append((numbers, (*same[0][2], first)))
+        else:
+            shown += [(alike[trouble], trouble[2]) for trouble in same]
+    for (severity, text), shown in merged.items():
+        shown.sort(key=lambda one: -len(one[0]))
+        rest = [number for numbers, _ in shown[MAX_OF_A_KIND:] for number in numbers]
+        if rest:
+            shown[MAX_OF_A_KIND:] = [(rest, ("the same, with other nodes",))]
+        for numbers, why in shown:
+            found = f"{partitions_text(numbers)}: {text}"
+            yield Finding(severity=severity, text=found, why=why)
 
 
 def _way_back(zone: ZoneSight, number: int, verdict: Verdict | None) -> str:

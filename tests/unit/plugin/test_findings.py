@@ -196,6 +196,18 @@ def test_many_replicas_that_are_broken_each_in_its_way_share_a_sentence(
     )
 
 
+def test_the_same_trouble_on_many_sets_of_nodes_keeps_to_a_screen(
+    sight: Callable[..., Sight],
+) -> None:
+    pairs = [f"a{x}{y}" for x in "bcdefg" for y in "bcdefg" if x < y]
+    seen = found(sight(dict(enumerate([*pairs, *pairs[:3]])), nodes="abcdefg", silent="bcdefg"))
+    assert len(seen) == 6
+    assert all(one.text.endswith("majority lost, 1 of 3 members run") for one in seen)
+    assert seen[0].text.startswith("2 partitions")
+    assert seen[-1].text.startswith("10 partitions")
+    assert seen[-1].why == ("the same, with other nodes",)
+
+
 def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
     sight: Callable[..., Sight],
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zonequake_operator.errors import Conflict, KubeError
+from zonequake_operator.errors import Conflict, KubeError, NotFound
 from zonequake_operator.fencing import DELETE_AGAIN_S, FENCED, Fencing
 from zonequake_operator.groups import Group
 from zonequake_operator.leases import Lease, Renewals, Session
@@ -187,8 +187,10 @@ class FakeLeases:
     async def delete_lease(self, name: str, *, uid: str, resource_version: str) -> None:
         if self.refuses is not None:
             raise self.refuses
-        metadata = self.object["metadata"]
         assert name == NODE
+        if not self.object:
+            return
+        metadata = self.object["metadata"]
         if (uid, resource_version) != (metadata["uid"], metadata["resourceVersion"]):
             raise Conflict("DELETE", 409, "the precondition failed")
         self.object = {}
@@ -203,6 +205,8 @@ class FakeLeases:
         return [self.object]
 
     async def replace_lease(self, body: dict[str, Any]) -> dict[str, Any]:
+        if not self.object:
+            raise NotFound("PUT", 404, "there is none")
         if body["metadata"]["resourceVersion"] != self.object["metadata"]["resourceVersion"]:
             raise Conflict("PUT", 409, "the object has been modified")
         metadata = {**body["metadata"], "resourceVersion": "9"}
@@ -262,6 +266,23 @@ async def test_a_deletion_that_is_refused_fails_no_round_and_is_tried_again_late
     assert not fencing.may_delete
     now_s += DELETE_AGAIN_S
     assert fencing.may_delete
+
+
+async def test_two_operators_that_fence_and_delete_one_lease_do_no_harm() -> None:
+    """One of them has an older view of it, whichever is first."""
+    api = FakeLeases()
+    one, other = (Fencing(api, monotonic_s=lambda: 0.0) for _ in range(2))  # type: ignore[arg-type]
+    await one.look()
+    await other.look()
+    await one.fence([NODE], "counted as left")
+    await other.delete([NODE])
+    assert FENCED in api.object["metadata"]["annotations"], "the older view deletes nothing"
+    await other.look()
+    await other.delete([NODE])
+    assert not api.object
+    await one.fence([NODE], "once more")
+    await one.delete([NODE])
+    assert not api.object, "nor does it bring anything back"
 
 
 # ── permission ───────────────────────────────────────────────────────────────────────────────────

@@ -288,12 +288,15 @@ class SupposedGroup:
                 if replica and replica.running and replica.configuration is None:
                     replica.configuration, replica.configuration_at = current, self.at
 
-    def suppose_busy(self) -> None:
-        """A leader of which no report came since is busy with a change, and doesn't show an end."""
+    def suppose_busy(self, *, has_next: bool) -> None:
+        """A leader of which no report came since is busy with a change, and doesn't show an end.
+
+        Not if it has cancelled that one for a planned that comes next.
+        """
         joint = self.configuration is not None and self.configuration.old_peers
         if self.leader is None or self.settled is None or joint:
             return
-        cancelled = self.failed == ReconfigurationStatus.CANCELLED.value
+        cancelled = has_next and self.failed == ReconfigurationStatus.CANCELLED.value
         if self.stage is not Stage.CATCHING_UP and not cancelled:
             self.stage, self.stage_token = Stage.CATCHING_UP, 0
             self.stage_peers = tuple(self.settled.peers)

@@ -197,6 +197,8 @@ class _Run:
                 keys = world.keys(event.partition)
                 reports.report_caught_up(world.group(event.partition), event.peers, keys)
             case Cancelled():
+                if event.result and world.keys(event.partition).planned is not None:
+                    reports.hear_leader(world.group(event.partition))
                 world.answer_cancel(event.partition, accepted=event.result)
             case ReplicaLost():
                 world.lose_replica(event.partition, event.node)

@@ -298,7 +298,7 @@ class World:
             if statuses is None:
                 unheard = number != self.reported and not self.auto_apply
                 if unheard and is_back_at_stable(self.keys(number)):
-                    group.suppose_busy()
+                    group.suppose_busy(has_next=self.keys(number).planned is not None)
                 statuses = {node: status_of(group, node) for node in group.replicas}
                 self._statuses[number] = statuses
             for name, status in statuses.items():

@@ -85,6 +85,16 @@ def test_stage_none_empties_the_lock_also_if_nobody_could_lead(ask: Any) -> None
     assert answer.keys(2)["pendingLock"] is False
 
 
+def test_a_cancellation_that_was_accepted_moves_planned_also_if_nobody_could_lead(
+    ask: Any,
+) -> None:
+    keys = given(", pending: [A, B, D], planned: [A, B, E]")
+    cancelled = report(2, "cancelled", "result: true")
+    events = target(0, "ABE") + leave(1, "BC") + cancelled
+    answer = ask(FIVE + zone("Cancel") + keys + events)
+    assert answer.sets(2) == ("ABC", "ABE", "")
+
+
 @pytest.mark.parametrize("stage", ["CatchingUp", "Joint", "Stable", "None"])
 def test_a_stage_without_a_pending_changes_nothing(ask: Any, stage: str) -> None:
     answer = ask(FIVE + zone() + given() + report(1, "stage", f"stage: {stage}"))

@@ -81,7 +81,7 @@ def findings(sight: Sight, zone: ZoneSight) -> list[Finding]:
         *_partitions(sight, zone, verdicts),
         *_conditions(sight, zone, verdicts),
         *_nodes(sight, zone),
-        *_operator(sight),
+        *_operator(sight, zone),
     ]
     return sorted(found, key=lambda finding: finding.severity)
 
@@ -277,8 +277,12 @@ def _leases(sight: Sight) -> Iterable[Finding]:
         yield Finding(severity=Severity.RISK, text=text, why=(why,))
 
 
-def _operator(sight: Sight) -> Iterable[Finding]:
+def _operator(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:
     operator = sight.operator
+    seen, generation = zone.zone.status.observed_generation, zone.zone.generation
+    if seen < generation:
+        text = f"The operator has not taken notice of the spec yet (generation {generation})"
+        yield Finding(severity=Severity.NOTE, text=text)
     if operator is not None and operator.ready == 0:
         text = "No operator runs" if operator.pods == 0 else "The operator isn't ready"
         yield Finding(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,14 +110,21 @@ async def _carry_out(kube: Kube, statement: Statement, text: str) -> Outcome:
     while True:
         outcome = translate(statement, await _read(kube), text)
         try:
-            for change in outcome.changes:
-                await _change(kube, change)
+            done = [await _change(kube, change) for change in outcome.changes]
         except Conflict as error:
             if error.status != 409 or attempt == ATTEMPTS:
                 raise
             attempt += 1
         else:
-            return outcome
+            return outcome if all(done) else replace(outcome, notice=_unfinished(outcome))
+
+
+def _unfinished(outcome: Outcome) -> str:
+    names = ", ".join(change.name for change in outcome.changes)
+    return (
+        f"{names} is being dropped, and still there after {DROP_PATIENCE_S:.0f} s: does an "
+        "operator run? See docs/operator.md, Deleting a zone"
+    )
 
 
 async def _read(kube: Kube) -> World:
@@ -136,7 +144,8 @@ async def _read(kube: Kube) -> World:
     )
 
 
-async def _change(kube: Kube, change: Change) -> None:
+async def _change(kube: Kube, change: Change) -> bool:
+    """Is it carried out to its end?"""
     match change:
         case Create():
             await kube.create(dict(change.resource))
@@ -146,11 +155,8 @@ async def _change(kube: Kube, change: Change) -> None:
             await kube.patch(change.kind, change.name, patch)
         case Delete():
             await kube.delete(change.kind, change.name, uid=change.uid)
-            if not await _gone(kube, change):
-                notes.print(
-                    f"{change.name} is still being dropped: does an operator run? "
-                    "See docs/operator.md, Deleting a zone"
-                )
+            return await _gone(kube, change)
+    return True
 
 
 async def _gone(kube: Kube, change: Delete) -> bool:

@@ -208,6 +208,14 @@ def test_the_same_trouble_on_many_sets_of_nodes_keeps_to_a_screen(
     assert seen[-1].why == ("the same, with other nodes",)
 
 
+def test_a_spec_that_no_operator_has_seen_is_said_to_be_unseen(
+    sight: Callable[..., Sight],
+) -> None:
+    (one,) = found(sight({0: "abc"}, status={"observedGeneration": 0}))
+    assert one.severity is Severity.NOTE
+    assert one.text == "The operator has not taken notice of the spec yet (generation 1)"
+
+
 def test_a_namespace_whose_nodes_have_all_left_says_what_the_operator_knew_last(
     sight: Callable[..., Sight],
 ) -> None:

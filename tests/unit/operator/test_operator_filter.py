@@ -44,6 +44,16 @@ def passing(text: str) -> str:
         (r"/Node\s[AB]/", "AB"),
         ('!!"EU"', "A"),
         ("/HDD.+/", ""),
+        ('"US", "EU" && "HDD"', "C"),
+        ('("US", "EU") && "SSD"', "AC"),
+        ('"SSD" && (“US”, “HDD”)', "C"),
+        ('!"US" && "SSD"', "A"),
+        ('!"EU" || "SSD"', "ABC"),
+        ('!contains("SSD")', "B"),
+        ("/(?i)us/", "C"),
+        ('/region=(US-EAST|EU)/ || "EU"', "AC"),
+        ("\t“US”\n||\n“EU” ", "AC"),
+        ("!/Node .*/", ""),
     ],
 )
 def test_filters_pass_the_nodes_they_should(text: str, nodes: str) -> None:

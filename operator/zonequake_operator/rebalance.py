@@ -61,7 +61,7 @@ class Wish:
     ) -> AssignmentSet | None:
         """The target of a partition with these keys; None if nothing is wished.
 
-        `promoted`: it is due because a stable switch has promoted planned.
+        `promoted`: it is due because a stable switch has promoted planned, which no wish replaces.
         """
         if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
             return target.highly_available(
@@ -75,7 +75,8 @@ def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str])
     after, made_due = _on_report(keys, group, wish, alive)
     if wish.due or made_due or must_reduce(after):
         promoted = made_due and keys.planned is not None and after.planned is None
-        after = _on_wish(after, group, wish, alive, promoted=promoted and not wish.due)
+        waits = promoted and not wish.due and wish.mode is not ChangePeersMode.UPDATE
+        after = _on_wish(after, group, wish, alive, promoted=waits)
     return chain.kept(keys, after, wish.consistency_mode)
 
 

@@ -27,8 +27,8 @@ def highly_available(
 
     `alive`: nodes in the topology; `held`: those of them that the scale-up timer still holds, which
     aren't alive here. `promoted`: the stable switch that makes the partition due has promoted
-    planned. Where the wish would then be the present stable, planned was an earlier one, and to
-    wish for the present one would go on for ever: [C] → [C, E] → [C] → …, with C and E held.
+    planned, and a wish would wait behind it. Where that is the present stable, it would go on for
+    ever, each wishing back what was before the other: [C] → [C, E] → [C] → …, with C and E held.
     """
     if calculated is None:
         return None

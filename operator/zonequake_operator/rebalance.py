@@ -234,7 +234,7 @@ def _on_report(
         return keys, False
     if keys.pending is None:
         wanted = group.confirmed and not keys.switch_reduce
-        return (_on_nothing_wanted(keys, group) if wanted else keys), False
+        return (_on_nothing_wanted(keys, group, wish, alive) if wanted else keys), False
     if keys.is_forced and not reset.is_carried_out(keys, leading):
         return keys, False  # only the survivor, leading alone by this reset, ends it
     if keys.is_forced or is_applied(keys.pending, leading, group, keys.switch_reduce):
@@ -287,7 +287,9 @@ def _on_first_reports(keys: PartitionKeys, group: Group) -> PartitionKeys:
     )
 
 
-def _on_nothing_wanted(keys: PartitionKeys, group: Group) -> PartitionKeys:
+def _on_nothing_wanted(
+    keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]
+) -> PartitionKeys:
     """`stable` under a new token, if the group stands or is going elsewhere: one more change.
 
     It has drifted: the keys come from a copy. Or its leader runs a change that nobody wants: an
@@ -298,7 +300,11 @@ def _on_nothing_wanted(keys: PartitionKeys, group: Group) -> PartitionKeys:
     assert leading is not None
     assert stable is not None
     if leading.stage is Stage.NONE and not is_carried(stable, leading, group):
-        return _set_pending(keys, stable, group)
+        # As with a blocked pending (hole 13): a node that isn't there, written by hand or from an
+        # old copy, would be waited for until something else happens to the zone.
+        is_there = set(stable.nodes) <= alive | group.configured_nodes
+        goal = stable if is_there else wish.wanted(keys, alive) or stable
+        return _set_pending(keys, goal, group)
     if leading.stage is Stage.CATCHING_UP:
         wanted = replace(keys, pending=stable)
         asked = (leading.stage_token, in_order(leading.stage_peers))

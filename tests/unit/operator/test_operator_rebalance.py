@@ -517,3 +517,17 @@ def test_no_lock_while_a_majority_of_the_peers_is_dead() -> None:
     assert world.keys.pending_lock is None
     world.step(alive=frozenset("ABCD"))
     assert world.keys.pending_lock is not None, "A and D are a majority of ADE"
+
+
+@pytest.mark.parametrize("mode", list(ChangePeersMode))
+@pytest.mark.parametrize("written", ["ABX", "AX", "XYZ"])
+def test_a_stable_set_that_was_written_by_hand_ends_where_the_zone_wants_it(
+    mode: ChangePeersMode, written: str
+) -> None:
+    """X is no node: it was waited for until something else happened to the zone."""
+    world = World(mode)
+    world.wish("ABC")
+    world.run(30)
+    world.keys = replace(world.keys, stable=of(written))
+    world.run(60)
+    assert (world.keys.stable, world.keys.pending) == (of("ABC"), None)

@@ -79,8 +79,13 @@ class Client:
                 self._connections[node] = connection
             return connection
 
-    async def at_leader(self, body: Body, *, deadline_s: float = 15.0) -> Reply:
-        """Retry at whoever leads until the request is answered with ok or invalid."""
+    async def at_leader(
+        self, body: Body, *, deadline_s: float = 15.0, attempt_s: float = 2.0
+    ) -> Reply:
+        """Retry at whoever leads until the request is answered with ok or invalid.
+
+        `attempt_s`: after so long without an answer it is sent again.
+        """
         assert not isinstance(body, Route)
         end_s = time.monotonic() + deadline_s
         names = itertools.cycle(list(self._nodes))
@@ -88,7 +93,7 @@ class Client:
         while time.monotonic() < end_s:
             node = self._leaders.get(body.group) or next(names)
             try:
-                reply = await self.once(node, body)
+                reply = await self.once(node, body, attempt_s)
             except (OSError, TimeoutError):
                 self._leaders.pop(body.group, None)
                 await asyncio.sleep(0.02)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import lmdb
 import pytest
 from local_nodes import LocalNodes
+from test_catch_up import compacted, fill
 
 from zonequake_store.admin_protocol import OrderStatus, Role, StopReplica
 from zonequake_store.client_protocol import Status
@@ -80,13 +80,8 @@ async def test_a_volatile_zone_brings_a_new_node_up_by_snapshot(nodes: LocalNode
     zone = await nodes.create("z", on=THREE, volatile=True)
     group, client = zone.groups[0], nodes.client()
     for _ in range(3):
-        for first in range(0, 8000, 400):
-            await asyncio.gather(
-                *(client.write(group, f"k{n}", n, b"f" * 20) for n in range(first, first + 400))
-            )
-    status = await nodes.status(await nodes.leader(group), group)
-    assert status is not None
-    assert status.first_index > 1
+        await fill(client, zone, 8000, 20, at_once=400)
+    await compacted(nodes, group)
     await nodes.change(zone, [*THREE, "n3"])
     await nodes.finish_change(zone, [*THREE, "n3"])
     await client.write(group, "after", 1)

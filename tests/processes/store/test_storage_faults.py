@@ -179,15 +179,26 @@ async def test_a_node_that_starts_and_stops_on_a_full_disk_says_so_and_loses_not
         await load.goes_on()
         for name in THREE:
             disks[name].fill()
-        await asyncio.gather(*(problem(nodes, name, "full") for name in THREE))
-        assert await stop(nodes.nodes["n0"]) == 0
-        await nodes.start("n0")
-        reply = (await nodes.order("n0", nodes.start_order(zone, 0)))[0]
+        full: set[str] = set()
+
+        async def is_reported() -> bool:
+            for name in THREE:
+                problem = (await nodes.report(name)).node.storage_problem
+                if problem is not None and problem.startswith("full"):
+                    full.add(name)
+            return len(full) >= 2
+
+        # Without a majority nothing is written that the third one would find no room for.
+        await until(is_reported, "two of three report that they are full", timeout_s=20)
+        stopped = full.pop()
+        assert await stop(nodes.nodes[stopped]) == 0
+        await nodes.start(stopped)
+        reply = (await nodes.order(stopped, nodes.start_order(zone, 0)))[0]
         assert reply.status in (OrderStatus.FAILED, OrderStatus.RECEIVED), reply
         for name in THREE:
             disks[name].behave()
-        await sound(nodes, "n0")
-        await nodes.start_replicas(zone, "n0")
+        await sound(nodes, stopped)
+        await nodes.start_replicas(zone, stopped)
         await load.goes_on(200)
     load.nothing_is_lost()
     await nodes.until_equal(zone.groups[0], THREE)
@@ -269,11 +280,20 @@ async def test_when_the_maps_of_all_nodes_run_short_writes_are_refused_and_reads
     zone = await nodes.create("z", on=THREE)
     group = zone.groups[0]
     load = Load(nodes, zone)
-    taken = await write_large(load, 0, 300)
-    for name in THREE:
-        reason = await problem(nodes, name, "")
-        assert reason.startswith(("short", "full"))
-        assert "ZQ_DATA_MAP_BYTES" in reason
+    written, taken = 300, await write_large(load, 0, 300)
+
+    async def are_short() -> bool:
+        """Who has room left is given the leadership, and takes more."""
+        nonlocal written, taken
+        problems = [(await nodes.report(name)).node.storage_problem or "" for name in THREE]
+        if all(each.startswith(("short", "full")) for each in problems):
+            assert all("ZQ_DATA_MAP_BYTES" in each for each in problems)
+            return True
+        taken += await write_large(load, written, written + 16)
+        written += 16
+        return False
+
+    await until(are_short, "every node says that it has no room", timeout_s=60)
     leader = await nodes.leader(group)
     reply = await load.client.once(leader, Write(group, "more", 1))
     assert reply.status is Status.OVERLOADED
@@ -286,7 +306,7 @@ async def test_when_the_maps_of_all_nodes_run_short_writes_are_refused_and_reads
         node.environment["ZQ_DATA_MAP_BYTES"] = str(8 * SMALL)
     await nodes.restart(zone, *THREE)
     assert (await load.client.write(group, "more", 1)).status is Status.OK
-    present = [number for number in range(300) if await has(load, f"large-{number}")]
+    present = [number for number in range(written) if await has(load, f"large-{number}")]
     assert len(present) >= taken
     await nodes.until_equal(group, THREE)
 

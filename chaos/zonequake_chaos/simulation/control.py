@@ -63,6 +63,8 @@ class GroupOperator:
         """No tricks any more: only what has to be done."""
         self.after_grant: Callable[[Node], None] | None = None
         """A fault that waits for the next grant, and gets the leader."""
+        self.first_members: tuple[Peer, ...] = ()
+        """Nobody waits for being told: a group is bootstrapped in the instant of its decision."""
         self._world = world
         self._network = network
         self._api = api

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from zonequake_chaos.simulation.control import GroupOperator
 from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.operated.control_plane import ControlPlane
 from zonequake_chaos.simulation.operated.group import OperatedGroup
+from zonequake_store.raft.messages import Peer
 
 
 class Losses:
@@ -34,7 +35,8 @@ class Losses:
         """Whether every majority survives if what this node holds is gone for good.
 
         What was lost before counts as gone; of every configuration that any replica might still go
-        by, each half must keep a majority. Who goes on alone after a reset has all.
+        by, each half must keep a majority, and so must the one that is decided, though no replica
+        has been told. Who goes on alone after a reset has all.
         """
         gone = {node.name}
         if self._is_volatile and self._control is not None:
@@ -46,9 +48,21 @@ class Losses:
             present = {
                 node.home.present(group) for node in self._nodes.values() if node.name not in gone
             }
-            for node in self._nodes.values():
-                for configuration in node.home.configurations(group):
-                    for half in (configuration.peers, configuration.old_peers):
-                        if half and 2 * len(present.intersection(half)) <= len(half):
-                            return False
+            for half in self._halves(group, operator):
+                if half and 2 * len(present.intersection(half)) <= len(half):
+                    return False
         return True
+
+    def _halves(
+        self, group: str, operator: GroupOperator | OperatedGroup
+    ) -> Iterator[tuple[Peer, ...]]:
+        known = [
+            configuration
+            for node in self._nodes.values()
+            for configuration in node.home.configurations(group)
+        ]
+        for configuration in known:
+            yield configuration.peers
+            yield configuration.old_peers
+        if not known:
+            yield operator.first_members

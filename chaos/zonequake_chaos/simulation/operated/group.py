@@ -47,6 +47,13 @@ class OperatedGroup:
         self._control.flip(draw)
         return True
 
+    @property
+    def first_members(self) -> tuple[Peer, ...]:
+        """Who is to form the group, once that is decided."""
+        found = self._control.partition(self.place.partition)
+        decided = found.keys.bootstrap if found is not None else None
+        return tuple(Peer(p.node, p.incarnation) for p in decided.peers) if decided else ()
+
     def leader(self) -> tuple[Node, Status] | None:
         """The leader of the highest term, whoever can hear it."""
         return leader_of(self._nodes, self.place.name)

@@ -41,6 +41,8 @@ KEPT = [
     ("operated", 2038, "an operator that had stood still undid what another saw of the topology"),
     ("reset", 41, "a node that was stalled renewed its Lease no more when the stall ended early"),
     ("operated-volatile", 94, "a process whose pod was deleted lived on for ever"),
+    ("operated-volatile", 135, "most first members were lost before any was told"),
+    ("operated-volatile", 390, "what a dead operator wrote was put right at a resync"),
 ]
 
 

@@ -42,7 +42,8 @@ from zonequake_store.partition import digest
 from zonequake_store.replica import Replica
 from zonequake_store.state_pairs import cells_of
 
-_VIEWS_MS = 1_500
+_VIEWS_MS = 3_500
+"""Longer than a resync: what an operator wrote before it died is seen by another one only then."""
 _SILENCE_MS = 3_000
 _MEMORY = Path("/dev/shm")  # noqa: S108
 

@@ -24,15 +24,9 @@ from zonequake_operator.model import (
     Snapshot,
     ZoneSpec,
 )
-from zonequake_operator.plan import (
-    CreatePartition,
-    Plan,
-    SendOrder,
-    WritePartition,
-    WriteZone,
-    plan,
-)
+from zonequake_operator.plan import Plan, SendOrder, plan
 from zonequake_operator.reset import forced_node
+from zonequake_operator.stored import stored
 from zonequake_store.admin_protocol import InspectReplica
 
 MAX_ROUNDS = 50
@@ -131,24 +125,10 @@ def _settled(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
     """The snapshot when nothing is left to write, and what is decided then."""
     for _ in range(MAX_ROUNDS):
         decided = plan(snapshot)
-        zone, partitions = snapshot.zone, dict(snapshot.partitions)
-        for action in decided.actions:
-            if isinstance(action, WriteZone):
-                zone = replace(
-                    zone,
-                    status=action.status,
-                    conditions=action.conditions,
-                    summary=action.summary,
-                )
-            elif isinstance(action, CreatePartition):
-                partitions[action.number] = Partition(number=action.number, resource_version="")
-            elif isinstance(action, WritePartition):
-                partitions[action.number] = replace(
-                    partitions[action.number], keys=action.keys, view=action.view
-                )
-        if zone == snapshot.zone and partitions == snapshot.partitions:
+        after = stored(snapshot, decided)
+        if after == snapshot:
             return snapshot, decided
-        snapshot = replace(snapshot, zone=zone, partitions=partitions)
+        snapshot = after
     raise AssertionError(f"the planner of {snapshot.zone.name} never stops writing")
 
 

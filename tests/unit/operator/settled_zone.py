@@ -9,7 +9,6 @@ from topology_nodes import node_identity, topology_node
 
 from zonequake_operator.model import (
     ConditionType,
-    Partition,
     Reason,
     Snapshot,
     TokenPeers,
@@ -19,14 +18,8 @@ from zonequake_operator.model import (
     ZoneStatus,
     group_name,
 )
-from zonequake_operator.plan import (
-    CreatePartition,
-    Plan,
-    SendOrder,
-    WritePartition,
-    WriteZone,
-    plan,
-)
+from zonequake_operator.plan import Plan, SendOrder, plan
+from zonequake_operator.stored import stored
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
     PeerName,
@@ -60,26 +53,6 @@ def zone(spec: ZoneSpec | str, status: ZoneStatus = NEW, generation: int = 1) ->
         spec=spec,
         status=status,
     )
-
-
-def stored(snapshot: Snapshot, decided: Plan) -> Snapshot:
-    """The snapshot after the plan's writes."""
-    partitions, written = dict(snapshot.partitions), snapshot.zone
-    for action in decided.actions:
-        if isinstance(action, WriteZone):
-            written = replace(
-                written,
-                status=action.status,
-                conditions=action.conditions,
-                summary=action.summary,
-            )
-        elif isinstance(action, CreatePartition):
-            partitions[action.number] = Partition(number=action.number, resource_version="1")
-        elif isinstance(action, WritePartition):
-            partitions[action.number] = replace(
-                partitions[action.number], keys=action.keys, view=action.view
-            )
-    return replace(snapshot, zone=written, partitions=partitions)
 
 
 def settle(snapshot: Snapshot) -> tuple[Snapshot, Plan]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-from settled_zone import FOUR, UID, conditions, healthy, reports, settle, stored, topology, zone
+from settled_zone import FOUR, UID, conditions, healthy, reports, settle, topology, zone
 from topology_nodes import node_identity
 
 from zonequake_operator.model import (
@@ -28,6 +28,7 @@ from zonequake_operator.plan import (
     WriteZone,
     plan,
 )
+from zonequake_operator.stored import stored
 from zonequake_store.admin_protocol import (
     ChangePeers,
     ReplicasReport,

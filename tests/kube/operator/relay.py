@@ -226,10 +226,10 @@ class Relay:
         armed.kinds.append(call.kind)
         moment = armed.moment
         way = None
-        if moment is not None and armed.hit is None:
+        if moment is not None:
             same = [k for k in armed.kinds if moment.of in (None, k)]
             if moment.of in (None, call.kind) and len(same) == moment.number:
-                way, armed.hit = moment.way, call.kind
+                way, armed.moment = moment.way, None
         try:
             if way is None:
                 response = await self._done(call)
@@ -246,6 +246,7 @@ class Relay:
         if way is not None:
             self._dead = True
             armed.kill()
+            armed.hit = call.kind  # last: whoever waits for it may revive at once
         return _dropped(request)
 
     async def _release(self) -> bool:

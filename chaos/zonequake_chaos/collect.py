@@ -7,7 +7,7 @@ comes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -78,7 +78,7 @@ async def dump_replicas(kube: Kube, view: ClusterView, folder: Path, events: Eve
 
 
 async def store_events(
-    kube: Kube, nodes: list[str], *, since_wall_ns: int
+    kube: Kube, nodes: Sequence[str], *, since_wall_ns: int
 ) -> tuple[dict[str, list[StoreEvent]], list[str]]:
     """What each data node recorded since then, also before its last restart; and problems."""
     found: dict[str, list[StoreEvent]] = {}

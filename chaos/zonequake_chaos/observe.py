@@ -1,16 +1,16 @@
 """Watches the system under test, and only watches.
 
-One task polls each data node's `/admin/v1/replicas` through the API server (it needs no network
-path of its own to the pods), others watch pods, Partition resources and Kubernetes events. All of
-it ends up in one `ClusterView`; whoever waits is woken at every change of it.
+One task for each member asks it through the API server what it says of itself (no network path to
+the pods is needed), others watch pods, Partition resources and Kubernetes events. All of it ends up
+in one `ClusterView`; whoever waits is woken at every change of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -33,16 +33,58 @@ _REWATCH_S = 0.5
 _T = TypeVar("_T")
 
 
+class Sight(Protocol):
+    """How one kind of system under test is seen."""
+
+    @property
+    def pod_labels(self) -> str:
+        """Selects its pods."""
+        ...
+
+    @property
+    def fixed_keys(self) -> Sequence[KeysView] | None:
+        """Partitions whose members never change; None: they are watched as resources."""
+        ...
+
+    async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
+        """What the pod's process says of itself now, in the form of our own data nodes' reports.
+
+        Raises ClusterError, msgspec.MsgspecError if it says nothing, or nothing of use.
+        """
+        ...
+
+
+class DataNodes:
+    """The sight of our own store: data nodes report, the operator keeps Partition resources."""
+
+    pod_labels = STORE_LABELS
+    fixed_keys = None
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._decoder = msgspec.json.Decoder(ReplicasReport)
+
+    async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
+        return self._decoder.decode(
+            await self._kube.pod_proxy(
+                pod.name, ADMIN_PORT, "/admin/v1/replicas", timeout_s=timeout_s
+            )
+        )
+
+
 class Observer:
     """Keeps the newest view; an async context that starts and ends its tasks."""
 
-    def __init__(self, *, kube: Kube, clock: Clock, events: EventLog | None = None) -> None:
+    def __init__(
+        self, *, kube: Kube, clock: Clock, sight: Sight, events: EventLog | None = None
+    ) -> None:
         self._kube = kube
+        self._sight = sight
         self._clock = clock
         self._events = events
         self._pods: dict[str, PodView] = {}
         self._reports: dict[str, ReplicasReport] = {}
-        self._keys: dict[tuple[str, int], KeysView] = {}
+        self._keys = {(keys.zone, keys.partition): keys for keys in sight.fixed_keys or ()}
         self._pollers: dict[str, asyncio.Task[None]] = {}
         self._began_ns = clock.now().time_ns
         self._changed = asyncio.Condition()
@@ -52,10 +94,11 @@ class Observer:
     async def watching(self) -> AsyncIterator[None]:
         """Runs the pollers and watches as long as the block lasts."""
         watches = [
-            asyncio.create_task(self._watch("Pod", STORE_LABELS, self._on_pod)),
-            asyncio.create_task(self._watch("Partition", "", self._on_partition)),
+            asyncio.create_task(self._watch("Pod", self._sight.pod_labels, self._on_pod)),
             asyncio.create_task(self._watch("Event", "", self._on_kubernetes_event)),
         ]
+        if self._sight.fixed_keys is None:
+            watches.append(asyncio.create_task(self._watch("Partition", "", self._on_partition)))
         try:
             yield
         finally:
@@ -119,15 +162,13 @@ class Observer:
             self._changed.notify_all()
 
     async def _poll(self, pod: str) -> None:
-        decoder = msgspec.json.Decoder(ReplicasReport)
         while True:
             started_ns = self._clock.now().time_ns
             try:
-                raw = await self._kube.pod_proxy(
-                    pod, ADMIN_PORT, "/admin/v1/replicas", timeout_s=POLL_TIMEOUT_S
+                self._reports[pod] = await self._sight.report(
+                    self._pods[pod], timeout_s=POLL_TIMEOUT_S
                 )
-                self._reports[pod] = decoder.decode(raw)
-            except (ClusterError, msgspec.DecodeError, msgspec.ValidationError):
+            except (ClusterError, msgspec.MsgspecError):
                 self._reports.pop(pod, None)
             await self._notify()
             spent_s = (self._clock.now().time_ns - started_ns) / 1e9

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from zonequake_chaos import manifest
 from zonequake_chaos.clock import SystemClock
+from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.faults.on_the_node import check_node
 from zonequake_chaos.guard import check_consent, installation
@@ -114,6 +115,9 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             node=node,
             clock=clock,
             installation=installed,
+            deployment=ZonequakeDeployment(
+                kube=kube, spec=run.spec, run_id=run_id, installation=installed
+            ),
             progress=progress,
         )
         report = await runner.run()

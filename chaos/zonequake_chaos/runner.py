@@ -19,16 +19,16 @@ from pathlib import Path
 
 from zonequake_chaos.cleaning import pay
 from zonequake_chaos.clock import Clock, Moment
-from zonequake_chaos.collect import applied_alike, dump_replicas, pod_logs, store_events
+from zonequake_chaos.collect import pod_logs
+from zonequake_chaos.deployment import Deployment
 from zonequake_chaos.errors import ChaosError, HarnessError, UsageError, WaitExpired
 from zonequake_chaos.events import Event, EventLog, from_store
 from zonequake_chaos.faults.life import World
-from zonequake_chaos.faults.scale import set_replicas, stateful_set
 from zonequake_chaos.injection import Done, finish, inject_fault, release
-from zonequake_chaos.journal import HEALING, DeleteLoad, Journal, RestoreScale
+from zonequake_chaos.journal import HEALING, DeleteLoad, Journal
 from zonequake_chaos.judge import Hit, Miss, judge
 from zonequake_chaos.kube import Kube
-from zonequake_chaos.load_objects import Installation, load_plan
+from zonequake_chaos.load_objects import Installation
 from zonequake_chaos.load_pods import LoadPods
 from zonequake_chaos.metrics import pull_metrics
 from zonequake_chaos.observe import Observer
@@ -39,7 +39,6 @@ from zonequake_chaos.progress import Progress
 from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
 from zonequake_chaos.scenario import ChaosRun, Fault, Zone
 from zonequake_chaos.triggers import unsettled
-from zonequake_chaos.zones import create_zone, wait_available
 from zonequake_load.control import Phase
 
 QUIET_TIMEOUT_S = 20.0
@@ -81,6 +80,7 @@ class Runner:
         node: OwnNode | None,
         clock: Clock,
         installation: Installation,
+        deployment: Deployment,
         progress: Progress,
     ) -> None:
         self._node = node
@@ -90,26 +90,23 @@ class Runner:
         self._kube = kube
         self._clock = clock
         self._installation = installation
+        self._deployment = deployment
         self._progress = progress
         self._problems = Problems()
         self._done = Done()
         self._targets = random.Random(f"{seed}/targets")  # noqa: S311 - replayable, not secret
         self._events = EventLog(folder.path / "events.jsonl", clock)
         self._journal = Journal(folder.path)
-        self._observer = Observer(kube=kube, clock=clock, events=self._events)
+        self._observer = Observer(
+            kube=kube, clock=clock, sight=deployment.sight, events=self._events
+        )
         self._started: Moment = clock.now()
         self._loads = [
             LoadPods(
                 kube=kube,
                 clock=clock,
                 name=_load_name(installation, zone),
-                plan=load_plan(
-                    zone=zone,
-                    load=run.spec.load,
-                    installation=installation,
-                    seed=seed + index,
-                    final_timeout_s=run.spec.times.final_timeout_s,
-                ),
+                plan=deployment.load_plan(zone, seed=seed + index),
             )
             for index, zone in enumerate(run.spec.zones)
         ]
@@ -155,32 +152,12 @@ class Runner:
 
     async def _set_up(self) -> None:
         spec = self._spec
-        for pool in spec.pools:
-            name = stateful_set(self._installation.release, pool.name)
-            found = await self._kube.get("StatefulSet", name)
-            before = int(found["spec"]["replicas"])
-            if before != pool.replicas:
-                self._journal.owe(RestoreScale(stateful_set=name, replicas=before))
-                await set_replicas(self._kube, name=name, replicas=pool.replicas)
-        await self._observer.wait(
-            lambda view: (
-                len(view.nodes) == sum(pool.replicas for pool in spec.pools)
-                and all(node.answers for node in view.nodes.values())
-            ),
-            timeout_s=spec.times.setup_timeout_s,
-            waiting_for=lambda view: (
-                f"{sum(n.answers for n in view.nodes.values())} of "
-                f"{sum(pool.replicas for pool in spec.pools)} data nodes answer "
-                f"({', '.join(view.nodes) or 'no pod'})"
-            ),
-        )
-        for zone in spec.zones:
-            await create_zone(self._kube, self._journal, zone, self._run_id)
+        await self._deployment.set_up(self._observer, self._journal)
         for zone in spec.zones:
             self._journal.owe(DeleteLoad(name=_load_name(self._installation, zone)))
         async with asyncio.TaskGroup() as group:
             timeout_s = spec.times.setup_timeout_s
-            group.create_task(wait_available(self._observer, spec.zones, timeout_s=timeout_s))
+            group.create_task(self._deployment.wait_available(self._observer))
             for load in self._loads:
                 group.create_task(
                     load.start(
@@ -274,15 +251,11 @@ class Runner:
             await load.complete(Phase.QUIET, timeout_s=QUIET_TIMEOUT_S)
         await asyncio.sleep(self._spec.times.quiet_s)
         try:
-            await self._observer.wait(
-                lambda view: not applied_alike(view),
-                timeout_s=ALIKE_TIMEOUT_S,
-                waiting_for=lambda view: "; ".join(applied_alike(view)[:5]),
-            )
+            await self._deployment.wait_alike(self._observer, timeout_s=ALIKE_TIMEOUT_S)
         except WaitExpired as error:
             self._problems.texts.append(f"replicas differ after the quiet time: {error}")
-        problems = await dump_replicas(
-            self._kube, self._observer.view(), self._folder.folder("dumps"), self._events
+        problems = await self._deployment.dump(
+            self._observer.view(), self._folder.folder("dumps"), self._events
         )
         for problem in problems:
             self._problems.add(Verdict.UNKNOWN, problem)
@@ -315,8 +288,8 @@ class Runner:
     async def _collect(self) -> None:
         ended = self._clock.now()
         nodes = sorted(self._observer.view().nodes)
-        recorded, problems = await store_events(
-            self._kube, nodes, since_wall_ns=self._started.wall_ns
+        recorded, problems = await self._deployment.recorded(
+            nodes, since_wall_ns=self._started.wall_ns
         )
         events: list[Event] = []
         for node, found in recorded.items():

@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from zonequake_chaos.clock import SystemClock
-from zonequake_chaos.observe import Observer
+from zonequake_chaos.observe import DataNodes, Observer
 from zonequake_chaos.place import Place
 from zonequake_chaos.state import ClusterView, PartitionView
 from zonequake_store.admin_protocol import CatchUpProgress
@@ -22,7 +22,7 @@ async def look(place: Place) -> ClusterView:
     """One view of the installation at `place`. Raises UsageError, ClusterError."""
     async with await place.connect() as kube:
         await kube.version()
-        observer = Observer(kube=kube, clock=SystemClock())
+        observer = Observer(kube=kube, clock=SystemClock(), sight=DataNodes(kube))
         async with observer.watching():
             await asyncio.sleep(LOOK_S)
             return observer.view()

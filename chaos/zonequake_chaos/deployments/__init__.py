@@ -1,0 +1,1 @@
+"""The kinds of systems under test that come with the harness."""

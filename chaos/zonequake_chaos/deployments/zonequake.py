@@ -1,0 +1,81 @@
+"""Our own store under test: pools of data nodes, zones, and the operator that moves partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from zonequake_chaos.collect import applied_alike, dump_replicas, store_events
+from zonequake_chaos.events import EventLog
+from zonequake_chaos.faults.scale import set_replicas, stateful_set
+from zonequake_chaos.journal import Journal, RestoreScale
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.load_objects import Installation, load_plan
+from zonequake_chaos.observe import DataNodes, Observer
+from zonequake_chaos.scenario import Spec, Zone
+from zonequake_chaos.state import ClusterView
+from zonequake_chaos.zones import create_zone, wait_available
+from zonequake_load.control import LoadPlan
+from zonequake_store.admin_protocol import StoreEvent
+
+
+class ZonequakeDeployment:
+    """See `deployment.Deployment`. The release is installed; a run sizes its pools and has zones
+    of its own."""
+
+    def __init__(self, *, kube: Kube, spec: Spec, run_id: str, installation: Installation) -> None:
+        self._kube = kube
+        self._spec = spec
+        self._run_id = run_id
+        self._installation = installation
+        self.sight = DataNodes(kube)
+
+    def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
+        return load_plan(
+            zone=zone,
+            load=self._spec.load,
+            installation=self._installation,
+            seed=seed,
+            final_timeout_s=self._spec.times.final_timeout_s,
+        )
+
+    async def set_up(self, observer: Observer, journal: Journal) -> None:
+        spec = self._spec
+        for pool in spec.pools:
+            name = stateful_set(self._installation.release, pool.name)
+            found = await self._kube.get("StatefulSet", name)
+            before = int(found["spec"]["replicas"])
+            if before != pool.replicas:
+                journal.owe(RestoreScale(stateful_set=name, replicas=before))
+                await set_replicas(self._kube, name=name, replicas=pool.replicas)
+        wanted = sum(pool.replicas for pool in spec.pools)
+        await observer.wait(
+            lambda view: (
+                len(view.nodes) == wanted and all(node.answers for node in view.nodes.values())
+            ),
+            timeout_s=spec.times.setup_timeout_s,
+            waiting_for=lambda view: (
+                f"{sum(n.answers for n in view.nodes.values())} of {wanted} data nodes answer "
+                f"({', '.join(view.nodes) or 'no pod'})"
+            ),
+        )
+        for zone in spec.zones:
+            await create_zone(self._kube, journal, zone, self._run_id)
+
+    async def wait_available(self, observer: Observer) -> None:
+        await wait_available(observer, self._spec.zones, timeout_s=self._spec.times.setup_timeout_s)
+
+    async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
+        await observer.wait(
+            lambda view: not applied_alike(view),
+            timeout_s=timeout_s,
+            waiting_for=lambda view: "; ".join(applied_alike(view)[:5]),
+        )
+
+    async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
+        return await dump_replicas(self._kube, view, folder, events)
+
+    async def recorded(
+        self, nodes: Sequence[str], *, since_wall_ns: int
+    ) -> tuple[Mapping[str, list[StoreEvent]], list[str]]:
+        return await store_events(self._kube, nodes, since_wall_ns=since_wall_ns)

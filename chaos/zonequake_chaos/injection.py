@@ -12,17 +12,17 @@ from zonequake_chaos.events import EventLog
 from zonequake_chaos.faults.life import FaultLife, Injury, Proof, Victim, World
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.judge import Landing
-from zonequake_chaos.scenario import (
+from zonequake_chaos.scenario_faults import (
     ComponentPause,
     Fault,
     LoadPause,
-    OnStage,
     Reached,
     RollingRestart,
     Scale,
     TargetRole,
     fault_type,
 )
+from zonequake_chaos.scenario_triggers import OnStage
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sighting
 from zonequake_chaos.triggers import Before, Place, Sighting, sightings

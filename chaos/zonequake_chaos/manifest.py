@@ -16,7 +16,9 @@ import yaml
 from msgspec import inspect
 
 from zonequake_chaos.errors import ManifestError
-from zonequake_chaos.scenario import AfterTime, ChaosRun, Fault, OnStage, Target, TargetRole
+from zonequake_chaos.scenario import ChaosRun
+from zonequake_chaos.scenario_faults import Fault, Target, TargetRole
+from zonequake_chaos.scenario_triggers import AfterTime, OnStage
 
 _SHIPPED = resources.files("zonequake_chaos") / "scenarios"
 

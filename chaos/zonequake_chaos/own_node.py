@@ -19,7 +19,7 @@ from pathlib import Path
 from zonequake_chaos.cluster import processes
 from zonequake_chaos.cluster.instance import MARK, Instance
 from zonequake_chaos.errors import FaultFailed
-from zonequake_chaos.scenario import Cut
+from zonequake_chaos.scenario_faults import Cut
 
 PEER_PORT = 7001
 API_PORTS = "443,6443"

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from zonequake_chaos import scenario as manifest
-from zonequake_chaos.scenario import ChaosRun, Fault, fault_type
+from zonequake_chaos import scenario_faults as manifest
+from zonequake_chaos.scenario import ChaosRun, Load
+from zonequake_chaos.scenario_faults import Fault, fault_type
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sighting
 from zonequake_chaos.targets import in_words as target_in_words
@@ -147,7 +148,7 @@ def _fault_in_words(fault: Fault) -> str:
     return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
 
 
-def _preload_in_words(load: manifest.Load) -> str:
+def _preload_in_words(load: Load) -> str:
     if not load.bulk_keys_per_partition:
         return "Preload: every key once"
     size_kib = load.bulk_keys_per_partition * load.filler_bytes / 1024

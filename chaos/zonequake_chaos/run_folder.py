@@ -12,7 +12,8 @@ import yaml
 
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
-from zonequake_chaos.scenario import ChaosRun, Fault, Reached
+from zonequake_chaos.scenario import ChaosRun
+from zonequake_chaos.scenario_faults import Fault, Reached
 
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
 

@@ -37,7 +37,8 @@ from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.plan import Mark
 from zonequake_chaos.progress import Progress
 from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
-from zonequake_chaos.scenario import ChaosRun, Fault, Zone
+from zonequake_chaos.scenario import ChaosRun, Zone
+from zonequake_chaos.scenario_faults import Fault
 from zonequake_chaos.triggers import unsettled
 from zonequake_load.control import Phase
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from zonequake_chaos.names import node_named
-from zonequake_chaos.scenario import Target, TargetRole
+from zonequake_chaos.scenario_faults import Target, TargetRole
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.triggers import Sighting
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zonequake_chaos.names import node_named
-from zonequake_chaos.scenario import (
+from zonequake_chaos.scenario_triggers import (
     AfterTime,
     AtOnce,
     NodeState,

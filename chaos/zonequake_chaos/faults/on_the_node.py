@@ -14,7 +14,7 @@ from zonequake_chaos.faults.pod_kill import delete_pod
 from zonequake_chaos.faults.watching import until_answering, until_back
 from zonequake_chaos.journal import JoinNetwork, ResumeComponent
 from zonequake_chaos.own_node import OwnNode
-from zonequake_chaos.scenario import Cut, Fault, OnTheNode
+from zonequake_chaos.scenario_faults import Cut, Fault, OnTheNode
 from zonequake_chaos.state import ClusterView
 
 KUBELET = "kubelet"
@@ -31,7 +31,7 @@ def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
 
 
 class NetworkPartition:
-    """See `scenario.NetworkPartition`. Effective once a packet of each victim was dropped."""
+    """As in `scenario_faults`. Effective once a packet of each victim was dropped."""
 
     def __init__(self, *, cut: Cut) -> None:
         self._cut = cut
@@ -70,7 +70,7 @@ class NetworkPartition:
 
 
 class ForceDelete:
-    """See `scenario.ForceDelete`. Effective once the pods' objects are gone and processes run on.
+    """As in `scenario_faults`. Effective once the objects are gone and processes run on.
 
     A kubelet that hangs is what a node looks like that lost its network: the API server forgets the
     pod, and nobody has stopped it.
@@ -115,7 +115,7 @@ class ForceDelete:
 
 
 class ComponentPause:
-    """See `scenario.ComponentPause`. A signal to a process that is there is its own proof."""
+    """As in `scenario_faults`. A signal to a process that is there is its own proof."""
 
     def __init__(self, *, component: str) -> None:
         self._component = component

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_chaos import scenario
+from zonequake_chaos import scenario_faults as scenario
 from zonequake_chaos.faults.life import FaultLife
 from zonequake_chaos.faults.load_pause import LoadPause
 from zonequake_chaos.faults.node_outage import NodeOutage

@@ -7,7 +7,8 @@ import pytest
 from zonequake_chaos import manifest
 from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.run_folder import expectations
-from zonequake_chaos.scenario import OnStage, PodKill
+from zonequake_chaos.scenario_faults import PodKill
+from zonequake_chaos.scenario_triggers import OnStage
 from zonequake_store.admin_protocol import Stage
 
 GOOD = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zonequake_chaos.own_node import OwnNode, cut_rules, pod_processes
-from zonequake_chaos.scenario import Cut
+from zonequake_chaos.scenario_faults import Cut
 
 UID = "5b1c2f0e-1111-2222-3333-444455556666"
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from zonequake_chaos.scenario import (
+from zonequake_chaos.scenario_faults import Target, TargetRole
+from zonequake_chaos.scenario_triggers import (
     AfterTime,
     AtOnce,
     NodeState,
@@ -18,8 +19,6 @@ from zonequake_chaos.scenario import (
     OnSettled,
     OnStage,
     PartitionKey,
-    Target,
-    TargetRole,
 )
 from zonequake_chaos.state import ClusterView, KeysView, LinkView
 from zonequake_chaos.targets import NoTarget, choose_nodes, choose_sighting

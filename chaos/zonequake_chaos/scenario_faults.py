@@ -1,0 +1,177 @@
+"""What is done to whom: the manifest's faults and their targets, as types.
+
+Pure: doing it is `zonequake_chaos.faults`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from zonequake_chaos.scenario_part import Count, Name, Part, Seconds
+from zonequake_chaos.scenario_triggers import AtOnce, Trigger
+
+
+class TargetRole(StrEnum):
+    """Which data nodes a fault is for, seen from the partition that its trigger saw."""
+
+    CATCHING_UP_PEER = "catching_up_peer"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    ALL = "all"
+    ANY = "any"
+    NODE = "node"
+    NODES = "nodes"
+
+
+class Target(Part, frozen=True, kw_only=True):
+    """`count` nodes of `role`; with role `node` the one named `node`; only of `pool`, if given.
+
+    With role `nodes` all of `nodes`, in that order: by the names of their pods, or without the
+    release, as in `default-0`.
+    """
+
+    role: TargetRole
+    count: Count = 1
+    node: str | None = None
+    nodes: list[str] = msgspec.field(default_factory=list)
+    pool: str | None = None
+
+
+class FaultBase(Part, frozen=True, kw_only=True, tag_field="type"):
+    """What all faults have: done `times` times, each `pause_s` after the one before.
+
+    `hold_s` lies between the effect and the recovery. With `wait_recovered` false the next step
+    begins at once and the recovery phase waits instead. With `held_until` the recovery begins when
+    that later fault has taken effect (or was missed), and the faults between are done meanwhile.
+    """
+
+    disturbs: ClassVar[bool] = True
+
+    name: Name
+    trigger: Trigger = msgspec.field(default_factory=AtOnce)
+    hold_s: Seconds = 0.0
+    wait_recovered: bool = True
+    timeout_s: Seconds = 90.0
+    times: Annotated[int, Meta(ge=1, le=1000)] = 1
+    pause_s: Seconds = 0.0
+    held_until: str | None = None
+
+
+class PodKill(FaultBase, frozen=True, kw_only=True, tag="pod_kill"):
+    """SIGKILL the store's process and delete its pod with grace 0, in the same breath."""
+
+    target: Target
+
+
+class ProcessKill(FaultBase, frozen=True, kw_only=True, tag="process_kill"):
+    """SIGKILL the store's process; the container is restarted in place."""
+
+    target: Target
+
+
+class ProcessPause(FaultBase, frozen=True, kw_only=True, tag="process_pause"):
+    """SIGSTOP the store's process for `hold_s`, then SIGCONT."""
+
+    target: Target
+
+
+class GracefulDelete(FaultBase, frozen=True, kw_only=True, tag="graceful_delete"):
+    """Delete the pod with its own grace period, in which it hands over its leaderships."""
+
+    target: Target
+
+
+class RollingRestart(FaultBase, frozen=True, kw_only=True, tag="rolling_restart"):
+    """Restart every node of a pool (of all pools without one), one after another."""
+
+    pool: str | None = None
+
+
+class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):
+    """Hold the pods down for `hold_s`: a finalizer keeps their successors away.
+
+    They return in the order of their names, or of `target.nodes`, `return_gap_s` apart.
+    """
+
+    target: Target
+    return_gap_s: Seconds = 0.0
+
+
+class Cut(StrEnum):
+    """What a cut-off pod can't reach, and what can't reach it.
+
+    `all`: everything but itself. `peers`: the other data nodes' peer ports; clients and the
+    operator still reach it. `control`: it reaches no API server, and everything else goes on.
+    """
+
+    ALL = "all"
+    PEERS = "peers"
+    CONTROL = "control"
+
+
+class NetworkPartition(FaultBase, frozen=True, kw_only=True, tag="network_partition"):
+    """Cut pods off for `hold_s`, by rules in their own network namespaces."""
+
+    target: Target
+    cut: Cut = Cut.ALL
+
+
+class ForceDelete(FaultBase, frozen=True, kw_only=True, tag="force_delete"):
+    """Delete the pods' objects with grace 0 while the kubelet hangs: the processes run on."""
+
+    target: Target
+
+
+class ComponentPause(FaultBase, frozen=True, kw_only=True, tag="component_pause"):
+    """SIGSTOP a component of the node itself for `hold_s`: an API server that hangs."""
+
+    component: Literal["kube-apiserver", "kubelet"] = "kube-apiserver"
+
+
+class LoadPause(FaultBase, frozen=True, kw_only=True, tag="load_pause"):
+    """No load and no probes for `hold_s`: nothing is written meanwhile."""
+
+    disturbs: ClassVar[bool] = False
+
+
+class Reached(FaultBase, frozen=True, kw_only=True, tag="reached"):
+    """No fault, but a state that must be reached: the run is unknown if its trigger never comes."""
+
+    disturbs: ClassVar[bool] = False
+
+
+class Scale(FaultBase, frozen=True, kw_only=True, tag="scale"):
+    """Set a pool's size; this is what starts a rebalance, and no harm to anyone."""
+
+    disturbs: ClassVar[bool] = False
+
+    pool: Name
+    replicas: Annotated[int, Meta(ge=0, le=1000)]
+
+
+Fault = (
+    PodKill
+    | ProcessKill
+    | ProcessPause
+    | GracefulDelete
+    | RollingRestart
+    | NodeOutage
+    | NetworkPartition
+    | ForceDelete
+    | ComponentPause
+    | LoadPause
+    | Reached
+    | Scale
+)
+
+OnTheNode = NetworkPartition | ForceDelete | ComponentPause
+"""Faults that are made on the node itself, and so need an embedded cluster on this machine."""
+
+
+def fault_type(fault: Fault) -> str:
+    """The fault's `type` as it stands in the file and in the events."""
+    return str(type(fault).__struct_config__.tag)

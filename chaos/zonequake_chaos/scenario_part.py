@@ -1,0 +1,34 @@
+"""What all parts of a manifest have in common: how fields are named, and their kinds.
+
+Field names in the file are camelCase with units written out: `timeout_s` is `timeoutSeconds`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+_UNITS = {"_s": "_seconds", "_ms": "_milliseconds"}
+
+
+def _file_name(attribute: str) -> str:
+    """`catch_up_bytes_per_second` -> `catchUpBytesPerSecond`, `timeout_s` -> `timeoutSeconds`."""
+    for unit, words in _UNITS.items():
+        if attribute.endswith(unit):
+            attribute = attribute.removesuffix(unit) + words
+    head, *tail = attribute.split("_")
+    return head + "".join(word.capitalize() for word in tail)
+
+
+class Part(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=_file_name
+):
+    """Base of all parts of a manifest."""
+
+
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+Count = Annotated[int, Meta(ge=1, le=65_000)]
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]

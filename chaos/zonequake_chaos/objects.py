@@ -27,6 +27,8 @@ def pod_view(pod: Json) -> PodView:
         restarts=sum(
             int(state.get("restartCount", 0)) for state in status.get("containerStatuses") or []
         ),
+        address=status.get("podIP", ""),
+        host=pod["spec"].get("nodeName", ""),
         labels=tuple(sorted(labels.items())),
     )
 

@@ -13,18 +13,22 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from zonequake_agent import pods
 from zonequake_chaos.cluster import processes
 from zonequake_chaos.cluster.instance import MARK, Instance
 from zonequake_chaos.errors import FaultFailed
+from zonequake_chaos.kube import ExecResult
+from zonequake_chaos.node_hands import RUN_TIMEOUT_S, PodOnNode
 from zonequake_chaos.scenario_faults import Cut
 
 PEER_PORT = 7001
 API_PORTS = "443,6443"
 _CHAIN = "ZQ-CUT"
-_PROC = Path("/proc")
 _HOOKS = (("INPUT", "-i"), ("OUTPUT", "-o"))
 
 
@@ -45,13 +49,35 @@ class OwnNode:
         found = Instance(name=folder.name, checkout=folder.parents[2])
         return cls(found) if found.folder == folder and _init(found) is not None else None
 
+    @property
+    def agent(self) -> Sequence[str]:
+        return (sys.executable, "-m", "zonequake_agent")
+
+    async def run(
+        self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = RUN_TIMEOUT_S
+    ) -> ExecResult:
+        """See `node_hands.NodeHands`: this machine carries every pod of its cluster."""
+        try:
+            done = await asyncio.to_thread(
+                subprocess.run,
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout_s,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise FaultFailed(f"{' '.join(argv[:6])}, for pod {pod.name}: {error}") from error
+        return ExecResult(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
     async def cut_off(self, pod_uid: str, cut: Cut) -> None:
         """Sees to it that the pod is cut off so. Raises FaultFailed."""
         await asyncio.to_thread(_cut_off, self._inside(pod_uid), cut)
 
     async def join(self, pod_uid: str) -> None:
         """Sees to it that nothing cuts the pod off; one that is gone never was."""
-        pids = pod_processes(pod_uid)
+        pids = _pids(pod_uid)
         if pids:
             await asyncio.to_thread(_join, pids[0])
 
@@ -65,7 +91,7 @@ class OwnNode:
 
     def processes(self, pod_uid: str) -> list[int]:
         """The pod's processes, as this machine counts; none if all have ended."""
-        return pod_processes(pod_uid)
+        return _pids(pod_uid)
 
     def pause(self, component: str) -> int:
         """Stops a component of the node; its process. Raises FaultFailed if it does not run."""
@@ -82,7 +108,7 @@ class OwnNode:
             os.kill(pid, signal.SIGCONT)
 
     def _inside(self, pod_uid: str) -> int:
-        pids = pod_processes(pod_uid)
+        pids = _pids(pod_uid)
         if not pids:
             raise FaultFailed(f"no process of the pod with UID {pod_uid} runs on this machine")
         return pids[0]
@@ -93,18 +119,8 @@ class OwnNode:
         return processes.host_pid(init, inner[0]) if init is not None and inner else 0
 
 
-def pod_processes(pod_uid: str, proc: Path = _PROC) -> list[int]:
-    """Processes whose cgroup is that of the pod, in the order of their numbers."""
-    found = []
-    for folder in proc.iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            if f"pod{pod_uid}" in (folder / "cgroup").read_text():
-                found.append(int(folder.name))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return sorted(found)
+def _pids(pod_uid: str) -> list[int]:
+    return [process.pid for process in pods.processes(pod_uid)]
 
 
 def _init(instance: Instance) -> int | None:

@@ -196,6 +196,7 @@ class Runner:
         world = World(
             kube=self._kube,
             node=self._node,
+            hands=self._node,
             observer=self._observer,
             journal=self._journal,
             events=self._events,

@@ -14,7 +14,7 @@ from zonequake_store.admin_protocol import ReplicasReport, ReplicaStatus, Role, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
-    """A data node's pod as the API server has it."""
+    """A data node's pod as the API server has it; `host` is the node that carries it."""
 
     name: str
     uid: str
@@ -24,6 +24,8 @@ class PodView:
     deleting: bool
     container: str
     restarts: int
+    address: str = ""
+    host: str = ""
     labels: tuple[tuple[str, str], ...] = ()
 
 

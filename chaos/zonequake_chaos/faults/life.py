@@ -20,6 +20,7 @@ from zonequake_chaos.events import EventLog
 from zonequake_chaos.journal import Debt, Journal
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.load_pods import LoadPods
+from zonequake_chaos.node_hands import NodeHands, PodOnNode
 from zonequake_chaos.observe import Observer
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.state import NodeView
@@ -32,11 +33,13 @@ _POLL_S = 0.2
 class World:
     """What a fault acts on and looks through; `release` is the Helm release.
 
-    `node`: the node itself, where it is this machine's. `loads`: the run's load, one per zone.
+    `node`: the node itself, where it is this machine's; `hands`: on whichever node carries a pod.
+    `loads`: the run's load, one per zone.
     """
 
     kube: Kube
     node: OwnNode | None
+    hands: NodeHands | None
     observer: Observer
     journal: Journal
     events: EventLog
@@ -54,6 +57,12 @@ class Victim:
     container: str
     restarts: int
     process_incarnation: str | None
+    address: str
+    host: str
+
+    @property
+    def on_node(self) -> PodOnNode:
+        return PodOnNode(name=self.node, uid=self.pod_uid, node=self.host)
 
     @classmethod
     def of(cls, node: NodeView) -> Victim:
@@ -63,6 +72,8 @@ class Victim:
             container=node.pod.container,
             restarts=node.pod.restarts,
             process_incarnation=node.process_incarnation,
+            address=node.pod.address,
+            host=node.pod.host,
         )
 
 

@@ -1,4 +1,4 @@
-"""Whom faults on the node itself are for, and what they drop; on a folder in place of /proc."""
+"""Whom faults on the node itself are for, and what they drop."""
 
 from __future__ import annotations
 
@@ -6,23 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.own_node import OwnNode, cut_rules, pod_processes
+from zonequake_chaos.own_node import OwnNode, cut_rules
 from zonequake_chaos.scenario_faults import Cut
-
-UID = "5b1c2f0e-1111-2222-3333-444455556666"
-
-
-def test_a_pods_processes_are_those_whose_cgroup_names_it(tmp_path: Path) -> None:
-    for pid, cgroup in (
-        ("30", f"3:cpu:/zonequake-1/kubepods/burstable/pod{UID}/abc\n"),
-        ("4", f"3:cpu:/zonequake-1/kubepods/burstable/pod{UID}/pause\n"),
-        ("5", "3:cpu:/zonequake-1/kubepods/besteffort/pod0000/abc\n"),
-        ("self", f"pod{UID}"),
-    ):
-        (tmp_path / pid).mkdir()
-        (tmp_path / pid / "cgroup").write_text(cgroup)
-    (tmp_path / "7").mkdir()  # it has ended meanwhile
-    assert pod_processes(UID, tmp_path) == [4, 30]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""Hands on a node: whom they find, on a folder in place of /proc; and real commands here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from zonequake_agent import pods
+from zonequake_chaos.cluster.instance import Instance
+from zonequake_chaos.errors import FaultFailed
+from zonequake_chaos.node_hands import PodOnNode, inside, processes
+from zonequake_chaos.own_node import OwnNode
+
+UID = "5b1c2f0e-1111-2222-3333-444455556666"
+CONTAINER = "ab" * 32
+ABSENT = PodOnNode(name="zq-default-0", uid=UID, node="n")
+
+
+@pytest.fixture
+def hands(tmp_path: Path) -> OwnNode:
+    return OwnNode(Instance(name="none", checkout=tmp_path))
+
+
+def test_a_pods_processes_are_those_whose_cgroup_names_it(tmp_path: Path) -> None:
+    pod = f"3:cpu:/zonequake-1/kubepods/burstable/pod{UID}"
+    slices = f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice"
+    for pid, cgroup in (
+        ("30", f"{pod}/{CONTAINER}\n"),
+        ("4", f"{pod}/{'c' * 64}\n"),
+        ("31", f"{slices}/cri-containerd-{CONTAINER}.scope\n"),
+        ("5", "3:cpu:/zonequake-1/kubepods/besteffort/pod0000/abc\n"),
+        ("self", f"pod{UID}"),
+    ):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cgroup").write_text(cgroup)
+        (tmp_path / pid / "comm").write_text("python\n")
+    (tmp_path / "7").mkdir()  # it has ended meanwhile
+    found = pods.processes(UID, tmp_path)
+    assert [process.pid for process in found] == [4, 30, 31]
+    assert [process.container for process in found] == ["c" * 64, CONTAINER, CONTAINER]
+
+
+async def test_a_command_runs_on_the_node_and_any_exit_code_is_an_answer(hands: OwnNode) -> None:
+    ended = await hands.run(ABSENT, [sys.executable, "-c", "print(1); raise SystemExit(7)"])
+    assert (ended.code, ended.stdout) == (7, "1\n")
+
+
+async def test_a_command_that_does_not_end_in_time_is_an_error(hands: OwnNode) -> None:
+    with pytest.raises(FaultFailed, match="sleep 5, for pod zq-default-0"):
+        await hands.run(ABSENT, ["sleep", "5"], timeout_s=0.1)
+
+
+async def test_a_pod_without_a_process_has_none_and_cannot_be_entered(hands: OwnNode) -> None:
+    assert await processes(hands, ABSENT) == []
+    with pytest.raises(FaultFailed, match="no process of the pod"):
+        await inside(hands, ABSENT, ["true"])

@@ -1,0 +1,118 @@
+"""etcd's JSON gateway: what is asked, and what its answers and errors mean."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from zonequake_load.errors import EtcdError
+from zonequake_load.etcd_api import (
+    PAGE_KEYS,
+    EtcdApi,
+    has_mod_revision,
+    prefix_end,
+    put_request,
+    range_request,
+)
+
+
+def text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+class Gateway:
+    """Answers as the gateway does, one after another, and keeps what it was asked."""
+
+    def __init__(self, *answers: Mapping[str, Any]) -> None:
+        self.asked: list[tuple[str, Mapping[str, object]]] = []
+        self._answers = list(answers)
+
+    async def __call__(self, path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
+        self.asked.append((path, body))
+        return self._answers.pop(0)
+
+
+HEADER = {"cluster_id": "9", "member_id": "13668033151171901709", "revision": "7", "raft_term": "2"}
+
+
+async def test_numbers_are_read_from_text_and_what_is_left_out_is_zero() -> None:
+    api = EtcdApi(Gateway({"header": HEADER, "raftIndex": "8", "raftTerm": "2"}))
+    status = await api.status()
+    assert status.header.member_id == 13668033151171901709
+    assert (status.raft_index, status.leader, status.leads) == (8, 0, False)
+
+
+async def test_a_transaction_whose_compare_failed_says_what_it_found() -> None:
+    kv = {"key": text(b"k"), "value": text(b"1"), "mod_revision": "5", "version": "1"}
+    found = {"header": {"revision": "7"}, "kvs": [kv], "count": "1"}
+    gateway = Gateway({"header": HEADER, "responses": [{"response_range": found}]})
+    done = await EtcdApi(gateway).txn(
+        compare=[has_mod_revision(b"k", 4)],
+        success=[put_request(b"k", b"2")],
+        failure=[range_request(b"k")],
+    )
+    assert not done.succeeded
+    assert [(one.value, one.mod_revision) for one in done.kvs] == [(b"1", 5)]
+    path, body = gateway.asked[0]
+    assert path == "/v3/kv/txn"
+    assert body["compare"] == [
+        {"target": "MOD", "result": "EQUAL", "key": text(b"k"), "mod_revision": "4"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "certain"),
+    [
+        ("etcdserver: no leader", True),
+        ("raft proposal dropped", True),
+        ("etcdserver: too many requests", True),
+        ("etcdserver: request is too large", True),
+        ("etcdserver: request timed out", False),
+        ("etcdserver: request timed out, possibly due to previous leader failure", False),
+        ("etcdserver: server stopped", False),
+        ("etcdserver: leader changed", False),
+        ("context deadline exceeded", False),
+        ("connection error: desc = transport is closing", False),
+        # Raised behind the entry's application, too: the write may have happened.
+        ("etcdserver: mvcc: database space exceeded", False),
+    ],
+)
+async def test_only_an_error_before_the_proposal_is_certain(message: str, certain: bool) -> None:
+    with pytest.raises(EtcdError) as raised:
+        await EtcdApi(Gateway({"code": 14, "message": message, "details": []})).put(b"k", b"v")
+    assert raised.value.certain is certain
+    assert raised.value.message == message
+
+
+async def test_an_answer_that_is_none_of_etcds_is_an_error_that_leaves_the_write_open() -> None:
+    with pytest.raises(EtcdError, match="isn't etcd's") as raised:
+        await EtcdApi(Gateway({"kind": "Status"})).put(b"k", b"v")
+    assert not raised.value.certain
+
+
+async def test_a_dump_asks_page_by_page_at_the_revision_of_the_first() -> None:
+    def page(first: int, count: int, *, more: bool) -> Mapping[str, Any]:
+        keys = [f"z/{number:04}".encode() for number in range(first, first + count)]
+        kvs = [{"key": text(key), "value": text(b"1"), "mod_revision": "3"} for key in keys]
+        return {"header": HEADER, "kvs": kvs, "more": more}
+
+    gateway = Gateway(
+        page(0, PAGE_KEYS, more=True),
+        page(PAGE_KEYS, 2, more=False),
+        {"header": HEADER, "hash": 77, "compact_revision": "2", "hash_revision": "7"},
+    )
+    dump = await EtcdApi(gateway).dump(b"z/")
+    assert (len(dump.kvs), dump.revision, dump.hash) == (PAGE_KEYS + 2, 7, 77)
+    first, second, hashed = (body for _, body in gateway.asked)
+    assert "revision" not in first
+    assert second["revision"] == hashed["revision"] == "7"
+    assert second["key"] == text(f"z/{PAGE_KEYS - 1:04}".encode() + b"\0")
+    assert first["serializable"], "a dump says what this member holds"
+
+
+def test_the_end_of_a_prefix_is_the_first_key_behind_it() -> None:
+    assert prefix_end(b"z1/") == b"z10"
+    assert prefix_end(b"a\xff") == b"b"

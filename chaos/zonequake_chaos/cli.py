@@ -67,7 +67,7 @@ def run(
     """Run a scenario against an installed release and judge it."""
     run_command.check_repeat(repeat, out)
     ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=analyze)
-    manifest.load(scenario, ask.overrides)
+    run_command.planned(ask)
     place = _place(kubeconfig, context, namespace, release)
     if dry_run:
         uvloop.run(run_command.dry_run(ask, place, console))
@@ -93,7 +93,7 @@ def demo(
     from zonequake_chaos.demo import demo as whole_job
 
     ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True)
-    manifest.load(scenario, ask.overrides)
+    run_command.planned(ask)
     _exit(whole_job(ask, console, keep=keep))
 
 

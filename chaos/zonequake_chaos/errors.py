@@ -5,13 +5,15 @@
     │   ├── ManifestError   a scenario file that can't be read
     │   ├── WhatIfError     a what-if file that can't be read
     │   ├── SqlError        a statement that can't be understood or carried out, with its place
-    │   └── GuardError      the namespace did not agree to chaos
+    │   ├── GuardError      the namespace did not agree to chaos
+    │   └── PlanRefused     a fault would take more than the scenario's floor allows
     └── HarnessError        the harness could not do its work: exit code 255
         ├── ClusterError    the Kubernetes API answered otherwise than expected
         │   ├── NotFound
         │   └── Conflict
         ├── WaitExpired     a state did not come in time
-        └── FaultFailed     a fault was tried and could not be proven
+        ├── FaultFailed     a fault was tried and could not be proven
+        └── JournalFailed   a debt could not be recorded, so nothing was done
 
 A fault whose trigger never came is no error: it is a `fault.missed` event, and the run is unknown.
 """
@@ -62,6 +64,10 @@ class GuardError(UsageError):
     """The cluster or namespace did not agree to chaos."""
 
 
+class PlanRefused(UsageError):
+    """Faults of the plan would break its floor; a sentence for each, with what would allow it."""
+
+
 class HarnessError(ChaosError):
     """The harness could not do its work; says nothing about the system under test."""
 
@@ -92,3 +98,7 @@ class WaitExpired(HarnessError):
 
 class FaultFailed(HarnessError):
     """A fault was injected and no proof of its effect, or of its end, was found."""
+
+
+class JournalFailed(HarnessError):
+    """The cleanup journal could not be written; what it was to record was not done."""

@@ -20,6 +20,7 @@ from zonequake_chaos.clock import SystemClock
 from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.faults.on_the_node import check_node
+from zonequake_chaos.floor import check_plan
 from zonequake_chaos.guard import check_consent, installation
 from zonequake_chaos.outcome import EXIT_CODES, Verdict, from_exit_code, worst
 from zonequake_chaos.own_node import OwnNode
@@ -64,9 +65,16 @@ class Ended:
         return EXIT_CODES[self.verdict]
 
 
+def planned(ask: Ask) -> ChaosRun:
+    """The scenario. Raises ManifestError, and PlanRefused if its faults would break its floor."""
+    run = manifest.load(ask.scenario, ask.overrides)
+    check_plan(run)
+    return run
+
+
 async def dry_run(ask: Ask, place: Place, console: Console) -> None:
     """Prints the plan with the targets as they would be now. Changes nothing."""
-    run = manifest.load(ask.scenario, ask.overrides)
+    run = planned(ask)
     seed = _seed(ask)
     plan = build_plan(run, seed=seed)
     view = await look(place)
@@ -76,7 +84,7 @@ async def dry_run(ask: Ask, place: Place, console: Console) -> None:
 
 async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder, HarnessReport]:
     """Runs the scenario and collects; the analysis is the caller's. Raises UsageError."""
-    run = manifest.load(ask.scenario, ask.overrides)
+    run = planned(ask)
     seed = _seed(ask)
     clock = SystemClock()
     async with await place.connect() as kube:

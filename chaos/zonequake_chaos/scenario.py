@@ -98,6 +98,15 @@ class Expectations(Part, frozen=True, kw_only=True):
     all_rebalances_end: bool = True
 
 
+class Floor(Part, frozen=True, kw_only=True):
+    """How many replicas of every partition must be alive at any time of the run.
+
+    Without one it is a majority: a run that breaks majorities on purpose says so.
+    """
+
+    alive_replicas: Annotated[int, Meta(ge=0)]
+
+
 class Metadata(Part, frozen=True, kw_only=True):
     """The scenario's name and what it shows, in a sentence or two."""
 
@@ -113,6 +122,7 @@ class Spec(Part, frozen=True, kw_only=True):
     load: Load = msgspec.field(default_factory=Load)
     times: Times = msgspec.field(default_factory=Times)
     faults: list[Fault] = msgspec.field(default_factory=list)
+    floor: Floor | None = None
     expectations: Expectations = msgspec.field(default_factory=Expectations)
 
 

@@ -64,6 +64,7 @@ def test_a_sound_store_passes_what_finds_the_planted_faults(
         for name in REGISTERS_AND_LISTS
         for fault in shipped[name]["spec"]["faults"]
     ]
+    scenario["spec"]["floor"] = shipped["kill-all"]["spec"]["floor"]
     file = tmp_path / "sound.yaml"
     file.write_text(yaml.safe_dump(scenario))
     judged = run_scenario(str(file), SHORT)

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from rich.console import Console
 
-from zonequake_chaos.errors import GuardError, UsageError
+from zonequake_chaos.cli import main
+from zonequake_chaos.errors import GuardError, PlanRefused, UsageError
 from zonequake_chaos.journal import Journal, RemoveFinalizer
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
@@ -190,7 +191,14 @@ async def test_a_fault_is_held_until_a_later_one_has_taken_effect(
         outage("second", "default-2", holdSeconds=0.3),
     ]
     folder, report = await run_once(
-        ask("node-outage", tmp_path / "run", f"faults={json.dumps(faults)}"), place, quiet_console()
+        ask(
+            "node-outage",
+            tmp_path / "run",
+            "floor={aliveReplicas: 0}",
+            f"faults={json.dumps(faults)}",
+        ),
+        place,
+        quiet_console(),
     )
     assert report.problems == []
     order = [
@@ -215,7 +223,14 @@ async def test_a_state_that_is_not_reached_makes_the_run_unknown_and_what_was_he
         {"name": "reset", "type": "reached", "trigger": never},
     ]
     _, report = await run_once(
-        ask("node-outage", tmp_path / "run", f"faults={json.dumps(faults)}"), place, quiet_console()
+        ask(
+            "node-outage",
+            tmp_path / "run",
+            "floor={aliveReplicas: 0}",
+            f"faults={json.dumps(faults)}",
+        ),
+        place,
+        quiet_console(),
     )
     assert report.verdict is Verdict.UNKNOWN
     assert len(report.problems) == 1
@@ -242,7 +257,14 @@ async def test_the_load_is_quiet_while_a_pause_of_it_lasts(
         outage("again", "default-1", holdSeconds=0.1),
     ]
     _, report = await run_once(
-        ask("node-outage", tmp_path / "run", f"faults={json.dumps(faults)}"), place, quiet_console()
+        ask(
+            "node-outage",
+            tmp_path / "run",
+            "floor={aliveReplicas: 0}",
+            f"faults={json.dumps(faults)}",
+        ),
+        place,
+        quiet_console(),
     )
     assert report.problems == []
     assert seen[0] == {"quiet"}
@@ -255,7 +277,12 @@ async def test_named_nodes_return_in_the_order_of_their_names(
     target = {"role": "nodes", "nodes": ["default-2", "default-0"]}
     fault = {"name": "both", "type": "node_outage", "target": target, "returnGapSeconds": 0.4}
     folder, report = await run_once(
-        ask("node-outage", tmp_path / "run", f"faults={json.dumps([fault])}"),
+        ask(
+            "node-outage",
+            tmp_path / "run",
+            "floor={aliveReplicas: 0}",
+            f"faults={json.dumps([fault])}",
+        ),
         place,
         quiet_console(),
     )
@@ -276,7 +303,12 @@ async def test_a_fault_on_the_node_is_refused_where_the_node_is_not_ours(
     fault = {"name": "hang", "type": "component_pause"}
     with pytest.raises(UsageError, match="hang: such faults are made on the node itself"):
         await run_once(
-            ask("node-outage", tmp_path / "run", f"faults={json.dumps([fault])}"),
+            ask(
+                "node-outage",
+                tmp_path / "run",
+                "floor={aliveReplicas: 0}",
+                f"faults={json.dumps([fault])}",
+            ),
             place,
             quiet_console(),
         )
@@ -333,6 +365,31 @@ async def test_clean_pays_what_a_killed_harness_still_owes(
         assert await clean(kube, tmp_path, node=None) == []
         assert await clean(kube, tmp_path, node=None) == []
     assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
+
+
+async def test_a_plan_below_its_floor_is_refused_before_anything_is_asked_of_a_cluster(
+    tmp_path: Path,
+) -> None:
+    nowhere = Place(
+        kubeconfig=None, context=None, namespace="zonequake", release="zq", embedded=False
+    )
+    asked = ask("node-outage", tmp_path / "run", "faults.0.target.count=2")
+    with pytest.raises(PlanRefused, match=r"declare spec.floor: \{aliveReplicas: 1\}"):
+        await run_once(asked, nowhere, quiet_console())
+    with pytest.raises(PlanRefused):
+        await dry_run(asked, nowhere, quiet_console())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_refused_plan_ends_the_command_with_254(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["zonequake", "run", "kill-all", "--dry-run", "--set", "floor={aliveReplicas: 1}"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 254
+    assert "fault 'kill-all' could leave 0 of 3 replicas" in capsys.readouterr().err
 
 
 async def test_a_namespace_that_did_not_agree_gets_no_chaos(

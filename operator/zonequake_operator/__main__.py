@@ -10,6 +10,12 @@ import socket
 import sys
 
 import kopf
+from prometheus_client import REGISTRY
+
+from zonequake_tls.credentials import Credentials, UnusableCredentials
+from zonequake_tls.identity import Role
+from zonequake_tls.metrics import CertificateCollector
+from zonequake_tls.settings import TlsSettingsError, tls_from
 
 from .app import HTTP_PORT, App, Options
 from .election import Candidate
@@ -47,7 +53,19 @@ def main() -> None:
         )
     # Else kopf asks who the user is, and in a container its uid has no name.
     os.environ.setdefault("POD_ID", socket.gethostname())
-    asyncio.run(_run(App(options), election_s))
+    asyncio.run(_run(App(options, _credentials()), election_s))
+
+
+def _credentials() -> Credentials | None:
+    try:
+        settings = tls_from(os.environ)
+        if settings is None:
+            return None
+        credentials = Credentials(settings, Role.OPERATOR)
+    except (TlsSettingsError, UnusableCredentials) as error:
+        sys.exit(str(error))
+    REGISTRY.register(CertificateCollector(credentials))
+    return credentials
 
 
 async def _run(app: App, election_s: float) -> None:

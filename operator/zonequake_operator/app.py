@@ -16,6 +16,8 @@ import kopf
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from zonequake_tls.credentials import Credentials
+
 from . import metrics
 from .apply import ZoneReconciler
 from .errors import NotFound
@@ -74,8 +76,10 @@ def wall_ms() -> int:
 class App:
     """The operator's handlers, registered in a registry of their own."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, credentials: Credentials | None) -> None:
+        """`credentials`: for data nodes that speak TLS."""
         self.options = options
+        self._credentials = credentials
         self.registry = kopf.OperatorRegistry()
         self.stands_by = False
         self.may_act: Callable[[], bool] = lambda: True
@@ -104,7 +108,7 @@ class App:
         """Settings of kopf, connections, and the fleet."""
         configure(settings)
         kube = await Kube.connect(self.options.namespace, self.options.release)
-        store = StoreClient()
+        store = StoreClient(self._credentials)
         kube.may_write = store.may_order = self.may_act
         fleet = Fleet(kube, store, monotonic_s=time.monotonic, wall_ms=wall_ms)
         events = EventPoster(kube, wall_ms=wall_ms)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 
 from zonequake_store.admin_protocol import Order, OrderBatch, OrderReplies, ReplicasReport
+from zonequake_tls.credentials import Credentials
+from zonequake_tls.identity import Role
 
 from .errors import NodeUnreachable
 
 _T = TypeVar("_T")
 
 ADMIN_PORT = 8080
+ORDERS_PORT = 7003
+"""The same, and the only one that takes orders, where there is TLS."""
 REPORT_TIMEOUT_S = 1.0
 """A node that can't report within this time is taken as silent for the round."""
 ORDERS_TIMEOUT_S = 10.0
@@ -32,13 +36,15 @@ class _Heard:
 
 
 class StoreClient:
-    """Talks to data nodes by address."""
+    """Talks to data nodes by address; with credentials, over TLS."""
 
-    def __init__(self, port: int = ADMIN_PORT) -> None:
+    def __init__(self, credentials: Credentials | None, *, port: int | None = None) -> None:
+        """`port`: another one than data nodes have."""
+        self._credentials = credentials
+        self._port = port or (ADMIN_PORT if credentials is None else ORDERS_PORT)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, limit_per_host=4, keepalive_timeout=30)
         )
-        self._port = port
         self.may_order: Callable[[], bool] = lambda: True
         """Asked right before orders leave."""
         self._encoder = msgspec.json.Encoder()
@@ -57,7 +63,7 @@ class StoreClient:
 
         An answer that equals the one before is the same object.
         """
-        url = f"http://{address}:{self._port}/admin/v1/replicas"
+        url = self._url(address, "replicas")
         data = await self._call("GET", url, None, REPORT_TIMEOUT_S)
         now_s = asyncio.get_running_loop().time()
         before = self._heard.get(address)
@@ -71,7 +77,7 @@ class StoreClient:
 
     async def send(self, address: str, orders: Sequence[Order]) -> OrderReplies:
         """Give orders; one reply for each. Raises NodeUnreachable."""
-        url = f"http://{address}:{self._port}/admin/v1/orders"
+        url = self._url(address, "orders")
         if not self.may_order():
             raise NodeUnreachable(f"POST {url}: this operator leads no more, and orders nothing")
         body = self._encoder.encode(OrderBatch(orders=list(orders)))
@@ -84,7 +90,15 @@ class StoreClient:
             )
         return replies
 
+    def _url(self, address: str, path: str) -> str:
+        scheme = "http" if self._credentials is None else "https"
+        return f"{scheme}://{address}:{self._port}/admin/v1/{path}"
+
     async def _call(self, method: str, url: str, body: bytes | None, timeout_s: float) -> bytes:
+        whom: dict[str, Any] = {}
+        if (credentials := self._credentials) is not None:
+            whom["ssl"] = credentials.for_connecting(Role.STORE)
+            whom["server_hostname"] = credentials.name_of(Role.STORE)
         try:
             async with self._session.request(
                 method,
@@ -92,6 +106,7 @@ class StoreClient:
                 data=body,
                 headers={"Content-Type": "application/json"} if body else None,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
+                **whom,
             ) as response:
                 data = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

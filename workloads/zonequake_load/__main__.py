@@ -2,7 +2,8 @@
 
 Environment: `ZQ_LOAD_PLAN` (JSON file with a `LoadPlan`), `ZQ_LOAD_DIR` (default `/history`),
 `ZQ_LOAD_PORT` (default 8081), `ZQ_BIND` (default `0.0.0.0`), `ZQ_LOAD_POD` (default the host name),
-`ZQ_LOAD_ORDINAL` (default the number behind the last dash of the pod's name).
+`ZQ_LOAD_ORDINAL` (default the number behind the last dash of the pod's name); `ZQ_TLS_DIR` and
+`ZQ_TLS_DOMAIN` (docs/tls.md).
 
 Exit codes: 0 stopped by SIGTERM or SIGINT, 1 the history could not be kept, 254 wrong usage.
 """
@@ -27,6 +28,7 @@ import uvloop
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
+from zonequake_load.connection import Connections, dialer
 from zonequake_load.control import LoadPlan
 from zonequake_load.errors import LoadError, PlanError
 from zonequake_load.history import Recorder, machine_clock
@@ -36,6 +38,10 @@ from zonequake_load.recovery import read_past
 from zonequake_load.server import make_app
 from zonequake_load.tally import Tally
 from zonequake_load.targets.registry import target_for
+from zonequake_tls.credentials import Credentials, UnusableCredentials
+from zonequake_tls.identity import Role
+from zonequake_tls.metrics import CertificateCollector
+from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
 
 GRACE_S = 2.0
 """After a signal outstanding operations may end for so long; the rest end as `info`."""
@@ -53,6 +59,7 @@ class Settings:
     port: int
     pod: str
     ordinal: int
+    tls: TlsSettings | None
 
 
 def settings_from(environment: Mapping[str, str], host_name: str) -> Settings:
@@ -77,7 +84,10 @@ def settings_from(environment: Mapping[str, str], host_name: str) -> Settings:
             port=int(environment.get("ZQ_LOAD_PORT", "8081")),
             pod=pod,
             ordinal=int(ordinal),
+            tls=tls_from(environment),
         )
+    except TlsSettingsError as error:
+        raise PlanError(str(error)) from error
     except ValueError as error:
         raise PlanError(f"expected numbers in ZQ_LOAD_PORT and ZQ_LOAD_ORDINAL: {error}") from error
 
@@ -88,6 +98,7 @@ async def run(settings: Settings) -> None:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
+    connections = _connections(settings.tls, registry)
     settings.directory.mkdir(parents=True, exist_ok=True)
     past = read_past(settings.directory)
     for name in past.damaged:
@@ -100,7 +111,7 @@ async def run(settings: Settings) -> None:
         ordinal=settings.ordinal,
         incarnation=incarnation,
         directory=settings.directory,
-        target=target_for(settings.plan, rng),
+        target=target_for(settings.plan, rng, connections),
         recorder=Recorder(
             settings.directory, f"{settings.pod}-{incarnation}", settings.plan.zone, machine_clock()
         ),
@@ -129,6 +140,18 @@ async def run(settings: Settings) -> None:
     finally:
         stopped.cancel()
         await runner.cleanup()
+
+
+def _connections(tls: TlsSettings | None, registry: CollectorRegistry) -> Connections:
+    """Raises PlanError."""
+    if tls is None:
+        return Connections()
+    try:
+        credentials = Credentials(tls, Role.LOAD)
+    except UnusableCredentials as error:
+        raise PlanError(str(error)) from error
+    registry.register(CertificateCollector(credentials))
+    return Connections(dialer(credentials), renew_s=tls.renew_s)
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
@@ -16,6 +17,8 @@ import msgspec
 
 from zonequake_load.errors import NotSent, Unanswered
 from zonequake_store.client_protocol import MAX_FRAME_BYTES, Body, Reply, Request
+from zonequake_tls.credentials import Credentials
+from zonequake_tls.identity import Role
 
 CONNECT_TIMEOUT_S = 0.3
 """A node on the same network answers in milliseconds; a dead one must not cost more than this."""
@@ -111,8 +114,10 @@ class Connection(asyncio.Protocol):
             self._close_if_idle()
 
     def retire(self) -> None:
-        """Take no further request: the node has gone silent. What is outstanding may yet end."""
+        """Take no further request, because the node has gone silent or another connection takes
+        this one's place. What is outstanding may yet end."""
         self._retiring = True
+        self._close_if_idle()
 
     def close(self, why: str = "closed by the client") -> None:
         """Close at once; what is outstanding is `Unanswered`."""
@@ -146,6 +151,25 @@ async def dial_tcp(address: str, connection: Callable[[], Connection]) -> Connec
     return opened
 
 
+def dialer(credentials: Credentials | None) -> Dialer:
+    """TCP, with TLS if there are credentials."""
+    if credentials is None:
+        return dial_tcp
+
+    async def dial(address: str, connection: Callable[[], Connection]) -> Connection:
+        host, port = split_address(address)
+        _, opened = await asyncio.get_running_loop().create_connection(
+            connection,
+            host,
+            port,
+            ssl=credentials.for_connecting(Role.STORE),
+            server_hostname=credentials.name_of(Role.STORE),
+        )
+        return opened
+
+    return dial
+
+
 def split_address(address: str) -> tuple[str, int]:
     """`host:port` in two. Raises ValueError."""
     host, colon, port = address.rpartition(":")
@@ -155,14 +179,22 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class Connections:
-    """At most one usable connection for each address, opened when first needed."""
+    """At most one usable connection for each address, opened when first needed.
+
+    `renew_s`: none is used for longer, but for those that are outstanding; None: for ever.
+    """
 
     def __init__(
-        self, dial: Dialer = dial_tcp, connect_timeout_s: float = CONNECT_TIMEOUT_S
+        self,
+        dial: Dialer = dial_tcp,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        renew_s: float | None = None,
     ) -> None:
         self._dial = dial
         self._connect_timeout_s = connect_timeout_s
+        self._renew_s = renew_s
         self._open: dict[str, Connection] = {}
+        self._renewals: dict[str, asyncio.Task[None]] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._refused: dict[str, tuple[float, str]] = {}
 
@@ -209,11 +241,27 @@ class Connections:
             raise NotSent(why) from None
         self._refused.pop(address, None)
         self._open[address] = connection
+        if self._renew_s is not None and address not in self._renewals:
+            self._renewals[address] = loop.create_task(self._renew(address, self._renew_s))
         return connection
+
+    async def _renew(self, address: str, renew_s: float) -> None:
+        """Put a new connection in the place of the one that is open, again and again."""
+        while True:
+            await asyncio.sleep(renew_s * random.uniform(0.75, 1.0))  # noqa: S311 - not all at once
+            if not self._open[address].usable:
+                continue  # the next request opens one
+            try:
+                async with asyncio.timeout(self._connect_timeout_s):
+                    fresh = await self._dial(address, lambda: Connection(address))
+            except OSError:
+                continue  # this one is used as long as it lives
+            self._open[address].retire()
+            self._open[address] = fresh
 
     async def close(self) -> None:
         """Close all; what is outstanding is `Unanswered`."""
-        opening = list(self._opening.values())
+        opening = [*self._opening.values(), *self._renewals.values()]
         for task in opening:
             task.cancel()
         await asyncio.gather(*opening, return_exceptions=True)

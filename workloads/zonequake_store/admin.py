@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 
 import msgspec
@@ -35,6 +36,8 @@ from zonequake_store.replies import on_wire
 from zonequake_store.reports import replica_status, resting_status
 from zonequake_store.state_pairs import cells_of
 
+_log = logging.getLogger(__name__)
+
 DRAIN_TIMEOUT_S = 10.0
 _MAX_ORDERS_BYTES = 16 << 20
 _LINES_PER_WRITE = 500
@@ -44,7 +47,11 @@ _orders_decoder = msgspec.json.Decoder(OrderBatch)
 
 
 class AdminApi:
-    """The routes of docs/interfaces.md, "Admin protocol". `is_ready()` answers /readyz."""
+    """The routes of docs/interfaces.md, "Admin protocol". `is_ready()` answers /readyz.
+
+    `guarded`: `application` answers questions alone, and whatever changes something is asked of
+    `guarded_application`, which is served where only the operator gets in.
+    """
 
     def __init__(
         self,
@@ -53,28 +60,32 @@ class AdminApi:
         *,
         identity: NodeIdentity,
         registry: CollectorRegistry,
+        guarded: bool,
     ) -> None:
         self._host = host
         self._orders = orders
         self._identity = identity
         self._registry = registry
         self.is_ready = False
+        questions = [
+            web.get("/healthz", self._healthz),
+            web.get("/readyz", self._readyz),
+            web.get("/metrics", self._metrics),
+            web.get("/admin/v1/node", self._node),
+            web.get("/admin/v1/replicas", self._replicas),
+            web.get("/admin/v1/replicas/{group}/dump", self._dump),
+            web.get("/admin/v1/replicas/{group}/size", self._size),
+            web.get("/admin/v1/replicas/{group}/inspection", self._inspection),
+            web.get("/admin/v1/events", self._events),
+        ]
+        changes = {"/admin/v1/orders": self._execute, "/admin/v1/drain": self._drain}
+        self.guarded_application = web.Application(client_max_size=_MAX_ORDERS_BYTES)
+        self.guarded_application.add_routes(questions)
         self.application = web.Application(client_max_size=_MAX_ORDERS_BYTES)
-        self.application.add_routes(
-            [
-                web.get("/healthz", self._healthz),
-                web.get("/readyz", self._readyz),
-                web.get("/metrics", self._metrics),
-                web.get("/admin/v1/node", self._node),
-                web.get("/admin/v1/replicas", self._replicas),
-                web.get("/admin/v1/replicas/{group}/dump", self._dump),
-                web.get("/admin/v1/replicas/{group}/size", self._size),
-                web.get("/admin/v1/replicas/{group}/inspection", self._inspection),
-                web.post("/admin/v1/orders", self._execute),
-                web.get("/admin/v1/events", self._events),
-                web.post("/admin/v1/drain", self._drain),
-            ]
-        )
+        self.application.add_routes(questions)
+        for path, change in changes.items():
+            self.guarded_application.router.add_post(path, change)
+            self.application.router.add_post(path, _elsewhere if guarded else change)
 
     def identity(self) -> NodeIdentity:
         """Who this node is, now."""
@@ -229,6 +240,15 @@ class AdminApi:
         finally:
             view.close()
         return response
+
+
+async def _elsewhere(request: web.Request) -> web.Response:
+    _log.warning("refused %s %s of %s: not here", request.method, request.path, request.remote)
+    return web.Response(
+        status=403,
+        text="nothing is changed by this port: orders and drains are taken by the orders port "
+        "(7003), over TLS, from the operator alone\n",
+    )
 
 
 def _judge(view: View) -> tuple[int, str]:

@@ -16,6 +16,8 @@ import secrets
 import signal
 import sys
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
@@ -24,7 +26,7 @@ from prometheus_client import CollectorRegistry
 from zonequake_store.admin import DRAIN_TIMEOUT_S, AdminApi
 from zonequake_store.admin_protocol import NodeIdentity
 from zonequake_store.client_server import ClientServer
-from zonequake_store.errors import ProtocolError
+from zonequake_store.errors import ProtocolError, SettingsError
 from zonequake_store.events import Clock, Journal
 from zonequake_store.framing import Departures
 from zonequake_store.host import Host
@@ -37,6 +39,10 @@ from zonequake_store.peer_protocol import Frame, Hello, Messages, TransactionLet
 from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.storage import Storage
 from zonequake_store.transport import Transport
+from zonequake_tls.credentials import Credentials, UnusableCredentials
+from zonequake_tls.door import Guard, listen
+from zonequake_tls.identity import Role
+from zonequake_tls.metrics import CertificateCollector
 
 _log = logging.getLogger("zonequake_store")
 
@@ -65,6 +71,8 @@ class Node:
         self._host: Host | None = None
         self._finished = asyncio.Event()
         self._failure: Exception | None = None
+        self._refused: Counter[tuple[str, str]] = Counter()
+        self._credentials = _credentials(settings)
 
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT (0; 1 if the storage has failed), or an error (1)."""
@@ -85,6 +93,7 @@ class Node:
             hello=self._hello,
             received=self._received,
             departures=departures,
+            credentials=self._credentials,
         )
         fault = settings.planted_fault
         host = self._host = Host(
@@ -102,15 +111,29 @@ class Node:
         keeper = LeaseKeeper(host, LeaseObjects(settings))
         orders = Orders(host, random=secrets.randbelow, planted_fault=fault)
         clients = ClientServer(host)
-        peer_port = await transport.listen(settings.bind, settings.peer_port)
-        client_port = await clients.listen(settings.bind, settings.client_port)
+        allowed = settings.tls.clients if settings.tls is not None else ()
+        peer_port = await transport.listen(
+            settings.bind, settings.peer_port, self._guard("peers", Role.STORE)
+        )
+        client_port = await clients.listen(
+            settings.bind, settings.client_port, self._guard("clients", *allowed)
+        )
         self._peer_address = f"{settings.host}:{peer_port}"
         self._client_address = f"{settings.host}:{client_port}"
-        admin = AdminApi(host, orders, identity=self._identity(), registry=registry)
+        admin = AdminApi(
+            host,
+            orders,
+            identity=self._identity(),
+            registry=registry,
+            guarded=self._credentials is not None,
+        )
         registry.register(NodeCollector(host, admin.statuses))
+        if self._credentials is not None:
+            registry.register(CertificateCollector(self._credentials, self._refused))
         runner = web.AppRunner(admin.application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         await web.TCPSite(runner, settings.bind, settings.admin_port).start()
+        close_orders = await self._take_orders(admin.guarded_application)
         put_aside = "; ".join(self._storage.put_aside) or None
         if self._storage.crash is not None:
             _log.error("the process before this one was ended by:\n%s", self._storage.crash)
@@ -132,6 +155,7 @@ class Node:
         if self._failure is None:
             await host.drain(DRAIN_TIMEOUT_S)
         # Before the replicas: in a report of those that aren't closed yet the others would be lost.
+        await close_orders()
         await runner.cleanup()
         if self._failure is None:
             await host.close()
@@ -142,6 +166,30 @@ class Node:
             self._storage.close()
         self._journal.close()
         return 0 if self._failure is None and host.watch.failure is None else 1
+
+    async def _take_orders(self, application: web.Application) -> Callable[[], Awaitable[None]]:
+        """Open the port for orders, if it is guarded; returns what closes it."""
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        guard = self._guard("orders", Role.OPERATOR)
+        if guard is None:
+            return runner.cleanup
+        await runner.setup()
+        assert runner.server is not None, "it is set up"
+        settings = self._settings
+        door = await listen(runner.server, settings.bind, settings.orders_port, guard=guard)
+
+        async def close() -> None:
+            door.close()
+            await runner.cleanup()
+
+        return close
+
+    def _guard(self, port: str, *allowed: str) -> Guard | None:
+        if self._credentials is None:
+            return None
+        return Guard(
+            name=port, credentials=self._credentials, allowed=allowed, refused=self._refused
+        )
 
     def _identity(self) -> NodeIdentity:
         settings = self._settings
@@ -191,6 +239,15 @@ class Node:
             self._fail(error)
         else:
             _log.error("the event loop reports: %s", context.get("message"))
+
+
+def _credentials(settings: NodeSettings) -> Credentials | None:
+    if settings.tls is None:
+        return None
+    try:
+        return Credentials(settings.tls, Role.STORE)
+    except UnusableCredentials as error:
+        raise SettingsError(str(error)) from error
 
 
 def _shorten_pauses() -> None:

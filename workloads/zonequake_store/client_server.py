@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from zonequake_store.client_protocol import Reply, Request, Route, Status
 from zonequake_store.framing import FrameConnection, checked
 from zonequake_store.host import Host
 from zonequake_store.replica import LOG_ERRORS
+from zonequake_tls.door import Guard, Listener, listen
 
 _decode = checked(msgspec.msgpack.Decoder(Request).decode)
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,19 +66,22 @@ class ClientServer:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._connections: set[ClientConnection] = set()
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, host: str, port: int, guard: Guard | None) -> int:
         """Open the listener; returns its port."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: ClientConnection(self._host, self._connections), host, port, backlog=_BACKLOG
+        self._listener = await listen(
+            lambda: ClientConnection(self._host, self._connections),
+            host,
+            port,
+            guard=guard,
+            backlog=_BACKLOG,
         )
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+        return self._listener.port
 
     def close(self) -> None:
         """Close the listener and every connection, after what is answered left."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         for connection in list(self._connections):
             connection.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from zonequake_store.errors import SettingsError
+from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
 
 PLANTED_FAULTS_ALLOWED = "yes-for-a-test"
 
@@ -56,6 +57,8 @@ class NodeSettings:
     peer_port: int = 7001
     client_port: int = 7002
     admin_port: int = 8080
+    orders_port: int = 7003
+    tls: TlsSettings | None = None
     log_map_bytes: int = DEFAULT_LOG_MAP_BYTES
     data_map_bytes: int = DEFAULT_DATA_MAP_BYTES
     lease_s: int = DEFAULT_LEASE_S
@@ -98,6 +101,8 @@ def settings_from(environment: Mapping[str, str]) -> NodeSettings:
         peer_port=_integer(environment, "ZQ_PEER_PORT", 7001, 0, 65535),
         client_port=_integer(environment, "ZQ_CLIENT_PORT", 7002, 0, 65535),
         admin_port=_integer(environment, "ZQ_ADMIN_PORT", 8080, 0, 65535),
+        orders_port=_integer(environment, "ZQ_ORDERS_PORT", 7003, 0, 65535),
+        tls=_tls(environment),
         log_map_bytes=_integer(
             environment, "ZQ_LOG_MAP_BYTES", DEFAULT_LOG_MAP_BYTES, _SMALLEST_MAP_BYTES, 1 << 46
         ),
@@ -135,6 +140,13 @@ def _integer(
             f"{variable} is {text!r}; expected an integer from {lowest} to {highest}"
         )
     return value
+
+
+def _tls(environment: Mapping[str, str]) -> TlsSettings | None:
+    try:
+        return tls_from(environment)
+    except TlsSettingsError as error:
+        raise SettingsError(str(error)) from error
 
 
 def _planted_fault(environment: Mapping[str, str]) -> PlantedFault | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 from collections.abc import Callable
 
@@ -22,6 +23,9 @@ import msgspec
 from zonequake_store.framing import Departures, FrameConnection
 from zonequake_store.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
 from zonequake_store.repeats import Heard, Said
+from zonequake_tls.credentials import Credentials
+from zonequake_tls.door import Guard, Listener, listen
+from zonequake_tls.identity import Role
 
 # A restarted peer should be found within a heartbeat or two; a peer that is gone for good should
 # cost nothing.
@@ -113,7 +117,7 @@ class _Link:
             self.connection = await self._connect_to_any()
             if self.connection is not None:
                 backoff_s = _FIRST_BACKOFF_S
-                await self.connection.gone.wait()
+                await self._use_up(self.connection)
                 self.connection = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(backoff_s):
@@ -121,6 +125,25 @@ class _Link:
                 backoff_s = _FIRST_BACKOFF_S / 2
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
         self._owner.forget(self)
+
+    async def _use_up(self, connection: _Outgoing) -> None:
+        """Until the connection, and those that follow it when their time is up, are gone."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._owner.renew_after_s()):
+                    await connection.gone.wait()
+                    return
+            fresh = None
+            if loop.time() - self.used_s < _UNUSED_S:
+                fresh = await self._connect_to_any()
+                if fresh is None:
+                    continue  # the old one does as long as it lives
+                self.connection = fresh
+            connection.close()
+            if fresh is None:
+                return
+            connection = fresh
 
     async def _connect_to_any(self) -> _Outgoing | None:
         """The first address that leads to the peer; None: none does, or it called meanwhile.
@@ -149,9 +172,7 @@ class _Link:
         connection: _Outgoing | None = None
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                transport, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: _Outgoing(self._owner.departures), host, int(port)
-                )
+                transport, connection = await self._owner.dial(host, int(port))
                 raw = transport.get_extra_info("socket")
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
                 connection.send(encode_frame(self._owner.hello()))
@@ -190,7 +211,9 @@ class Transport:
         hello: Callable[[], Hello],
         received: Callable[[str, Frame], None],
         departures: Departures,
+        credentials: Credentials | None = None,
     ) -> None:
+        self._credentials = credentials
         self._domain = domain
         self._port = port
         self.hello = hello
@@ -200,15 +223,32 @@ class Transport:
         self._links: dict[str, _Link] = {}
         self._ordered: dict[str, str] = {}
         self._learned: dict[str, Hello] = {}
-        self._server: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, host: str, port: int, guard: Guard | None) -> int:
         """Open the listener; returns its port."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Incoming(self), host, port
+        self._listener = await listen(lambda: _Incoming(self), host, port, guard=guard)
+        return self._listener.port
+
+    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, _Outgoing]:
+        """Connect. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        if self._credentials is None:
+            return await loop.create_connection(lambda: _Outgoing(self.departures), host, port)
+        return await loop.create_connection(
+            lambda: _Outgoing(self.departures),
+            host,
+            port,
+            ssl=self._credentials.for_connecting(Role.STORE),
+            server_hostname=self._credentials.name_of(Role.STORE),
         )
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+
+    def renew_after_s(self) -> float | None:
+        """How long a connection is used; None: for ever. Not the same for all of them, since they
+        all began with the node."""
+        if self._credentials is None:
+            return None
+        return self._credentials.settings.renew_s * random.uniform(0.75, 1.0)  # noqa: S311
 
     async def close(self) -> None:
         """Close every connection and the listener."""
@@ -221,8 +261,8 @@ class Transport:
                 link.connection.close()
         for incoming in list(self.incoming):
             incoming.close()
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
 
     def told(self, addresses: dict[str, str]) -> None:
         """Addresses out of an order."""

@@ -41,13 +41,21 @@ IMAGES = (
         name="store",
         dockerfile="Dockerfile",
         extra="store",
-        sources=("workloads/zonequake_store", "workloads/zonequake_load"),
+        sources=(
+            "workloads/zonequake_store",
+            "workloads/zonequake_load",
+            "workloads/zonequake_tls",
+        ),
     ),
     ImageSpec(
         name="operator",
         dockerfile="Dockerfile",
         extra="operator",
-        sources=("operator/zonequake_operator", "workloads/zonequake_store"),
+        sources=(
+            "operator/zonequake_operator",
+            "workloads/zonequake_store",
+            "workloads/zonequake_tls",
+        ),
     ),
     ImageSpec(name="prometheus", dockerfile="Dockerfile.prometheus", program="prometheus"),
 )

@@ -11,13 +11,25 @@ import pytest
 # The driver is imported by these tests and by the benchmarks; neither is a package.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from certificates import Certificates
 from disk_faults import built
 from local_nodes import LocalNodes
 
 
 @pytest.fixture
-async def nodes(tmp_path: Path) -> AsyncIterator[LocalNodes]:
-    async with LocalNodes(tmp_path) as started:
+async def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LocalNodes]:
+    """With TLS where a test asks for it: `@pytest.mark.parametrize("nodes", BOTH, indirect=True)`
+    (`local_nodes.BOTH`)."""
+    over = getattr(request, "param", "tcp")
+    certificates = Certificates(tmp_path / "certificates") if over == "tls" else None
+    async with LocalNodes(tmp_path, certificates) as started:
+        yield started
+
+
+@pytest.fixture
+async def tls_nodes(tmp_path: Path) -> AsyncIterator[LocalNodes]:
+    """Nodes that speak TLS; their certificates are `nodes.certificates`."""
+    async with LocalNodes(tmp_path, Certificates(tmp_path / "certificates")) as started:
         yield started
 
 

@@ -19,12 +19,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 import aiohttp
 import msgspec
+from certificates import Certificates
 from ports import free_ports
 from store_client import Client
 
@@ -50,6 +52,9 @@ from zonequake_store.admin_protocol import (
     StoreEvent,
 )
 from zonequake_store.client_protocol import partition_of
+from zonequake_tls.identity import Role as TlsRole
+
+BOTH = ("tcp", "tls")
 
 
 @dataclass
@@ -61,6 +66,7 @@ class Node:
     peer_port: int
     client_port: int
     admin_port: int
+    orders_port: int
     environment: dict[str, str] = field(default_factory=dict)
     program: tuple[str, ...] = ("-m", "zonequake_store")
     process: subprocess.Popen[bytes] | None = None
@@ -68,6 +74,10 @@ class Node:
     @property
     def admin_url(self) -> str:
         return f"http://127.0.0.1:{self.admin_port}"
+
+    @property
+    def orders_url(self) -> str:
+        return f"https://127.0.0.1:{self.orders_port}"
 
     @property
     def peer_address(self) -> str:
@@ -85,6 +95,7 @@ class Node:
             "ZQ_PEER_PORT": str(self.peer_port),
             "ZQ_CLIENT_PORT": str(self.client_port),
             "ZQ_ADMIN_PORT": str(self.admin_port),
+            "ZQ_ORDERS_PORT": str(self.orders_port),
             "ZQ_ATTRIBUTES": json.dumps({"node": self.name}),
             "ZQ_LOG_MAP_BYTES": str(1 << 30),
             "ZQ_DATA_MAP_BYTES": str(1 << 30),
@@ -145,8 +156,10 @@ class Zone:
 class LocalNodes:
     """Data nodes under one directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, certificates: Certificates | None = None) -> None:
+        """With certificates the nodes speak TLS, and so does the driver."""
         self.directory = directory
+        self.certificates = certificates
         self.nodes: dict[str, Node] = {}
         self._clients: list[Client] = []
         self._session: aiohttp.ClientSession | None = None
@@ -176,7 +189,8 @@ class LocalNodes:
 
     def client(self, name: str | None = None) -> Client:
         name = name or f"client-{len(self._clients)}"
-        client = Client(name, nodes=self.nodes, port_of=self._client_port)
+        credentials = self.certificates and self.certificates.credentials(TlsRole.LOAD)
+        client = Client(name, nodes=self.nodes, port_of=self._client_port, credentials=credentials)
         self._clients.append(client)
         return client
 
@@ -192,9 +206,9 @@ class LocalNodes:
     def prepare(self, name: str, **environment: str) -> Node:
         """A node that is not started yet, or as it is."""
         if name not in self.nodes:
-            peer, client, admin = free_ports(3)
-            directory = self.directory / name
-            self.nodes[name] = Node(name, directory, peer, client, admin, dict(environment))
+            ports = free_ports(4)
+            tls = self.certificates.environment(TlsRole.STORE) if self.certificates else {}
+            self.nodes[name] = Node(name, self.directory / name, *ports, {**tls, **environment})
         return self.nodes[name]
 
     async def _ready(self, node: Node) -> None:
@@ -213,8 +227,7 @@ class LocalNodes:
 
     async def order(self, node: str, *orders: Order) -> list[OrderReply]:
         body = msgspec.json.encode(OrderBatch(orders=list(orders)))
-        url = f"{self.nodes[node].admin_url}/admin/v1/orders"
-        async with self.session.post(url, data=body) as response:
+        async with self._change(node, "orders", body) as response:
             assert response.status == 200, await response.text()
             return msgspec.json.decode(await response.read(), type=OrderReplies).replies
 
@@ -414,8 +427,19 @@ class LocalNodes:
             return response.status, await response.text()
 
     async def drain(self, node: str) -> int:
-        async with self.session.post(f"{self.nodes[node].admin_url}/admin/v1/drain") as response:
+        async with self._change(node, "drain", b"") as response:
             return response.status
+
+    def _change(
+        self, node: str, path: str, body: bytes
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        if self.certificates is None:
+            return self.session.post(f"{self.nodes[node].admin_url}/admin/v1/{path}", data=body)
+        return self.session.post(
+            f"{self.nodes[node].orders_url}/admin/v1/{path}",
+            data=body,
+            **self.certificates.to_store(TlsRole.OPERATOR),
+        )
 
     async def until_equal(self, group: str, names: list[str]) -> list[DumpHeader]:
         """Wait until these replicas hold the same; returns their dumps' headers."""

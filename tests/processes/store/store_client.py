@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,8 @@ from zonequake_store.client_protocol import (
     Write,
 )
 from zonequake_store.framing import FrameConnection
+from zonequake_tls.credentials import Credentials
+from zonequake_tls.identity import Role
 
 
 class _Connection(FrameConnection):
@@ -47,7 +50,15 @@ class _Connection(FrameConnection):
 class Client:
     """One client. `once` sends a request to one node; the rest goes to the leader, retrying."""
 
-    def __init__(self, name: str, *, nodes: Collection[str], port_of: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        nodes: Collection[str],
+        port_of: Callable[[str], int],
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._credentials = credentials
         self._nodes = nodes
         self._port_of = port_of
         self.name = name
@@ -73,8 +84,12 @@ class Client:
         async with self._connecting[node]:
             connection = self._connections.get(node)
             if connection is None or not connection.is_open:
+                tls: dict[str, Any] = {}
+                if self._credentials is not None:
+                    tls["ssl"] = self._credentials.for_connecting(Role.STORE)
+                    tls["server_hostname"] = self._credentials.name_of(Role.STORE)
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    _Connection, "127.0.0.1", self._port_of(node)
+                    _Connection, "127.0.0.1", self._port_of(node), **tls
                 )
                 self._connections[node] = connection
             return connection

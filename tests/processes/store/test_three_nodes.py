@@ -8,7 +8,7 @@ import contextlib
 import aiohttp
 import msgspec
 import pytest
-from local_nodes import LocalNodes, key_of, until
+from local_nodes import BOTH, LocalNodes, key_of, until
 
 from zonequake_store.admin_protocol import Bootstrap, OrderStatus, Role, StartReplica, StopReplica
 from zonequake_store.client_protocol import (
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.processes
 THREE = ["n0", "n1", "n2"]
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_reads_see_what_writes_cas_and_appends_did(nodes: LocalNodes) -> None:
     await nodes.start(*THREE)
     zone = await nodes.create("z", on=THREE)
@@ -103,6 +104,7 @@ async def test_a_repeated_append_is_applied_once_across_a_leader_change(nodes: L
     assert (await client.read(group, "list")).value == [5]
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_writes_go_on_after_the_leader_was_killed_and_it_catches_up_again(
     nodes: LocalNodes,
 ) -> None:
@@ -125,6 +127,7 @@ async def test_writes_go_on_after_the_leader_was_killed_and_it_catches_up_again(
     assert "leader.change" in kinds
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_a_graceful_stop_moves_every_leadership_first(nodes: LocalNodes) -> None:
     await nodes.start(*THREE)
     zone = await nodes.create("z", on=THREE, partitions=8)
@@ -246,6 +249,7 @@ async def test_a_frame_that_is_no_text_ends_its_connection_and_nothing_else(
     assert (await nodes.client().write(zone.groups[0], "key", 1)).status is Status.OK
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_a_node_that_is_stopped_reports_all_of_its_replicas_as_long_as_it_reports(
     nodes: LocalNodes,
 ) -> None:

@@ -37,7 +37,7 @@ class Stopped:
 
 
 def app() -> tuple[App, _Running, Fleet]:
-    made = App(Options(namespace="n", release="r", resync_s=5.0, view_period_s=5.0))
+    made = App(Options(namespace="n", release="r", resync_s=5.0, view_period_s=5.0), None)
     fleet = Fleet()
     edges: dict[str, Any] = dict.fromkeys(("kube", "store", "events", "tables"))
     running = made._running = _Running(fleet=fleet, **edges)  # type: ignore[arg-type]

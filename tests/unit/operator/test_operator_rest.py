@@ -244,7 +244,7 @@ async def node(body: list[bytes]) -> AsyncIterator[TestServer]:
 async def test_a_report_that_says_the_same_is_decoded_once() -> None:
     body = [msgspec.json.encode(report())]
     async with node(body) as server:
-        client = StoreClient(server.port or 0)
+        client = StoreClient(None, port=server.port)
         try:
             first = await client.replicas("127.0.0.1")
             assert await client.replicas("127.0.0.1") is first
@@ -258,7 +258,7 @@ async def test_the_last_report_of_an_address_that_nobody_asks_any_more_is_forgot
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with node([msgspec.json.encode(report())]) as server:
-        client = StoreClient(server.port or 0)
+        client = StoreClient(None, port=server.port)
         try:
             await client.replicas("127.0.0.1")
             monkeypatch.setattr("zonequake_operator.store_client.FORGET_S", 0.0)

@@ -54,6 +54,7 @@ async def test_a_dump_is_read_and_encoded_beside_the_loop(
                 client_address="",
             ),
             registry=CollectorRegistry(),
+            guarded=False,
         )
         async with TestClient(TestServer(api.application)) as client:
             response = await client.get(f"/admin/v1/replicas/{GROUP}/dump")

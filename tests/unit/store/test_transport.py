@@ -18,9 +18,8 @@ def transport(name: str) -> Transport:
     """`name` at a port of its own, which it tells once it listens."""
 
     def hello() -> Hello:
-        assert made._server is not None
-        port = made._server.sockets[0].getsockname()[1]
-        return Hello(name, f"{name}-1", f"127.0.0.1:{port}", "")
+        assert made._listener is not None
+        return Hello(name, f"{name}-1", f"127.0.0.1:{made._listener.port}", "")
 
     made = Transport(
         domain="", port=0, hello=hello, received=lambda *_: None, departures=Departures()
@@ -54,8 +53,8 @@ async def test_a_peer_that_calls_from_a_new_address_is_called_back_though_the_ol
     silent_address: str,
 ) -> None:
     a, b = transport("a"), transport("b")
-    await a.listen("127.0.0.1", 0)
-    await b.listen("127.0.0.1", 0)
+    await a.listen("127.0.0.1", 0, None)
+    await b.listen("127.0.0.1", 0, None)
     try:
         a.told({"b": silent_address})
         a.greet("b")

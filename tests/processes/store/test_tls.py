@@ -1,0 +1,177 @@
+"""Who gets in, and who doesn't: real data nodes with mutual TLS on every port but the reports'."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from datetime import UTC, datetime, timedelta
+
+import aiohttp
+import msgspec
+import pytest
+from certificates import DOMAIN, Certificates
+from local_nodes import LocalNodes, Node, until
+
+from zonequake_chaos.authority import Authority
+from zonequake_store.client_protocol import Read, Request
+from zonequake_tls.identity import Role, identity_of
+
+pytestmark = pytest.mark.processes
+
+THREE = ["n0", "n1", "n2"]
+ORDERS = b'{"orders":[]}'
+
+
+class Stranger:
+    """Whoever shows what it is told to show, and would talk to anybody."""
+
+    def __init__(self, folder: str | None, certificates: Certificates) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.context.check_hostname = False
+        self.context.verify_mode = ssl.CERT_NONE
+        if folder is not None:
+            there = certificates.directory / folder
+            self.context.load_cert_chain(there / "tls.crt", there / "tls.key")
+
+    async def says(self, port: int, words: bytes) -> bytes:
+        """Everything that is answered until the other side ends it; empty if that is nothing."""
+        try:
+            async with asyncio.timeout(10):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=self.context)
+                writer.write(words)
+                heard = await reader.read()
+                writer.close()
+                return heard
+        except OSError:
+            return b""
+
+
+def ports_of(node: Node) -> dict[str, int]:
+    return {"peers": node.peer_port, "clients": node.client_port, "orders": node.orders_port}
+
+
+def log_of(nodes: LocalNodes, node: str) -> str:
+    return (nodes.directory / f"{node}.log").read_text()
+
+
+async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
+    tls_nodes: LocalNodes,
+) -> None:
+    nodes, certificates = tls_nodes, tls_nodes.certificates
+    assert certificates is not None
+    await nodes.start("n0")
+    zone = await nodes.create("z", on=["n0"])
+    await nodes.client().write(zone.groups[0], "secret", 4711)
+    another = Authority.made("another authority", datetime.now(UTC))
+    past = Authority.read(certificates.authority.credential, datetime.now(UTC) - timedelta(days=9))
+    for role in Role:
+        certificates.write(f"forged-{role}", identity=identity_of(role, DOMAIN), authority=another)
+        certificates.write(
+            f"expired-{role}",
+            identity=identity_of(role, DOMAIN),
+            authority=past,
+            lifetime=timedelta(days=8),
+        )
+    certificates.write("other-release", identity="operator.zq2.test.zonequake.internal")
+    for_whom = {"peers": {"store"}, "clients": {"load", "harness"}, "orders": {"operator"}}
+    frame = encoded(Request(1, Read(zone.groups[0], "secret")))
+    request = b"POST /admin/v1/orders HTTP/1.1\r\nHost: n0\r\nContent-Length: 13\r\n\r\n" + ORDERS
+    for name, port in ports_of(nodes.nodes["n0"]).items():
+        words = request if name == "orders" else frame
+        strangers = [None, *(f"{kind}-{role}" for kind in ("forged", "expired") for role in Role)]
+        strangers += ["other-release", *(role for role in Role if role not in for_whom[name])]
+        for folder in strangers:
+            before = len(log_of(nodes, "n0"))
+            assert await Stranger(folder, certificates).says(port, words) == b"", (name, folder)
+            why = {
+                None: "it showed no certificate",
+                "forged": "its certificate can't be trusted: unable to get local issuer",
+                "expired": "its certificate can't be trusted: certificate has expired",
+                "other": "it may not come in: found operator.zq2.test.zonequake.internal, expected",
+            }.get(folder and folder.split("-")[0], f"it may not come in: found {folder}.{DOMAIN}")
+            line = re.compile(rf"WARNING {name}: refused 127\.0\.0\.1:\d+: {why}")
+
+            async def is_told(before: int = before, line: re.Pattern[str] = line) -> bool:
+                return line.search(log_of(nodes, "n0")[before:]) is not None
+
+            await until(is_told, f"{name} says why it refused {folder}", timeout_s=5)
+        plain = Stranger(None, certificates)
+        plain.context = None  # type: ignore[assignment]
+        assert b"4711" not in await plain.says(port, words)
+    # And nobody did harm: who may come in is served.
+    assert (await nodes.client().read(zone.groups[0], "secret")).value == 4711
+    metrics = await nodes.metrics("n0")
+    assert 'zonequake_connections_refused_total{port="clients",reason="identity"} 3.0' in metrics
+    assert (
+        'zonequake_connections_refused_total{port="orders",reason="no-certificate"} 1.0' in metrics
+    )
+
+
+async def test_the_open_port_answers_questions_and_changes_nothing(tls_nodes: LocalNodes) -> None:
+    nodes = tls_nodes
+    await nodes.start("n0")
+    zone = await nodes.create("z", on=["n0"])
+    url = nodes.nodes["n0"].admin_url
+    for path in ("orders", "drain"):
+        async with nodes.session.post(f"{url}/admin/v1/{path}", data=ORDERS) as response:
+            assert response.status == 403
+            assert "orders port" in await response.text()
+    assert (await nodes.report("n0")).node.draining is False
+    assert (await nodes.dump("n0", zone.groups[0]))[0].group == zone.groups[0]
+    metrics = await nodes.metrics("n0")
+    expiry = re.search(
+        r'zonequake_certificate_expiry_timestamp_seconds\{identity="store\.[^"]+"\} (\S+)', metrics
+    )
+    assert expiry is not None
+    left_s = float(expiry[1]) - datetime.now(UTC).timestamp()
+    assert 0.9 * 86400 < left_s < 86400
+    # The orders' port answers the same questions, so that the operator needs no other.
+    assert nodes.certificates is not None
+    async with nodes.session.get(
+        f"{nodes.nodes['n0'].orders_url}/admin/v1/replicas",
+        **nodes.certificates.to_store(Role.OPERATOR),
+    ) as response:
+        assert response.status == 200
+
+
+async def test_nobody_takes_an_impostor_for_a_data_node(tls_nodes: LocalNodes) -> None:
+    """A client's own side: the load's certificate doesn't make a server of a thief."""
+    nodes, certificates = tls_nodes, tls_nodes.certificates
+    assert certificates is not None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    stolen = certificates.directory / "load"
+    context.load_cert_chain(stolen / "tls.crt", stolen / "tls.key")
+    heard = bytearray()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.extend(await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=context)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/admin/v1/orders"
+        with pytest.raises(aiohttp.ClientConnectorCertificateError, match="store"):
+            await nodes.session.post(url, data=ORDERS, **certificates.to_store(Role.OPERATOR))
+    assert heard == b""
+
+
+async def test_a_node_that_shows_no_certificate_of_its_own_doesnt_start(
+    tls_nodes: LocalNodes,
+) -> None:
+    nodes, certificates = tls_nodes, tls_nodes.certificates
+    assert certificates is not None
+    for folder, why in (
+        ("load", "store.zq.test.zonequake.internal"),
+        ("nowhere", "No such file or directory"),
+    ):
+        node = nodes.prepare(f"with-{folder}", ZQ_TLS_DIR=str(certificates.directory / folder))
+        node.spawn()
+        assert node.process is not None
+        assert await asyncio.to_thread(node.process.wait, 20) == 254
+        assert why in log_of(nodes, node.name)
+
+
+def encoded(request: Request) -> bytes:
+    frame = msgspec.msgpack.encode(request)
+    return len(frame).to_bytes(4, "big") + frame

@@ -1,0 +1,201 @@
+"""A process's certificate, key and trusted authorities, read again when their files change.
+
+The kubelet replaces all files of a mounted Secret at once, by a link (`..data`). A change is looked
+for when a connection begins and when metrics are read, at most once a second: no watcher has to be
+kept alive. Files that can't be used leave what was loaded before in use, with a line in the log
+and a metric.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zonequake_tls.examination import ExaminingContext, context_for
+from zonequake_tls.identity import Role, allowed_by, identity_of
+from zonequake_tls.settings import TlsSettings
+
+_log = logging.getLogger("zonequake_tls")
+
+CHECK_S = 1.0
+_FILES = ("tls.crt", "tls.key", "ca.crt")
+
+
+class UnusableCredentials(Exception):
+    """Which files, and what is wrong with them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Loaded:
+    folder: Path
+    authorities: str
+    start_s: float
+    expiry_s: float
+    contexts: dict[tuple[int, frozenset[str]], ExaminingContext] = field(default_factory=dict)
+
+
+class Credentials:
+    """Of one process. Raises UnusableCredentials when made, and never later."""
+
+    def __init__(
+        self,
+        settings: TlsSettings,
+        role: Role,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.role = role
+        self.identity = identity_of(role, settings.domain)
+        self.problem: str | None = None
+        self._monotonic_s = monotonic_s
+        self._checked_s = self._loaded_s = monotonic_s()
+        self._signature = self._sign()
+        self._loaded = self._load()
+
+    @property
+    def expiry_s(self) -> float:
+        """When the certificate expires, unix seconds."""
+        self._refresh()
+        return self._loaded.expiry_s
+
+    @property
+    def start_s(self) -> float:
+        """When the certificate began to hold, unix seconds."""
+        return self._loaded.start_s
+
+    def for_accepting(self, *words: str) -> ssl.SSLContext:
+        """For a connection that is accepted now, from roles or identities."""
+        return self._context(ssl.PROTOCOL_TLS_SERVER, allowed_by(words, self.settings.domain))
+
+    def for_connecting(self, role: Role) -> ssl.SSLContext:
+        """For a connection that is opened now, to a role of the release."""
+        return self._context(ssl.PROTOCOL_TLS_CLIENT, allowed_by([role], self.settings.domain))
+
+    def name_of(self, role: Role) -> str:
+        """The name by which a role is reached (`server_hostname`)."""
+        return identity_of(role, self.settings.domain)
+
+    def _context(self, protocol: int, allowed: frozenset[str]) -> ssl.SSLContext:
+        self._refresh()
+        loaded = self._loaded
+        context = loaded.contexts.get((protocol, allowed))
+        if context is None:
+            try:
+                context = _context_of(loaded.folder, loaded.authorities, protocol, allowed)
+            except OSError:
+                # Replaced in this moment: the next refresh reads the new ones.
+                self._checked_s = float("-inf")
+                self._refresh()
+                loaded = self._loaded
+                context = _context_of(loaded.folder, loaded.authorities, protocol, allowed)
+            loaded.contexts[protocol, allowed] = context
+        return context
+
+    def _refresh(self) -> None:
+        now_s = self._monotonic_s()
+        if now_s - self._checked_s < CHECK_S:
+            return
+        self._checked_s = now_s
+        signature = self._sign()
+        same = signature == self._signature
+        # Contexts are made anew now and then: who keeps connections by their context renews them.
+        lasts = now_s - self._loaded_s < self.settings.renew_s
+        if same and lasts and self.problem is None:
+            return
+        try:
+            self._loaded = self._load()
+        except UnusableCredentials as error:
+            if str(error) != self.problem:
+                self.problem = str(error)
+                _log.error("the certificate in use stays, because the new one can't be: %s", error)
+            return
+        self._signature, self._loaded_s, self.problem = signature, now_s, None
+        if not same:
+            _log.info(
+                "%s has read its new files; its certificate expires on %s",
+                self.identity,
+                time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._loaded.expiry_s)),
+            )
+
+    def _sign(self) -> tuple[tuple[int, int, int], ...]:
+        """What differs as soon as a file is another one."""
+        signs = []
+        for name in _FILES:
+            try:
+                found = (self.settings.directory / name).stat()
+                signs.append((found.st_ino, found.st_mtime_ns, found.st_size))
+            except OSError:
+                signs.append((0, 0, 0))
+        return tuple(signs)
+
+    def _load(self) -> _Loaded:
+        directory = self.settings.directory
+        own = frozenset([self.identity])
+        try:
+            # Of one and the same version, also while the kubelet puts the next one in place.
+            folder = (directory / "..data").resolve(strict=True)
+        except OSError:
+            folder = directory
+        try:
+            authorities = (folder / "ca.crt").read_text()
+            pair: dict[tuple[int, frozenset[str]], ExaminingContext] = {
+                (protocol, own): _context_of(folder, authorities, protocol, own)
+                for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+            }
+            shown = _proved(
+                pair[ssl.PROTOCOL_TLS_SERVER, own],
+                pair[ssl.PROTOCOL_TLS_CLIENT, own],
+                self.identity,
+            )
+        except (OSError, ValueError) as error:
+            raise UnusableCredentials(
+                f"{', '.join(_FILES)} in {directory} can't be used as {self.identity}: {error}; "
+                "expected a certificate of that DNS name for servers and clients, its key, and "
+                "the authorities, among them its own"
+            ) from error
+        return _Loaded(
+            folder=folder,
+            authorities=authorities,
+            start_s=ssl.cert_time_to_seconds(str(shown["notBefore"])),
+            expiry_s=ssl.cert_time_to_seconds(str(shown["notAfter"])),
+            contexts=pair,
+        )
+
+
+def _context_of(
+    folder: Path, authorities: str, protocol: int, allowed: frozenset[str]
+) -> ExaminingContext:
+    return context_for(
+        protocol,
+        certificate=folder / "tls.crt",
+        key=folder / "tls.key",
+        authorities=authorities,
+        allowed=allowed,
+    )
+
+
+def _proved(
+    server: ExaminingContext, client: ExaminingContext, identity: str
+) -> Mapping[str, object]:
+    """The certificate's content, after a handshake with itself in memory: what others would refuse
+    is not put to use. Raises ssl.SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    calling = client.wrap_bio(to_client, to_server, server_hostname=identity)
+    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    done = {calling: False, answering: False}
+    while not all(done.values()):
+        for side in done:
+            if not done[side]:
+                try:
+                    side.do_handshake()
+                    done[side] = True
+                except ssl.SSLWantReadError:
+                    pass
+    shown = calling.getpeercert()
+    assert shown is not None, "a server's certificate is always verified here"
+    return shown

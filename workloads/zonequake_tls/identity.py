@@ -1,0 +1,45 @@
+"""Identities: one DNS name per role and release, in the certificate's subject alternative names.
+
+A DNS name and not a URI, because the library itself then verifies whom a client has reached, and
+because helm's own functions can write nothing else into a certificate. Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+
+TOP = "zonequake.internal"
+"""`internal` is kept for private use: nobody can register a name below it."""
+
+
+class Role(enum.StrEnum):
+    """Who a process of a release is."""
+
+    STORE = "store"
+    OPERATOR = "operator"
+    LOAD = "load"
+    HARNESS = "harness"
+
+
+def domain_of(release: str, namespace: str) -> str:
+    """What all identities of a release end in."""
+    return f"{release}.{namespace}.{TOP}"
+
+
+def identity_of(role: str, domain: str) -> str:
+    """The identity of a role of the release."""
+    return f"{role}.{domain}"
+
+
+def allowed_by(words: Iterable[str], domain: str) -> frozenset[str]:
+    """Identities that a list of words allows: a word without a dot is a role of this release, one
+    with a dot is an identity itself, of whoever the same authority signs."""
+    return frozenset(word if "." in word else identity_of(word, domain) for word in words)
+
+
+def names_in(certificate: Mapping[str, object] | None) -> tuple[str, ...]:
+    """The DNS names of a certificate as `SSLSocket.getpeercert` gives it."""
+    alternatives = (certificate or {}).get("subjectAltName", ())
+    assert isinstance(alternatives, tuple)
+    return tuple(str(value) for kind, value in alternatives if kind == "DNS")

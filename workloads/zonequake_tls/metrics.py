@@ -1,0 +1,49 @@
+"""What a process tells Prometheus of its certificate and of whom it refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from zonequake_tls.credentials import Credentials
+
+
+class CertificateCollector(Collector):
+    """`refused`: by port and reason, as the guards count it."""
+
+    def __init__(
+        self, credentials: Credentials, refused: Mapping[tuple[str, str], int] | None = None
+    ) -> None:
+        self._credentials = credentials
+        self._refused = refused if refused is not None else Counter()
+
+    def collect(self) -> Iterator[Metric]:
+        credentials = self._credentials
+        for name, text, value in (
+            (
+                "expiry_timestamp_seconds",
+                "When the certificate in use expires.",
+                credentials.expiry_s,
+            ),
+            ("start_timestamp_seconds", "When it began to hold.", credentials.start_s),
+            (
+                "problem",
+                "1 while the files hold something that can't be used, and the old stays in use.",
+                int(credentials.problem is not None),
+            ),
+        ):
+            family = GaugeMetricFamily(f"zonequake_certificate_{name}", text, labels=("identity",))
+            family.add_metric((credentials.identity,), value)
+            yield family
+        refused = CounterMetricFamily(
+            "zonequake_connections_refused",
+            "Connections that ended in their handshake, by port and reason.",
+            labels=("port", "reason"),
+        )
+        for (port, reason), count in sorted(self._refused.items()):
+            refused.add_metric((port, reason), count)
+        yield refused

@@ -10,35 +10,109 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from zonequake_agent import pods
+from zonequake_agent import links, pods, probe
+from zonequake_agent.delayer import delay
+from zonequake_agent.link_fault import LinkFault, OrderRefused
+from zonequake_agent.queue_socket import QueueRefused
+from zonequake_agent.watch import watch
 
 ABSENT = 3
+_REFUSED = (OrderRefused, QueueRefused, links.LinkTrouble)
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="zonequake_agent")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    listed = verbs.add_parser("processes", help="the pod's processes")
-    listed.add_argument("uid")
-    entered = verbs.add_parser("inside", help="runs a command in the pod's namespaces")
-    entered.add_argument("uid")
-    entered.add_argument("namespaces", help="comma-separated, as nsenter names them")
-    entered.add_argument("command", nargs=argparse.REMAINDER)
-    asked = parser.parse_args(words)
+    asked = _parser().parse_args(words)
     try:
-        match asked.verb:
-            case "processes":
-                _answer([asdict(process) for process in pods.processes(asked.uid)])
-            case "inside":
-                command = pods.inside(asked.uid, asked.namespaces.split(","), asked.command)
-                os.execvp(command[0], command)  # noqa: S606 - its output and exit code are ours
+        _do(asked)
     except pods.PodAbsent as error:
         sys.stderr.write(f"{error}\n")
         return ABSENT
+    except _REFUSED as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="zonequake_agent")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    of_pods = {
+        "processes": "the pod's processes",
+        "inside": "runs a command in the pod's namespaces",
+        "apply": "puts a link fault in",
+        "undo": "takes a link fault out, or all of them",
+        "counts": "what a link fault's rules met",
+        "left": "what is there of link faults, in words",
+        "probe": "round trips from inside the pod to a port, in milliseconds",
+    }
+    made = {verb: verbs.add_parser(verb, help=text) for verb, text in of_pods.items()}
+    for each in made.values():
+        each.add_argument("uid")
+    made["inside"].add_argument("namespaces", help="comma-separated, as nsenter names them")
+    made["inside"].add_argument("command", nargs=argparse.REMAINDER)
+    made["apply"].add_argument("order", help="a LinkFault as JSON")
+    made["undo"].add_argument("name", nargs="?")
+    made["counts"].add_argument("name")
+    made["probe"].add_argument("address")
+    made["probe"].add_argument("port", type=int)
+    made["probe"].add_argument("count", type=int)
+    made["probe"].add_argument("timeout_s", type=float)
+    trips = verbs.add_parser("round-trips", help="the same from where this runs")
+    for name, kind in (
+        ("address", str),
+        ("port", int),
+        ("count", int),
+        ("timeout_s", float),
+    ):
+        trips.add_argument(name, type=kind)
+    delayed = verbs.add_parser("delay", help="a delayer; `apply` starts it")
+    for name in ("name", "uid", "order"):
+        delayed.add_argument(name)
+    delayed.add_argument("ready", type=int)
+    verbs.add_parser("sweep", help="undoes what outlived its deadline, once")
+    verbs.add_parser("watch", help="the same for ever")
+    return parser
+
+
+def _do(asked: argparse.Namespace) -> None:
+    match asked.verb:
+        case "processes":
+            _answer([asdict(process) for process in pods.processes(asked.uid)])
+        case "inside":
+            _become(pods.inside(asked.uid, asked.namespaces.split(","), asked.command))
+        case "apply":
+            links.apply(asked.uid, LinkFault.of(asked.order), asked.order)
+        case "undo":
+            links.undo(asked.uid, asked.name)
+        case "counts":
+            _answer(links.counted(asked.uid, asked.name))
+        case "left":
+            _answer(links.left(asked.uid))
+        case "probe":
+            ends = [asked.address, str(asked.port), str(asked.count), str(asked.timeout_s)]
+            command = [sys.executable, "-m", "zonequake_agent", "round-trips", *ends]
+            _become(pods.inside(asked.uid, ["net"], command))
+        case "round-trips":
+            _answer(
+                probe.round_trips_ms(
+                    asked.address, asked.port, asked.count, timeout_s=asked.timeout_s
+                )
+            )
+        case "delay":
+            delay(LinkFault.of(asked.order), asked.uid, ready=asked.ready)
+        case "sweep":
+            _answer(links.sweep(time.time()))
+        case "watch":
+            watch()
+
+
+def _become(command: Sequence[str]) -> None:
+    """Its output and exit code are this program's."""
+    os.execvp(command[0], list(command))  # noqa: S606
 
 
 def _answer(value: object) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
+_POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
@@ -25,7 +27,7 @@ class PodAbsent(Exception):
 
 
 def processes(uid: str, proc: Path = PROC) -> list[Process]:
-    """The pod's processes in the order of their numbers; none if all have ended.
+    """The pod's processes, the oldest first; none if all have ended.
 
     The systemd driver of cgroups writes a UID with underscores.
     """
@@ -34,28 +36,50 @@ def processes(uid: str, proc: Path = PROC) -> list[Process]:
     for folder in proc.iterdir():
         if not folder.name.isdigit():
             continue
-        try:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             groups = (folder / "cgroup").read_text()
-            if not any(mark in groups for mark in marks):
-                continue
-            name = (folder / "comm").read_text().strip()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        container = _CONTAINER.search(groups)
-        pid = int(folder.name)
-        found.append(Process(pid=pid, name=name, container=container.group() if container else ""))
-    return sorted(found, key=lambda process: process.pid)
+            if any(mark in groups for mark in marks):
+                found.append((_started(folder), _process(folder, groups)))
+    return [process for _, process in sorted(found, key=lambda each: (each[0], each[1].pid))]
+
+
+def _started(folder: Path) -> int:
+    """When the process began, in the kernel's ticks."""
+    # The name in brackets may hold blanks and brackets.
+    return int((folder / "stat").read_text().rpartition(")")[2].split()[19])
+
+
+def _process(folder: Path, groups: str) -> Process:
+    container = _CONTAINER.search(groups)
+    return Process(
+        pid=int(folder.name),
+        name=(folder / "comm").read_text().strip(),
+        container=container.group() if container else "",
+    )
+
+
+def all_uids(proc: Path = PROC) -> list[str]:
+    """The UID of every pod on this node, sorted."""
+    found = set()
+    for folder in proc.iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found |= set(_POD.findall((folder / "cgroup").read_text()))
+    return sorted({uid.replace("_", "-") for uid in found})
 
 
 def inside(uid: str, namespaces: Sequence[str], command: Sequence[str]) -> list[str]:
     """The command, inside the pod's namespaces of these kinds (`net`, `mount`, `pid`, …).
 
-    The container's own process is entered, and not the one that only holds the namespaces.
-    Raises PodAbsent.
+    The oldest process is the one that holds the pod's network and lives as long as the pod; files
+    are those of the first container that was started beside it. Raises PodAbsent.
     """
     running = processes(uid)
     if not running:
         raise PodAbsent(f"no process of the pod with UID {uid} runs on this node")
-    target = next((p for p in running if p.name != "pause"), running[0])
+    holder = running[0]
+    target = holder
+    if "mount" in namespaces:
+        target = next((p for p in running if p.container != holder.container), holder)
     kinds = [f"--{kind}" for kind in namespaces]
     return ["nsenter", "--target", str(target.pid), *kinds, "--", *command]

@@ -36,6 +36,8 @@ def test_a_pods_processes_are_those_whose_cgroup_names_it(tmp_path: Path) -> Non
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "cgroup").write_text(cgroup)
         (tmp_path / pid / "comm").write_text("python\n")
+        fields = ["0"] * 19 + [{"4": "100"}.get(pid, "200")]
+        (tmp_path / pid / "stat").write_text(f"{pid} (a) b) {' '.join(fields)}\n")
     (tmp_path / "7").mkdir()  # it has ended meanwhile
     found = pods.processes(UID, tmp_path)
     assert [process.pid for process in found] == [4, 30, 31]

@@ -1,0 +1,159 @@
+"""Puts link faults into a pod's network namespace, looks at them, and takes them out again.
+
+Everything here says what shall hold and may be repeated, also by another process: the rules in the
+kernel are all that is remembered of a fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from zonequake_agent import delayer, pods, rules
+from zonequake_agent.link_fault import LinkFault
+
+_READY_S = 10.0
+_ENDED_S = 5.0
+_WAIT = ("-w", "5")
+DELAY_WORDS = ("-m", "zonequake_agent", "delay")
+
+
+class LinkTrouble(Exception):
+    """The node could not do it; the text is the program's own."""
+
+
+def apply(uid: str, order: LinkFault, text: str) -> None:
+    """Sees to it that this fault holds at the pod, from now for its seconds.
+
+    `text` is the order as it came. Raises LinkTrouble, PodAbsent.
+    """
+    undo(uid, order.name)
+    if order.delays:
+        _start_delayer(uid, order, text)
+    try:
+        _restore(uid, rules.insertion(order, until=int(time.time() + order.seconds) + 1))
+    except LinkTrouble:
+        undo(uid, order.name)
+        raise
+
+
+def undo(uid: str, name: str | None = None) -> None:
+    """Sees to it that nothing of the fault is at the pod, of any fault without a name.
+
+    A pod that is gone has taken its rules along. Rules go first: what a delayer holds then is the
+    last that it gets, and it lets go of that as it ends. Raises LinkTrouble.
+    """
+    with contextlib.suppress(pods.PodAbsent):
+        text = rules.removal(_saved(uid), name)
+        if text:
+            _restore(uid, text)
+    for pid in delayers(uid, name):
+        _end(pid)
+    for left in delayer.STATE.glob(f"{name or 'ZQ-*'}-{uid}.json"):
+        left.unlink(missing_ok=True)
+
+
+def counted(uid: str, name: str) -> dict[str, object]:
+    """What the fault's rules met, and what its delayer says, if it has one.
+
+    Raises LinkTrouble, PodAbsent.
+    """
+    found: dict[str, object] = dict(asdict(rules.counts(_saved(uid), name)))
+    with contextlib.suppress(FileNotFoundError):
+        found["delayed"] = delayer.state_file(name, uid).read_text()
+    return found
+
+
+def left(uid: str) -> list[str]:
+    """What is there of faults, in words; empty if nothing is, or if the pod is gone."""
+    found = []
+    with contextlib.suppress(pods.PodAbsent):
+        found = [f"rules of {fault.name}" for fault in rules.standing(_saved(uid))]
+    return found + [f"delayer process {pid}" for pid in delayers(uid)]
+
+
+def sweep(now_s: float) -> list[str]:
+    """Undoes every fault on this node whose deadline has passed; what was undone, in words."""
+    undone = []
+    for uid in pods.all_uids():
+        try:
+            expired = [f.name for f in rules.standing(_saved(uid)) if f.until < now_s]
+        except (pods.PodAbsent, LinkTrouble):
+            continue  # it ended meanwhile
+        for name in expired:
+            undo(uid, name)
+            undone.append(f"{name} at the pod with UID {uid}")
+    return undone
+
+
+def delayers(uid: str, name: str | None = None) -> list[int]:
+    """Delayer processes of this pod."""
+    return [pid for pid, of, pod in _delayers() if pod == uid and name in (None, of)]
+
+
+def _delayers() -> Iterator[tuple[int, str, str]]:
+    """PID, fault and pod of every delayer on this node: `… delay NAME UID ORDER …`."""
+    for folder in pods.PROC.iterdir():
+        if not folder.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if tuple(words[1:4]) == DELAY_WORDS and len(words) > 5:
+                yield int(folder.name), words[4], words[5]
+
+
+def _start_delayer(uid: str, order: LinkFault, text: str) -> None:
+    """Starts the delayer as nobody's child, and waits until it listens."""
+    read, write = os.pipe()
+    command = [sys.executable, *DELAY_WORDS, order.name, uid, text, str(write)]
+    errors_read, errors_write = os.pipe()
+    try:
+        subprocess.Popen(
+            pods.inside(uid, ["net"], command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors_write,
+            pass_fds=(write,),
+            start_new_session=True,
+        )
+        os.close(write)
+        os.close(errors_write)
+        if os.read(read, 1) != b".":
+            said = os.read(errors_read, 4000).decode(errors="replace").strip()
+            raise LinkTrouble(f"the delayer did not start: {said[-300:]}")
+    finally:
+        os.close(read)
+        os.close(errors_read)
+
+
+def _end(pid: int) -> None:
+    deadline_s = time.monotonic() + _ENDED_S
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        while (pods.PROC / str(pid) / "cmdline").exists() and time.monotonic() < deadline_s:
+            if not (pods.PROC / str(pid) / "cmdline").read_bytes():
+                return  # a zombie: its parent has not asked for it yet
+            time.sleep(0.02)
+        deadline_s += _ENDED_S
+
+
+def _saved(uid: str) -> str:
+    return _run(pods.inside(uid, ["net"], ["iptables-save", "--counters"]))
+
+
+def _restore(uid: str, text: str) -> None:
+    _run(pods.inside(uid, ["net"], ["iptables-restore", "--noflush", *_WAIT]), given=text)
+
+
+def _run(command: Sequence[str], *, given: str | None = None) -> str:
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LinkTrouble(f"{' '.join(command[-3:])}: {done.stderr.strip()[-300:]}")
+    return done.stdout

@@ -1,0 +1,36 @@
+"""The agent pod's first process: undoes what outlived its deadline, and does nothing else.
+
+The kernel ends a fault at its deadline by itself (`rules`); what remains then are rules that match
+nothing any more, and they are removed here. An agent that is taken away takes its faults along.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+
+from zonequake_agent import links, pods
+
+SWEEP_S = 5.0
+
+
+def watch() -> None:
+    """Runs until SIGTERM, then undoes every fault on this node."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    while not ended.wait(SWEEP_S):
+        for undone in links.sweep(time.time()):
+            _say(f"undone at its deadline: {undone}")
+    for uid in pods.all_uids():
+        try:
+            links.undo(uid)
+        except links.LinkTrouble as trouble:
+            _say(f"the pod with UID {uid}: {trouble}")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

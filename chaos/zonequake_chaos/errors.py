@@ -14,6 +14,8 @@
         ├── WaitExpired     a state did not come in time
         ├── FaultFailed     a fault was tried and could not be proven
         └── JournalFailed   a debt could not be recorded, so nothing was done
+        ├── ZoneRefused     the operator says that a zone of the run can't be served
+        └── FaultFailed     a fault was tried and could not be proven
 
 A fault whose trigger never came is no error: it is a `fault.missed` event, and the run is unknown.
 """
@@ -96,9 +98,27 @@ class WaitExpired(HarnessError):
     """A state did not come within its time-out; the text says what was seen instead."""
 
 
+class ZoneRefused(HarnessError):
+    """The operator says of a zone of the run what no waiting will change."""
+
+
 class FaultFailed(HarnessError):
     """A fault was injected and no proof of its effect, or of its end, was found."""
 
 
 class JournalFailed(HarnessError):
     """The cleanup journal could not be written; what it was to record was not done."""
+def in_words(error: BaseException) -> str:
+    """An error as a sentence: of a group its causes, each once, and never the group's own words.
+
+    An error of our own is a sentence already; any other needs its type to say anything.
+    """
+    return "; ".join(dict.fromkeys(_causes(error)))
+
+
+def _causes(error: BaseException) -> list[str]:
+    if isinstance(error, BaseExceptionGroup):
+        return [words for cause in error.exceptions for words in _causes(cause)]
+    if isinstance(error, ChaosError):
+        return [str(error)]
+    return [f"{type(error).__name__}: {error}".removesuffix(": ")]

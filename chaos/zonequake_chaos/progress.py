@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from zonequake_chaos.clock import Clock
+from zonequake_chaos.errors import in_words
 from zonequake_chaos.plan import Mark, Plan, Step
 from zonequake_chaos.plan_tree import step_line
 
@@ -31,7 +32,7 @@ class Progress:
             yield step
         except BaseException as error:
             step.mark = Mark.FAILED
-            step.note = step.note or str(error) or type(error).__name__
+            step.note = step.note or in_words(error)
             raise
         else:
             if step.mark is Mark.RUNNING:

@@ -21,7 +21,7 @@ from zonequake_chaos.cleaning import pay
 from zonequake_chaos.clock import Clock, Moment
 from zonequake_chaos.collect import pod_logs
 from zonequake_chaos.deployment import Deployment
-from zonequake_chaos.errors import ChaosError, HarnessError, UsageError, WaitExpired
+from zonequake_chaos.errors import HarnessError, UsageError, WaitExpired, in_words
 from zonequake_chaos.events import Event, EventLog, from_store
 from zonequake_chaos.faults.life import World
 from zonequake_chaos.injection import Done, finish, inject_fault, release
@@ -127,7 +127,7 @@ class Runner:
                 except UsageError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the tail must be walked in any case
-                    self._problems.add(Verdict.HARNESS_FAILED, _in_words(error))
+                    self._problems.add(Verdict.HARNESS_FAILED, in_words(error))
                 finally:
                     await self._tail()
                     for number in (signal.SIGINT, signal.SIGTERM):
@@ -282,7 +282,7 @@ class Runner:
                 with self._progress.step(key):
                     await action()
             except Exception as error:  # noqa: BLE001 - what comes after must be walked in any case
-                self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {_in_words(error)}")
+                self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {in_words(error)}")
 
     async def _heal(self) -> list[str]:
         return await self._journal.pay_all(partial(pay, self._kube, node=self._node), HEALING)
@@ -360,11 +360,6 @@ class Runner:
     async def _clean(self) -> None:
         for problem in await self._journal.pay_all(partial(pay, self._kube, node=self._node)):
             self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
-
-
-def _in_words(error: Exception) -> str:
-    """An error of our own is a sentence; any other needs its type to say anything."""
-    return str(error) if isinstance(error, ChaosError) else f"{type(error).__name__}: {error}"
 
 
 def _load_name(installation: Installation, zone: Zone) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import msgspec
 
 from zonequake_chaos.cleaning import delete_zone
-from zonequake_chaos.errors import NotFound, UsageError
+from zonequake_chaos.errors import ClusterError, NotFound, UsageError, ZoneRefused
 from zonequake_chaos.journal import DeleteZone, Journal
 from zonequake_chaos.kube import Json, Kube
 from zonequake_chaos.load_objects import RUN_LABEL
@@ -13,6 +16,18 @@ from zonequake_chaos.observe import Observer
 from zonequake_chaos.scenario import Zone
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.triggers import unsettled
+
+TOPOLOGY = "topology"
+"""The name of a namespace's only LogicalTopology."""
+
+LOOK_S = 0.5
+"""Between two looks at the zones' conditions."""
+
+SURE = 3
+"""Looks in a row that must say the same: a condition may be a moment older than its reasons."""
+
+_HOPELESS = ("InvalidFilter", "InvalidSpec")
+_MOST_NAMED = 5
 
 
 def zone_object(zone: Zone, run_id: str) -> Json:
@@ -61,10 +76,59 @@ def not_available(view: ClusterView, zones: list[Zone]) -> list[str]:
     return missing
 
 
-async def wait_available(observer: Observer, zones: list[Zone], *, timeout_s: float) -> None:
-    """Waits until the zones are served in full. Raises WaitExpired."""
-    await observer.wait(
-        lambda view: not not_available(view, zones),
-        timeout_s=timeout_s,
-        waiting_for=lambda view: "; ".join(not_available(view, zones)[:5]),
+async def wait_available(
+    kube: Kube, observer: Observer, zones: list[Zone], *, timeout_s: float
+) -> None:
+    """Waits until the zones are served in full. Raises WaitExpired, ZoneRefused (in a group)."""
+    async with asyncio.TaskGroup() as group:
+        refusals = group.create_task(_watch_refusals(kube, observer, zones))
+        await observer.wait(
+            lambda view: not not_available(view, zones),
+            timeout_s=timeout_s,
+            waiting_for=lambda view: "; ".join(not_available(view, zones)[:5]),
+        )
+        refusals.cancel()
+
+
+async def _watch_refusals(kube: Kube, observer: Observer, zones: list[Zone]) -> None:
+    """Raises ZoneRefused once the operator has said of a zone several times why it can't serve."""
+    said: dict[str, list[str]] = {zone.name: [] for zone in zones}
+    while True:
+        for zone in zones:
+            try:
+                found = await kube.get("DistributionZone", zone.name)
+                topology = await kube.get("LogicalTopology", TOPOLOGY)
+            except ClusterError:  # it isn't there yet, or not now: the wait goes on
+                continue
+            why = refusal(found, topology, observer.view())
+            said[zone.name] = [*said[zone.name], why][-SURE:]
+            if why and said[zone.name] == [why] * SURE:
+                raise ZoneRefused(f"zone {zone.name} can't be served: {why}")
+        await asyncio.sleep(LOOK_S)
+
+
+def refusal(zone: Json, topology: Json, view: ClusterView) -> str:
+    """What the zone's own condition says where waiting can't help, and about which nodes.
+
+    Empty while there is hope: a filter that matches nobody may yet match a node that the operator
+    has not taken into its topology, or that waits for its timer.
+    """
+    status = zone.get("status") or {}
+    ready = next((c for c in status.get("conditions") or [] if c["type"] == "Ready"), None)
+    if ready is None or ready["status"] == "True":
+        return ""
+    if ready["reason"] in _HOPELESS:
+        return str(ready["message"])
+    if ready["reason"] != "NoDataNodes" or not zone["spec"].get("dataNodesFilter"):
+        return ""
+    known = (topology.get("status") or {}).get("nodes") or []
+    answering = {name for name, node in view.nodes.items() if node.answers}
+    if not answering <= {node["name"] for node in known} or (status.get("scaleUp") or {}).get(
+        "nodes"
+    ):
+        return ""
+    nodes = ", ".join(
+        f"{node['name']} {json.dumps(node.get('attributes') or {}, sort_keys=True)}"
+        for node in known[:_MOST_NAMED]
     )
+    return f"{ready['message']} The nodes and their attributes are: {nodes or 'none'}"

@@ -63,7 +63,12 @@ class ZonequakeDeployment:
             await create_zone(self._kube, journal, zone, self._run_id)
 
     async def wait_available(self, observer: Observer) -> None:
-        await wait_available(observer, self._spec.zones, timeout_s=self._spec.times.setup_timeout_s)
+        await wait_available(
+            self._kube,
+            observer,
+            self._spec.zones,
+            timeout_s=self._spec.times.setup_timeout_s,
+        )
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
         await observer.wait(

@@ -67,6 +67,7 @@ class ClusterModel:
         self.namespace_labels: dict[str, str] = {"zonequake.io/chaos": "allowed"}
         self.rate = 100.0
         self.never_catch_up = False
+        self.refused: dict[str, str] | None = None
         self.held = asyncio.Event()
         self.objects["configmaps", "zq-harness"] = {
             "metadata": {"name": "zq-harness", "namespace": "zonequake"},

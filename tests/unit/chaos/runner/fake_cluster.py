@@ -109,6 +109,11 @@ class FakeCluster(ClusterModel):
         return web.json_response(pod)
 
     def _on_zone(self, method: str, name: str, body: dict[str, Any]) -> web.Response:
+        if method == "PATCH" and self.refused is not None:
+            self.zone = name
+            ready = {"type": "Ready", "status": "False", **self.refused}
+            self.objects["distributionzones", name] = {**body, "status": {"conditions": [ready]}}
+            return web.json_response(body)
         if method == "PATCH":
             self.zone = name
             nodes = [f"zq-default-{n}" for n in range(3)]

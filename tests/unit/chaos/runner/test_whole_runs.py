@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,45 @@ async def test_a_load_that_does_nothing_makes_the_run_unknown(
     )
     assert report.verdict is Verdict.UNKNOWN
     assert any("without load" in problem for problem in report.problems)
+
+
+async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators_words(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    message = 'There are no data nodes that match $[?(@.disk == "gold")].'
+    cluster.refused = {"reason": "NoDataNodes", "message": message}
+    cluster.objects["logicaltopologies", "topology"] = {
+        "status": {
+            "nodes": [
+                {"name": f"zq-default-{n}", "attributes": {"disk": "silver"}} for n in range(3)
+            ]
+        }
+    }
+    console = quiet_console()
+    began_s = time.monotonic()
+    _, report = await run_once(
+        ask("leader-kill", tmp_path / "run", 'zones.0.dataNodesFilter=$[?(@.disk == "gold")]'),
+        place,
+        console,
+    )
+    assert time.monotonic() - began_s < 30
+    assert report.verdict is Verdict.HARNESS_FAILED
+    (problem,) = report.problems
+    assert message in problem
+    assert 'zq-default-2 {"disk": "silver"}' in problem
+    assert "ExceptionGroup" not in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "zone chaos can't be served" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+async def test_a_step_that_fails_in_several_ways_names_each_cause(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    console = quiet_console()
+    cluster.refused = {"reason": "Starting", "message": "8 partitions haven't started yet."}
+    short = f"{QUICK[0][:-1]}, setupTimeoutSeconds: 1}}"
+    _, report = await run_once(ask("leader-kill", tmp_path / "run", short), place, console)
+    assert report.problems == ["not within 1 s: chaos has 0 of 4 partitions"]
+    assert "not within 1 s" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 async def test_a_rebalance_that_never_ends_makes_the_run_unknown_and_is_cleaned(

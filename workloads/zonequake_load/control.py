@@ -38,11 +38,16 @@ class ReadsAt(StrEnum):
     """Whom linearizable reads are asked of first: the leader, or any replica in turn.
 
     A correct store's follower refuses and names the leader, so `any` costs one more trip; a store
-    whose followers answer by themselves shows it.
+    whose followers answer by themselves shows it. etcd's members all take linearizable reads, which
+    are always asked of each in turn.
+
+    `local` asks any replica for its own state, however old, and still claims in the history that
+    the read was linearizable: what the checks must find stale on a sound store.
     """
 
     LEADER = "leader"
     ANY = "any"
+    LOCAL = "local"
 
 
 class RegisterWorkload(
@@ -121,6 +126,8 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `processes`: operations of the workloads outstanding at once in one pod.
     `deadline_ms` bounds an operation with all its attempts, `attempt_ms` each attempt.
     `final_timeout_s` bounds the final reads, `operations_per_key` the history of one key.
+    `target`: `zonequake`, or `etcd`, whose `seeds` are its members' client ports, whose `zone` is a
+    prefix of keys, and which is one partition.
     """
 
     zone: str

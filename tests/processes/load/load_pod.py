@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 from ports import free_ports
 
+import zonequake_load
 from zonequake_load.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 
 Line = dict[str, Any]
@@ -38,6 +39,8 @@ class LoadPod:
                 [sys.executable, "-m", "zonequake_load"],
                 env={
                     "PATH": os.environ["PATH"],
+                    # The code that the test imports, also when that isn't the installed one.
+                    "PYTHONPATH": str(Path(zonequake_load.__file__).parents[1]),
                     "ZQ_LOAD_PLAN": str(self.plan_file),
                     "ZQ_LOAD_DIR": str(self.directory),
                     "ZQ_LOAD_PORT": str(self.port),

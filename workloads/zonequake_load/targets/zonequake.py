@@ -10,10 +10,11 @@ from zonequake_store.client_protocol import partition_of
 
 
 class ZonequakeTarget:
-    """One zone of a zonequake store."""
+    """One zone of a zonequake store; `reads_local`: every read is a bounded one without a bound."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, reads_local: bool = False) -> None:
         self._client = client
+        self._reads_local = reads_local
 
     @property
     def partitions(self) -> int:
@@ -26,8 +27,9 @@ class ZonequakeTarget:
         await self._client.close()
 
     async def read(self, key: str, *, limits: Limits, bounded: bool = False) -> Outcome:
+        local = bounded or self._reads_local
         return await self._client.execute(
-            Operation(f=Function.READ, key=key, bounded=bounded), limits
+            Operation(f=Function.READ, key=key, bounded=local), limits
         )
 
     async def write(

@@ -1,0 +1,220 @@
+"""Three real etcd servers under our load, judged by our checks and by Porcupine.
+
+What a sound system does must pass, whatever happens to its members; what it is asked to do wrongly,
+or what was taken from it, must be found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from load_pod import Findings, LoadPods, check_contract, check_final_reads
+from local_etcd import NAMES, LocalEtcd
+from porcupine_judge import Judge, judged_run
+from pyspark.sql import SparkSession
+
+from zonequake_analysis.judgement import Judgement, judge_run
+from zonequake_analysis.report import write_report
+from zonequake_analysis.verdict import Verdict
+from zonequake_load.control import (
+    AppendListWorkload,
+    LoadPlan,
+    Phase,
+    Preload,
+    ReadsAt,
+    RegisterWorkload,
+)
+from zonequake_load.etcd_records import dump_file, dump_prefix
+
+pytestmark = pytest.mark.timeout(180)
+
+Story = Callable[[LocalEtcd], Awaitable[None]]
+
+
+@pytest.fixture
+async def etcd(tmp_path: Path) -> AsyncIterator[LocalEtcd]:
+    directory = tmp_path / "etcd"
+    directory.mkdir()
+    async with LocalEtcd(directory) as started:
+        yield started
+
+
+@pytest.fixture
+async def pods(tmp_path: Path) -> AsyncIterator[LoadPods]:
+    async with LoadPods(tmp_path) as started:
+        yield started
+
+
+async def a_run(
+    etcd: LocalEtcd, pods: LoadPods, run: Path, story: Story, *, reads_at: ReadsAt = ReadsAt.LEADER
+) -> Findings:
+    """Load while `story` happens, then final reads; the histories are in the folder `run`."""
+    plan = LoadPlan(
+        target="etcd",
+        zone="z",
+        seeds=etcd.seeds,
+        workloads=[
+            RegisterWorkload(operations_per_second=150, keys_per_partition=4, filler_bytes=64),
+            AppendListWorkload(operations_per_second=40, keys_per_partition=2),
+        ],
+        preload=Preload(bulk_keys_per_partition=20, filler_bytes=256),
+        reads_at=reads_at,
+        final_timeout_s=20,
+    )
+    await pods.start(plan)
+    await pods.complete(Phase.PRELOAD)
+    await pods.enter(Phase.LOAD)
+    await pods.answered(operations=200, probes=10)
+    await story(etcd)
+    for phase in (Phase.QUIET, Phase.FINAL, Phase.DONE):
+        await pods.complete(phase)
+    (run / "history").mkdir(parents=True)
+    files = await pods.collect()
+    for name, text in files.items():
+        (run / "history" / name).write_bytes(text)
+    return check_contract(files)
+
+
+async def dumped(etcd: LocalEtcd, run: Path) -> None:
+    """A dump of each member, all of one revision."""
+    revision = await etcd.settled()
+    (run / "dumps").mkdir()
+    for name in NAMES:
+        dump = await etcd.api(name).dump(dump_prefix("z"), revision=revision)
+        (run / "dumps" / f"0-{name}.jsonl").write_bytes(dump_file(dump, zone="z", node=name))
+
+
+async def judged(spark: SparkSession, run: Path) -> Judgement:
+    found = await asyncio.to_thread(judge_run, spark, run)
+    await asyncio.to_thread(write_report, run, found)
+    return found
+
+
+def said(judgement: Judgement) -> dict[str, tuple[Verdict, int, str]]:
+    """Verdict, violations and summary of each check that did not pass."""
+    return {
+        check.name: (check.verdict, check.violations, check.summary)
+        for check in judgement.checks
+        if check.verdict is not Verdict.PASSED
+    }
+
+
+async def test_a_leader_killed_under_load_loses_nothing_and_all_members_end_equal(
+    etcd: LocalEtcd, pods: LoadPods, spark: SparkSession, porcupine: Judge, tmp_path: Path
+) -> None:
+    async def kill_the_leader(etcd: LocalEtcd) -> None:
+        victim = await etcd.leader()
+        etcd.servers[victim].kill()
+        await etcd.leader(members=2)
+        await asyncio.sleep(1)
+        etcd.servers[victim].spawn(etcd.cluster)
+        await etcd.leader()
+        await asyncio.sleep(1)
+
+    run = tmp_path / "run"
+    findings = await a_run(etcd, pods, run, kill_the_leader)
+    check_final_reads(findings)
+    await dumped(etcd, run)
+    judgement = await judged(spark, run)
+    assert said(judgement) == {}
+    audit = judgement.evidence.audit
+    assert (audit.partitions, audit.replicas) == (1, 3)
+    assert audit.writes_compared > 100
+    # Every kind of operation worked, also those that had to be decided by a transaction.
+    worked = {(line["f"], line["applied"]) for line in findings.of(type="ok", role="load")}
+    assert worked == {
+        ("read", None), ("write", None), ("append", None), ("cas", True), ("cas", False)
+    }  # fmt: skip
+    assert {line["node"] for line in findings.of(type="ok")} == set(NAMES)
+    porcupines = judged_run(porcupine, run)
+    assert (porcupines.disagreement, porcupines.illegal) == ("", [])
+    assert porcupines.keys > 20
+
+
+async def cut_a_follower_off(etcd: LocalEtcd) -> None:
+    leader = await etcd.leader()
+    await etcd.cut(next(name for name in NAMES if name != leader))
+    await asyncio.sleep(3)
+    etcd.relays.heal()
+    await etcd.settled()
+
+
+def stale_by_revision(findings: Findings) -> int:
+    """Reads of a revision below that of a write of their key which had been acknowledged before."""
+    written: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for line in findings.of(type="ok"):
+        if line["f"] in ("write", "append") or line["applied"]:
+            written[line["key"]].append((line["time"], line["index"]))
+    return sum(
+        any(time < read["inv"] and index > read["index"] for time, index in written[read["key"]])
+        for read in findings.of(type="ok", f="read")
+    )
+
+
+async def test_serializable_reads_at_a_follower_that_is_cut_off_are_found_stale(
+    etcd: LocalEtcd, pods: LoadPods, spark: SparkSession, porcupine: Judge, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    findings = await a_run(etcd, pods, run, cut_a_follower_off, reads_at=ReadsAt.LOCAL)
+    judgement = await judged(spark, run)
+    assert judgement.verdict is Verdict.VIOLATED
+    # By what clients saw, without any revision. Most of them are called flicker, which is stale
+    # after an earlier read at another member had shown what this one misses.
+    counts = judgement.evidence.found.counts
+    stale = counts["loss", "stale"] + counts["loss", "flicker"]
+    assert stale >= stale_by_revision(findings) > 20
+    assert counts["loss", "lost"] == 0, "they are old, not lost"
+    shown = next(one for one in judgement.shown if one.finding.kind in ("stale", "flicker"))
+    assert len(shown.witness.operations) >= 2
+    # Both checkers of linearizability agree, and Porcupine with them.
+    without_order = judgement.evidence.found.without_order
+    assert without_order.by_both > 0
+    assert without_order.by_black_box_only == 0
+    porcupines = judged_run(porcupine, run)
+    assert porcupines.disagreement == ""
+    assert porcupines.illegal
+
+
+async def test_linearizable_reads_pass_while_a_follower_is_cut_off_and_another_one_hangs(
+    etcd: LocalEtcd, pods: LoadPods, spark: SparkSession, tmp_path: Path
+) -> None:
+    async def cut_off_then_hung(etcd: LocalEtcd) -> None:
+        await cut_a_follower_off(etcd)
+        leader = await etcd.leader()
+        hung = etcd.servers[next(name for name in NAMES if name != leader)]
+        hung.pause()
+        await asyncio.sleep(2)
+        hung.resume()
+        await asyncio.sleep(1)
+
+    run = tmp_path / "run"
+    findings = await a_run(etcd, pods, run, cut_off_then_hung)
+    check_final_reads(findings)
+    await dumped(etcd, run)
+    assert said(await judged(spark, run)) == {}
+
+
+async def test_writes_that_a_majority_lost_with_its_disks_are_found_lost(
+    etcd: LocalEtcd, pods: LoadPods, spark: SparkSession, tmp_path: Path
+) -> None:
+    async def lose_two_of_three(etcd: LocalEtcd) -> None:
+        for server in etcd.servers.values():
+            server.kill()
+        # Two come back with nothing and are a majority; the one that knew better stays away.
+        for name in NAMES[:2]:
+            etcd.servers[name].wipe()
+            etcd.servers[name].spawn(etcd.cluster)
+        await etcd.leader(members=2)
+        await asyncio.sleep(2)
+
+    run = tmp_path / "run"
+    await a_run(etcd, pods, run, lose_two_of_three)
+    judgement = await judged(spark, run)
+    assert judgement.verdict is Verdict.VIOLATED
+    found = said(judgement)
+    assert found["lost-writes"][1] > 20
+    assert found["linearizability"][0] is Verdict.VIOLATED

@@ -1,0 +1,71 @@
+"""Dumps of etcd's members as files, and what the analysis' replica audit makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from zonequake_analysis.acknowledged import Acknowledged
+from zonequake_analysis.replica_audit import Audit, audit
+from zonequake_analysis.run_folder import read_dumps
+from zonequake_analysis.schema import INDEX_BITS
+from zonequake_load.errors import EtcdError
+from zonequake_load.etcd_api import Dump, KeyValue
+from zonequake_load.etcd_records import TERM, dump_file, elements, filler_of, key_of, read, stored
+
+REGISTER = KeyValue(key=key_of("z", "r"), value=stored(7), mod_revision=4)
+LIST = KeyValue(key=key_of("z", "l"), value=stored([1, 2]), mod_revision=5)
+SOUND = Dump(member_id=11, revision=5, hash=0xABC, compact_revision=-1, kvs=(LIST, REGISTER))
+
+ACKNOWLEDGED = (
+    Acknowledged(zone="z", partition=0, key="r", position=TERM << INDEX_BITS | 4, elements=[]),
+    Acknowledged(zone="z", partition=0, key="l", position=None, elements=[1, 2]),
+)
+
+
+def audited(folder: Path, *dumps: Dump) -> Audit:
+    (folder / "dumps").mkdir()
+    for number, dump in enumerate(dumps):
+        content = dump_file(dump, zone="z", node=f"m{number}")
+        (folder / "dumps" / f"0-m{number}.jsonl").write_bytes(content)
+    return audit(ACKNOWLEDGED, [], read_dumps(folder))
+
+
+def changed(**fields: object) -> Dump:
+    return msgspec.structs.replace(SOUND, **fields)
+
+
+def test_members_with_one_revision_and_one_hash_are_equal(tmp_path: Path) -> None:
+    found = audited(tmp_path, SOUND, changed(member_id=12), changed(member_id=13))
+    assert found.disagreements == ()
+    assert (found.partitions, found.replicas, found.writes_compared) == (1, 3, 9)
+
+
+@pytest.mark.parametrize(
+    ("other", "kinds"),
+    [
+        (changed(hash=0xABD), ["digest"]),
+        (changed(revision=4), ["applied"]),
+        (changed(kvs=(LIST,)), ["missing"]),
+        (changed(kvs=(LIST, msgspec.structs.replace(REGISTER, mod_revision=3))), ["missing"]),
+        (changed(kvs=(REGISTER, msgspec.structs.replace(LIST, value=stored([1])))), ["missing"]),
+    ],
+)
+def test_a_member_that_differs_is_found(tmp_path: Path, other: Dump, kinds: list[str]) -> None:
+    found = audited(tmp_path, SOUND, changed(member_id=12), other)
+    assert [one.kind for one in found.disagreements] == kinds
+
+
+def test_a_filler_is_no_part_of_the_keys_that_are_dumped() -> None:
+    assert not filler_of("z", "r").startswith(key_of("z", ""))
+
+
+def test_what_nobody_wrote_is_shown_as_it_is() -> None:
+    assert [read(raw) for raw in (b"7", b"[1,2]", b'{"a":1}', b"\xff")] == [
+        7, [1, 2], '{"a":1}', "\N{REPLACEMENT CHARACTER}"
+    ]  # fmt: skip
+    with pytest.raises(EtcdError, match="expected a list") as raised:
+        elements(b"7")
+    assert raised.value.certain

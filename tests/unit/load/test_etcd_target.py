@@ -1,0 +1,301 @@
+"""What the load says of operations on etcd, and what it repeats.
+
+`fail` must mean that nothing happened; nothing that may have happened is sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from reference_etcd import ReferenceEtcd, Spoilt
+
+from zonequake_load.connection import Connections
+from zonequake_load.control import LoadPlan, ReadsAt
+from zonequake_load.errors import PlanError, TargetError
+from zonequake_load.operation import Limits, Operation, Outcome, Type
+from zonequake_load.targets import etcd as module
+from zonequake_load.targets.etcd import EtcdTarget
+from zonequake_load.targets.registry import target_for
+from zonequake_load.targets.zonequake import ZonequakeTarget
+
+NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
+TIMED_OUT = Spoilt(applied=True, error=(14, "etcdserver: request timed out"))
+LOST = Spoilt(applied=True)
+SILENT = Spoilt(applied=True, silent=True)
+
+
+def limits(*, total_s: float = 2.0, attempt_s: float = 0.2, retry: bool = True) -> Limits:
+    return Limits(
+        deadline_ns=time.monotonic_ns() + int(total_s * 1e9),
+        attempt_ns=int(attempt_s * 1e9),
+        retry=retry,
+    )
+
+
+@pytest.fixture
+async def etcd() -> AsyncIterator[ReferenceEtcd]:
+    reference = ReferenceEtcd(endpoints=1)
+    await reference.start()
+    yield reference
+    await reference.stop()
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[ReferenceEtcd]:
+    reference = ReferenceEtcd(endpoints=2)
+    await reference.start()
+    yield reference
+    await reference.stop()
+
+
+@pytest.fixture
+async def target(etcd: ReferenceEtcd) -> AsyncIterator[EtcdTarget]:
+    opened = EtcdTarget("z", etcd.seeds, rng=random.Random(1))
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def of_two(two: ReferenceEtcd) -> AsyncIterator[EtcdTarget]:
+    opened = EtcdTarget("z", two.seeds, rng=random.Random(1))
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def place(outcome: Outcome) -> tuple[int | None, int | None, int | None]:
+    return outcome.lineage, outcome.term, outcome.index
+
+
+async def test_every_answer_stands_at_its_revision(etcd: ReferenceEtcd, target: EtcdTarget) -> None:
+    absent = await target.read("k", limits=limits())
+    written = await target.write("k", 7, limits=limits(), once=None)
+    refused = await target.cas("k", 8, 9, limits=limits(), once=None)
+    applied = await target.cas("k", 7, 9, limits=limits(), once=None)
+    seen = await target.read("k", limits=limits())
+    outcomes = (absent, written, refused, applied, seen)
+    assert [one.type for one in outcomes] == [Type.OK] * 5
+    assert [place(one) for one in outcomes] == [
+        (0, 1, 1), (0, 1, 2), (0, 1, 2), (0, 1, 3), (0, 1, 3)
+    ]  # fmt: skip
+    assert (absent.value, seen.value, seen.node) == (None, 9, "m0")
+    assert (refused.applied, refused.value, applied.applied) == (False, 7, True)
+
+
+async def test_a_cas_of_an_absent_key_creates_it_once(target: EtcdTarget) -> None:
+    first = await target.cas("k", None, 1, limits=limits(), once=None)
+    second = await target.cas("k", None, 2, limits=limits(), once=None)
+    assert (first.applied, second.applied, second.value) == (True, False, 1)
+
+
+async def test_a_filler_does_not_stand_in_the_way_of_a_cas(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    written = await target.write("k", 1, limits=limits(), once=None, filler=b"x" * 100)
+    assert (await target.cas("k", 1, 2, limits=limits(), once=None)).applied
+    assert etcd.value("z/f/k") == "x" * 100
+    assert place(written) == (0, 1, 2), "both are of one revision"
+
+
+@pytest.mark.parametrize("spoilt", [TIMED_OUT, LOST, SILENT, Spoilt(silent=True)])
+async def test_a_write_that_may_have_happened_is_sent_once_and_is_info(
+    etcd: ReferenceEtcd, target: EtcdTarget, spoilt: Spoilt
+) -> None:
+    (endpoint,) = etcd.endpoints
+    endpoint.spoilt += [("put", spoilt), ("txn", spoilt)]
+    written = await target.write("k", 1, limits=limits(), once=None)
+    changed = await target.cas("k", None, 2, limits=limits(), once=None)
+    assert (written.type, changed.type) == (Type.INFO, Type.INFO)
+    assert (len(endpoint.bodies("put")), len(endpoint.bodies("txn"))) == (1, 1)
+
+
+async def test_a_full_database_leaves_it_open_whether_the_write_happened(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    full = Spoilt(applied=True, error=(8, "etcdserver: mvcc: database space exceeded"))
+    etcd.endpoints[0].spoilt.append(("put", full))
+    outcome = await target.write("k", 1, limits=limits(), once=None)
+    assert outcome.type is Type.INFO
+    assert etcd.value("z/k/k") == "1", "etcd says this also of what it has applied"
+
+
+async def test_a_write_that_certainly_did_not_happen_is_tried_again(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    etcd.endpoints[0].spoilt += [("put", NO_LEADER), ("put", NO_LEADER)]
+    outcome = await target.write("k", 1, limits=limits(), once=None)
+    assert (outcome.type, outcome.attempts) == (Type.OK, 3)
+
+
+async def test_a_write_whose_every_attempt_was_refused_has_failed(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    etcd.endpoints[0].always = NO_LEADER
+    outcome = await target.write("k", 1, limits=limits(total_s=0.3), once=None)
+    assert outcome.type is Type.FAIL
+    assert outcome.attempts > 2
+    assert outcome.error is not None
+    assert "no leader" in outcome.error
+
+
+async def test_a_write_that_nobody_could_be_reached_for_has_failed_without_an_attempt(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    await etcd.stop_one(etcd.endpoints[0])
+    await asyncio.sleep(0.05)  # Until the pool knows that its connection is closed.
+    outcome = await target.write("k", 1, limits=limits(total_s=0.3), once=None)
+    assert (outcome.type, outcome.attempts) == (Type.FAIL, 0)
+
+
+async def test_a_read_is_repeated_whatever_became_of_it(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    etcd.endpoints[0].spoilt += [("range", LOST), ("range", SILENT), ("range", TIMED_OUT)]
+    outcome = await target.read("k", limits=limits())
+    assert outcome.type is Type.OK
+    assert outcome.attempts >= 3, "the check whether the endpoint serves again takes one at most"
+
+
+async def test_an_append_that_another_one_came_before_is_one_operation(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    appends = [target.append("l", value, limits=limits(), once=None) for value in range(1, 9)]
+    outcomes = await asyncio.gather(*appends)
+    assert [one.type for one in outcomes] == [Type.OK] * 8
+    assert len({one.index for one in outcomes}) == 8, "each has a revision of its own"
+    assert max(one.attempts for one in outcomes) > 2, "some had to try again"
+    whole = (await target.read("l", limits=limits())).value
+    by_revision = sorted(zip([one.index for one in outcomes], range(1, 9), strict=True))
+    assert whole == [value for _, value in by_revision]
+
+
+async def test_an_append_that_never_came_to_write_has_failed(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    etcd.endpoints[0].always = SILENT
+    outcome = await target.append("l", 1, limits=limits(total_s=0.5), once=None)
+    assert outcome.type is Type.FAIL
+    assert outcome.attempts >= 2
+    assert not etcd.endpoints[0].bodies("txn")
+
+
+async def test_an_append_whose_write_was_not_answered_is_info_and_not_repeated(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    etcd.endpoints[0].spoilt += [("range", LOST), ("txn", LOST)]
+    outcome = await target.append("l", 1, limits=limits(), once=None)
+    assert (outcome.type, outcome.attempts) == (Type.INFO, 3)
+    assert len(etcd.endpoints[0].bodies("txn")) == 1
+
+
+async def test_an_append_to_a_register_fails(target: EtcdTarget) -> None:
+    await target.write("k", 1, limits=limits(), once=None)
+    outcome = await target.append("k", 2, limits=limits(total_s=0.2), once=None)
+    assert outcome.type is Type.FAIL
+
+
+async def test_a_probe_is_sent_once(etcd: ReferenceEtcd, target: EtcdTarget) -> None:
+    etcd.endpoints[0].spoilt.append(("put", NO_LEADER))
+    outcome = await target.write("k", 1, limits=limits(retry=False), once=None)
+    assert (outcome.type, outcome.attempts) == (Type.FAIL, 1)
+
+
+async def test_requests_go_to_all_endpoints_in_turn(two: ReferenceEtcd, of_two: EtcdTarget) -> None:
+    outcomes = [await of_two.read("k", limits=limits()) for _ in range(6)]
+    assert [outcome.node for outcome in outcomes].count("m0") == 3
+
+
+async def test_a_refusal_goes_to_the_next_endpoint_at_once(
+    two: ReferenceEtcd, of_two: EtcdTarget
+) -> None:
+    two.endpoints[0].always = NO_LEADER
+    began = time.monotonic()
+    outcomes = [await of_two.write("k", n, limits=limits(), once=None) for n in (1, 2)]
+    assert [outcome.type for outcome in outcomes] == [Type.OK, Type.OK]
+    assert time.monotonic() - began < 0.1
+
+
+async def test_an_endpoint_that_failed_gets_no_probe_until_it_serves_again(
+    two: ReferenceEtcd, of_two: EtcdTarget
+) -> None:
+    sick = two.endpoints[0]
+    sick.always = NO_LEADER
+    for _ in range(2):
+        await of_two.read("k", limits=limits())
+    probes = [await of_two.read("k", limits=limits(retry=False)) for _ in range(6)]
+    assert {probe.node for probe in probes} == {"m1"}
+    sick.always = None
+    began = time.monotonic()
+    while (await of_two.read("k", limits=limits(retry=False))).node != "m0":
+        assert time.monotonic() - began < 5
+
+
+async def test_reads_are_linearizable_unless_they_are_bounded_or_local(two: ReferenceEtcd) -> None:
+    def asked() -> tuple[bool, bool]:
+        """Of the last read: serializable, and only from a member that has a leader?"""
+        ranges = [one for e in two.endpoints for one in e.seen if one[0].endswith("range")]
+        for endpoint in two.endpoints:
+            endpoint.seen.clear()
+        (last,) = ranges
+        return bool(last[1].get("serializable")), last[2]
+
+    plan = LoadPlan(target="etcd", zone="z", seeds=two.seeds)
+    for reads_at, bounded, expected in (
+        (ReadsAt.LEADER, False, (False, True)),
+        (ReadsAt.ANY, False, (False, True)),
+        (ReadsAt.LEADER, True, (True, False)),
+        (ReadsAt.LOCAL, False, (True, False)),
+    ):
+        changed = LoadPlan(target="etcd", zone="z", seeds=plan.seeds, reads_at=reads_at)
+        target = target_for(changed, random.Random(1), Connections())
+        await target.open()
+        await target.read("k", limits=limits(), bounded=bounded)
+        await target.close()
+        assert asked() == expected, reads_at
+
+
+async def test_local_reads_also_ask_who_is_cut_off(two: ReferenceEtcd) -> None:
+    target = EtcdTarget("z", two.seeds, rng=random.Random(1), reads_local=True)
+    await target.open()
+    for endpoint in two.endpoints:
+        endpoint.spoilt.append(("put", NO_LEADER))
+    await target.write("k", 1, limits=limits(), once=None)
+    two.endpoints[0].spoilt.append(("put", NO_LEADER))
+    nodes = {(await target.read("k", limits=limits())).node for _ in range(4)}
+    await target.close()
+    assert nodes == {"m0", "m1"}
+
+
+async def test_our_store_is_asked_for_its_own_state_by_local_reads() -> None:
+    asked: list[Operation] = []
+
+    class Client:
+        async def execute(self, operation: Operation, limits: Limits) -> Outcome:
+            asked.append(operation)
+            return Outcome(type=Type.OK, attempts=1)
+
+    for reads_local in (False, True):
+        target = ZonequakeTarget(Client(), reads_local=reads_local)  # type: ignore[arg-type]
+        await target.read("k", limits=limits())
+    assert [one.bounded for one in asked] == [False, True]
+
+
+async def test_what_does_not_run_is_said_at_the_opening(
+    etcd: ReferenceEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "OPEN_TIMEOUT_S", 0.3)
+    await etcd.stop_one(etcd.endpoints[0])
+    target = EtcdTarget("z", etcd.seeds, rng=random.Random(1))
+    with pytest.raises(TargetError, match="cannot connect"):
+        await target.open()
+
+
+def test_an_unknown_target_is_named() -> None:
+    plan = LoadPlan(target="zookeeper", zone="z", seeds=["127.0.0.1:1"])
+    with pytest.raises(PlanError, match="found target 'zookeeper'"):
+        target_for(plan, random.Random(1), Connections())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,30 +19,36 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict
 app = typer.Typer(help="Judges run folders.", add_completion=False)
 
 
-def analyze(run: Path, master: str | None = None, remote: str | None = None) -> int:
-    """Judges `run`, writes verdict, report and tables into it, and returns the exit code.
+def judge_folder(run: Path, master: str | None = None, remote: str | None = None) -> Verdict:
+    """Judges `run` and writes verdict, report and tables into it.
 
-    `master`: a Spark master instead of `local[*]`; `remote`: a Spark Connect server.
-    A folder that can't be judged at all is a failure of the harness, never a pass.
+    `master`: a Spark master instead of `local[*]`; `remote`: a Spark Connect server. Raises
+    AnalysisError for a folder that can't be judged at all.
     """
-
-    def say(text: str) -> None:
-        print(f"analyze {run.name}: {text}", file=sys.stderr)  # noqa: T201
-
-    try:
-        files = history_files(run)
-        size = size_of(sum(file.stat().st_size for file in files))
-        spark = build_session(size=size, master=master, remote=remote)
-        judgement = judge_run(spark, run, progress=say)
-        write_report(run, judgement)
-    except AnalysisError as error:
-        say(str(error))
-        return EXIT_CODES[Verdict.HARNESS_FAILED]
+    files = history_files(run)
+    size = size_of(sum(file.stat().st_size for file in files))
+    spark = build_session(size=size, master=master, remote=remote)
+    judgement = judge_run(spark, run, progress=partial(_say, run))
+    write_report(run, judgement)
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:
-            say(f"{check.verdict}: {check.name}: {check.summary}")
-    say(f"{judgement.verdict}; report: {run / 'report.html'}")
-    return EXIT_CODES[judgement.verdict]
+            _say(run, f"{check.verdict}: {check.name}: {check.summary}")
+    _say(run, f"{judgement.verdict}; report: {run / 'report.html'}")
+    return judgement.verdict
+
+
+def analyze(run: Path, master: str | None = None, remote: str | None = None) -> int:
+    """As `judge_folder`, but returns the exit code: what can't be judged is a failure of the
+    harness, never a pass."""
+    try:
+        return EXIT_CODES[judge_folder(run, master, remote)]
+    except AnalysisError as error:
+        _say(run, str(error))
+        return EXIT_CODES[Verdict.HARNESS_FAILED]
+
+
+def _say(run: Path, text: str) -> None:
+    print(f"analyze {run.name}: {text}", file=sys.stderr)  # noqa: T201
 
 
 @app.command("analyze")

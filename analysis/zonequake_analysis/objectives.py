@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from zonequake_analysis.evidence import Evidence
-from zonequake_analysis.verdict import Check, Verdict
+from zonequake_analysis.verdict import Check, Kind, Verdict
 from zonequake_analysis.windows import Unavailability
 
 
@@ -26,6 +26,7 @@ def _rebalances_end(e: Evidence) -> Check:
     elif not e.rebalances:
         summary = "not judged: the events show no rebalance"
     return Check(
+        kind=Kind.OBJECTIVE,
         name="rebalances-end",
         verdict=Verdict.SLO_BREACHED if running and judged else Verdict.PASSED,
         summary=summary,
@@ -73,6 +74,7 @@ def _windows(e: Evidence) -> Check:
     elif limit is not None and possible > limit:
         summary += "; none is certainly longer than allowed"
     return Check(
+        kind=Kind.OBJECTIVE,
         name="availability",
         verdict=verdict,
         summary=summary,
@@ -98,4 +100,6 @@ def _latency(e: Evidence) -> Check:
             summary += f", more than {limit:g}"
     elif limit is not None:
         verdict = Verdict.UNKNOWN
-    return Check(name="latency", verdict=verdict, summary=summary, checked=int(known))
+    return Check(
+        kind=Kind.OBJECTIVE, name="latency", verdict=verdict, summary=summary, checked=int(known)
+    )

@@ -62,10 +62,16 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness says of itself: `passed` if nothing stood in its way."""
+    """What the harness says of itself: `passed` if nothing stood in its way.
+
+    `unclean`: of the problems, what is not proven to be undone; None if nobody looked. `work`: the
+    verdict without them.
+    """
 
     verdict: Verdict = Verdict.UNKNOWN
     problems: list[str] = []
+    work: Verdict | None = None
+    unclean: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,13 @@ and a harness that could not do what was planned leave a run *unknown*, or worse
 from __future__ import annotations
 
 from zonequake_analysis.evidence import Evidence
-from zonequake_analysis.run_folder import Harness
-from zonequake_analysis.verdict import Check, Verdict
+from zonequake_analysis.harness_checks import harness_checks
+from zonequake_analysis.verdict import Check, Kind, Verdict
 
 
 def sufficiency_checks(e: Evidence) -> list[Check]:
     """Whether the history, the load, the faults and the harness were as they should be."""
-    harness = e.description.harness
-    own = [] if harness is None else [harness_check(harness)]
-    return [_history(e), _coverage(e), _faults(e), *own]
+    return [_history(e), _coverage(e), _faults(e), *harness_checks(e.description.harness)]
 
 
 def _history(e: Evidence) -> Check:
@@ -40,6 +38,7 @@ def _history(e: Evidence) -> Check:
         f"{q.cut_off} operations cut off"
     )
     return Check(
+        kind=Kind.COVERAGE,
         name="history",
         verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
         summary="; ".join(problems) or good,
@@ -67,6 +66,7 @@ def _coverage(e: Evidence) -> Check:
     if e.uncovered:
         problems.append(f"{e.uncovered} acknowledged writes were never read again")
     return Check(
+        kind=Kind.COVERAGE,
         name="coverage",
         verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
         summary="; ".join(problems)
@@ -93,23 +93,10 @@ def _faults(e: Evidence) -> Check:
     if not planned:
         summary = "not judged: no fault was planned, and the events show none"
     return Check(
+        kind=Kind.COVERAGE,
         name="faults",
         verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
         summary="; ".join(problems) or summary,
         violations=len(problems),
         checked=len(planned),
-    )
-
-
-def harness_check(harness: Harness) -> Check:
-    """What the harness says of itself in `run.yaml`; a run that broke off says nothing there."""
-    good = "Every planned step was done."
-    silent = "the harness left no word of its end: the run broke off"
-    passed = harness.verdict is Verdict.PASSED
-    return Check(
-        name="harness",
-        verdict=harness.verdict,
-        summary="; ".join(harness.problems) or (good if passed else silent),
-        violations=len(harness.problems),
-        checked=1,
     )

@@ -33,10 +33,32 @@ EXIT_CODES = {
 }
 
 
+MARKS = {
+    Verdict.PASSED: "✓",
+    Verdict.VIOLATED: "✗",
+    Verdict.UNKNOWN: "?",
+    Verdict.SLO_BREACHED: "!",
+    Verdict.HARNESS_FAILED: "✗",
+    Verdict.CLEANUP_NOT_PROVEN: "!",
+}
+"""A sign for each verdict, in reports."""
+
+
+class Kind(StrEnum):
+    """What a check is about."""
+
+    SAFETY = "safety"
+    OBJECTIVE = "objective"
+    COVERAGE = "coverage"
+    HARNESS = "harness"
+    CLEANUP = "cleanup"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One property: what was judged, how much of it, and what was left out."""
 
+    kind: Kind = Kind.SAFETY
     name: str
     verdict: Verdict
     summary: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,7 @@ from zonequake_chaos.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_chaos.run_command import Ask
 from zonequake_chaos.run_folder import RunFolder
+from zonequake_chaos.series import Series, run_series
 
 app = typer.Typer(
     name="zonequake",
@@ -42,6 +44,15 @@ Override = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and its targets only.")]
 Repeat = Annotated[int, typer.Option("--repeat", help="How many runs; the worst one counts.")]
+FailFast = Annotated[
+    bool, typer.Option("--fail-fast", help="With --repeat: stop at the first that doesn't pass.")
+]
+Junit = Annotated[
+    Path | None, typer.Option("--junit", help="A JUnit file for all runs, whatever happens.")
+]
+Summary = Annotated[
+    Path | None, typer.Option("--summary", help="Markdown is added, as to $GITHUB_STEP_SUMMARY.")
+]
 Analyze = Annotated[bool, typer.Option("--analyze/--no-analyze", help="Judge the run at once.")]
 Images = Annotated[
     list[str] | None, typer.Option("--image", help="store=REFERENCE, from your own registry.")
@@ -62,23 +73,23 @@ def run(
     override: Override = None,
     dry_run: DryRun = False,
     repeat: Repeat = 1,
+    fail_fast: FailFast = False,
+    junit: Junit = None,
+    summary: Summary = None,
     analyze: Analyze = True,
 ) -> None:
     """Run a scenario against an installed release and judge it."""
-    run_command.check_repeat(repeat, out)
     ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=analyze)
-    run_command.planned(ask)
-    place = _place(kubeconfig, context, namespace, release)
+
+    def find() -> Place:
+        return _place(kubeconfig, context, namespace, release)
+
     if dry_run:
-        uvloop.run(run_command.dry_run(ask, place, console))
+        run_command.planned(ask)
+        uvloop.run(run_command.dry_run(ask, find(), console))
         return
-    ended = []
-    for one in run_command.seeds(ask, repeat):
-        folder, report = uvloop.run(run_command.run_once(one, place, console))
-        ended.append(run_command.judge_run(one, folder, report, console))
-        if report.interrupted:
-            break
-    _exit(run_command.summarize(ended, console))
+    series = Series(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
+    _exit(run_series(ask, series, find, console))
 
 
 @app.command()
@@ -250,6 +261,10 @@ def _exit(verdict: Verdict) -> None:
     raise typer.Exit(EXIT_CODES[verdict])
 
 
+_TYPERS_INTERRUPT = 130
+"""What typer answers for Ctrl-C instead of raising it."""
+
+
 def main() -> None:
     """Entry point; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
     errors = Console(stderr=True, soft_wrap=True)  # a caret points into the line above it
@@ -264,7 +279,10 @@ def main() -> None:
     except ChaosError as error:
         errors.print(str(error), style="red", markup=False)
         sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
-    except KeyboardInterrupt:
+    except Exception:  # noqa: BLE001 - Python's own exit code for it would be that of a violation
+        traceback.print_exc()
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+    if code == _TYPERS_INTERRUPT:
         errors.print("interrupted; what was started is stopped", style="red")
         sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
     sys.exit(code if isinstance(code, int) else 0)

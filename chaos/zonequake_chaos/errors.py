@@ -108,6 +108,8 @@ class FaultFailed(HarnessError):
 
 class JournalFailed(HarnessError):
     """The cleanup journal could not be written; what it was to record was not done."""
+
+
 def in_words(error: BaseException) -> str:
     """An error as a sentence: of a group its causes, each once, and never the group's own words.
 

@@ -38,11 +38,3 @@ _PRECEDENCE = tuple(Verdict)
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that outranks all others; `unknown` of nothing, as nothing was shown."""
     return min(verdicts, key=_PRECEDENCE.index, default=Verdict.UNKNOWN)
-
-
-def from_exit_code(code: int) -> Verdict:
-    """The verdict behind an exit code; any code that has none is a failure of the harness."""
-    for verdict, known in EXIT_CODES.items():
-        if code == known:
-            return verdict
-    return Verdict.HARNESS_FAILED

@@ -5,9 +5,11 @@ from __future__ import annotations
 import platform
 import random
 import secrets
+import shlex
 import time
+import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +20,11 @@ from rich.console import Console
 from zonequake_chaos import manifest
 from zonequake_chaos.clock import SystemClock
 from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
-from zonequake_chaos.errors import UsageError
+from zonequake_chaos.errors import in_words
 from zonequake_chaos.faults.on_the_node import check_node
 from zonequake_chaos.floor import check_plan
 from zonequake_chaos.guard import check_consent, installation
-from zonequake_chaos.outcome import EXIT_CODES, Verdict, from_exit_code, worst
+from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.place import Place
 from zonequake_chaos.plan import build_plan, predict_targets
@@ -75,7 +77,7 @@ def planned(ask: Ask) -> ChaosRun:
 async def dry_run(ask: Ask, place: Place, console: Console) -> None:
     """Prints the plan with the targets as they would be now. Changes nothing."""
     run = planned(ask)
-    seed = _seed(ask)
+    seed = seed_of(ask)
     plan = build_plan(run, seed=seed)
     view = await look(place)
     predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
@@ -85,7 +87,7 @@ async def dry_run(ask: Ask, place: Place, console: Console) -> None:
 async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder, HarnessReport]:
     """Runs the scenario and collects; the analysis is the caller's. Raises UsageError."""
     run = planned(ask)
-    seed = _seed(ask)
+    seed = seed_of(ask)
     clock = SystemClock()
     async with await place.connect() as kube:
         await check_consent(kube, embedded=place.embedded)
@@ -109,6 +111,7 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             ),
             expectations=expectations(run),
             plan=run,
+            replay=replay_command(ask, seed),
         )
         folder.write(record)
         plan = build_plan(run, seed=seed)
@@ -136,24 +139,41 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
 
 
 def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Console) -> Ended:
-    """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`."""
-    judged = Verdict.UNKNOWN  # what nobody judged is not known
-    document = folder.path / "verdict.json"
-    if ask.analyze and not folder.has_history():
-        console.print("Analysis: there is no history, so there is nothing to judge")
-    elif ask.analyze:
-        document.unlink(missing_ok=True)
-        started_s = time.monotonic()
-        console.print("Analysis …")
-        # Only here: it starts a Java virtual machine.
-        from zonequake_analysis.cli import analyze
+    """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`.
 
-        judged = from_exit_code(analyze(folder.path, master=None, remote=None))
-        console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
-    if ask.analyze and document.exists():
-        return Ended(folder=folder.path, verdict=judged)
-    # Without an analysis, or where it failed, the harness's word is all that there is.
-    return Ended(folder=folder.path, verdict=folder.conclude(judged, report))
+    An analysis that breaks off is the harness's failure, whatever broke it: the run is told of.
+    """
+    if not ask.analyze:
+        return _unjudged(folder, report, Verdict.UNKNOWN, why="not asked for: --no-analyze")
+    if not folder.has_history():
+        why = "there is no history, so there is nothing to judge"
+        console.print(f"Analysis: {why}")
+        return _unjudged(folder, report, Verdict.UNKNOWN, why=why)
+    started_s = time.monotonic()
+    console.print("Analysis …")
+    try:
+        # Only here: it starts a Java virtual machine.
+        from zonequake_analysis.cli import judge_folder
+
+        judged = Verdict(judge_folder(folder.path).value)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
+        why = f"the analysis broke off: {in_words(error)}"
+        console.print(why, style="red", markup=False)
+        (folder.folder("logs") / "analysis.txt").write_text(traceback.format_exc())
+        return _unjudged(folder, report, Verdict.HARNESS_FAILED, why=why)
+    console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
+    return Ended(folder=folder.path, verdict=judged)
+
+
+def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why: str) -> Ended:
+    return Ended(folder=folder.path, verdict=folder.conclude(judged, report, why=why))
+
+
+def replay_command(ask: Ask, seed: int) -> str:
+    """The command that does the run again, on whatever cluster the reader names."""
+    words = ["zonequake", "run", ask.scenario, "--seed", str(seed)]
+    words += [word for override in ask.overrides for word in ("--set", override)]
+    return shlex.join(words)
 
 
 def summarize(ended: Sequence[Ended], console: Console) -> Verdict:
@@ -165,7 +185,8 @@ def summarize(ended: Sequence[Ended], console: Console) -> Verdict:
     return worst(one.verdict for one in ended)
 
 
-def _seed(ask: Ask) -> int:
+def seed_of(ask: Ask) -> int:
+    """The seed that was asked for; else one is drawn."""
     return ask.seed if ask.seed is not None else secrets.randbelow(2**31)
 
 
@@ -181,20 +202,6 @@ def _write_plan(folder: RunFolder, console: Console, *, plan_of: Progress) -> No
     """Keeps the marked tree beside the logs."""
     with (folder.folder("logs") / "plan.txt").open("w") as file:
         print_plan(Console(file=file, width=console.width), plan_of.plan)
-
-
-def check_repeat(repeat: int, out: Path | None) -> None:
-    """Raises UsageError where the options contradict each other."""
-    if repeat < 1:
-        raise UsageError(f"--repeat {repeat}: expected 1 or more")
-    if repeat > 1 and out is not None:
-        raise UsageError("--repeat makes several folders: leave --out away")
-
-
-def seeds(ask: Ask, repeat: int) -> list[Ask]:
-    """The run, `repeat` times: a given seed is counted up, so that no run is the same twice."""
-    first = _seed(ask)
-    return [replace(ask, seed=first + number) for number in range(repeat)]
 
 
 def plain(run: ChaosRun) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,14 @@ from typing import Any
 import msgspec
 import yaml
 
+from zonequake_analysis import document
+from zonequake_analysis.harness_checks import harness_checks
+from zonequake_analysis.run_folder import Harness
+from zonequake_analysis.tell import write_told
+from zonequake_analysis.verdict import Kind
+from zonequake_analysis.verdict import Verdict as Judged
 from zonequake_chaos.errors import UsageError
-from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
+from zonequake_chaos.outcome import Verdict, worst
 from zonequake_chaos.scenario import ChaosRun
 from zonequake_chaos.scenario_faults import Fault, Reached
 
@@ -33,10 +38,16 @@ INTERRUPTED = "interrupted"
 
 
 class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness says of itself: `verdict` is `passed` if nothing stood in its way."""
+    """What the harness says of itself: `verdict` is `passed` if nothing stood in its way.
+
+    `unclean`: of the problems, what is not proven to be undone; None if nobody looked. `work`: the
+    verdict without them.
+    """
 
     verdict: Verdict = Verdict.UNKNOWN
     problems: list[str] = []
+    work: Verdict | None = None
+    unclean: list[str] | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -45,7 +56,8 @@ class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`run.yaml`. `expectations` is what the analysis judges by; `plan` is the resolved file."""
+    """`run.yaml`. `expectations` is what the analysis judges by; `plan` is the resolved file;
+    `replay` is the command that does the run again."""
 
     run: str
     scenario: str
@@ -55,6 +67,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterPlace
     expectations: dict[str, Any]
     plan: ChaosRun
+    replay: str = ""
     schema: int = 1
     harness: HarnessReport = msgspec.field(default_factory=HarnessReport)
 
@@ -103,28 +116,29 @@ class RunFolder:
         """Whether any load pod did anything: one that never began an operation writes no file."""
         return any((self.path / "history").glob("*.jsonl"))
 
-    def conclude(self, judged: Verdict, harness: HarnessReport) -> Verdict:
-        """Joins the analysis's verdict and the harness's in `verdict.json`; returns the worst."""
-        verdict = worst([judged, harness.verdict])
-        path = self.path / "verdict.json"
-        document: dict[str, Any] = {"schema": 1, "checks": []}
-        if path.exists():
-            document = json.loads(path.read_text())
-        document["verdict"] = verdict.value
-        document["exit_code"] = EXIT_CODES[verdict]
-        document["checks"] = [
-            *(check for check in document["checks"] if check["name"] != "harness"),
-            {
-                "name": "harness",
-                "verdict": harness.verdict.value,
-                "summary": "; ".join(harness.problems) or "Every planned step was done.",
-                "violations": 0,
-                "checked": 1,
-                "excluded": 0,
-            },
-        ]
-        path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        return verdict
+    def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
+        """Writes what is told of a run without an analysis, and returns its verdict.
+
+        `judged` is the analysis's verdict and `why` the reason that it is no better.
+        """
+        said = msgspec.convert(msgspec.to_builtins(harness), Harness)
+        missing = document.CheckEntry(
+            name="analysis",
+            kind=Kind.COVERAGE,
+            verdict=Judged(judged.value),
+            summary=why,
+            checked=1,
+        )
+        told = document.Told(
+            document=document.without_analysis(
+                [*map(document.entry, harness_checks(said)), missing],
+                document.read_facts(self.path),
+                verdict=Judged(worst([judged, harness.verdict]).value),
+            ),
+            folder=str(self.path),
+        )
+        write_told(told, self.path)
+        return worst([judged, harness.verdict])
 
 
 def expectations(run: ChaosRun) -> dict[str, Any]:

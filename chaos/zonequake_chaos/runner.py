@@ -58,13 +58,21 @@ class Problems:
 
     verdicts: list[Verdict] = field(default_factory=lambda: [Verdict.PASSED])
     texts: list[str] = field(default_factory=list)
+    unclean: list[str] = field(default_factory=list)
 
     def add(self, verdict: Verdict, text: str) -> None:
         self.verdicts.append(verdict)
         self.texts.append(text)
+        if verdict is Verdict.CLEANUP_NOT_PROVEN:
+            self.unclean.append(text)
 
     def report(self) -> HarnessReport:
-        return HarnessReport(verdict=worst(self.verdicts), problems=self.texts)
+        return HarnessReport(
+            verdict=worst(self.verdicts),
+            problems=self.texts,
+            work=worst(v for v in self.verdicts if v is not Verdict.CLEANUP_NOT_PROVEN),
+            unclean=self.unclean,
+        )
 
 
 class Runner:

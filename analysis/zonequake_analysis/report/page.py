@@ -13,10 +13,10 @@ from zonequake_analysis.judgement import Judgement, Shown
 from zonequake_analysis.metrics import moved_metrics
 from zonequake_analysis.rebalances import STAGES
 from zonequake_analysis.report import svg
-from zonequake_analysis.report.summary import MARKS, RESET_COLUMNS, headline, numbers, reset_rows
+from zonequake_analysis.report.aliases import aliases
+from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.timeline import Timeline, all_of
-from zonequake_analysis.verdict import EXIT_CODES
-from zonequake_analysis.witness import Operation
+from zonequake_analysis.verdict import EXIT_CODES, MARKS
 
 MOST_WINDOWS = 200
 
@@ -124,7 +124,7 @@ def _distinct(shown: Sequence[Shown]) -> list[Shown]:
 
 def _violation(shown: Shown) -> dict[str, object]:
     finding, operations = shown.finding, shown.witness.operations
-    names = _aliases(operations)
+    names = aliases(operations)
     return {
         "finding": finding,
         "explained": _EXPLAINED.get(finding.kind, ""),
@@ -132,18 +132,4 @@ def _violation(shown: Shown) -> dict[str, object]:
         "chart": svg.witness_chart(operations, names),
         "operations": [(o, svg.label(o, {}), svg.label(o, names)) for o in operations],
         "aliases": [(alias, value) for value, alias in names.items()],
-    }
-
-
-def _aliases(operations: Sequence[Operation]) -> dict[int, str]:
-    """Short names for values: a, b, c, … in the order of their appearance."""
-    values: dict[int, None] = {}
-    for o in operations:
-        for shown in (o.step.expected, o.step.found, o.step.value):
-            for value in shown if isinstance(shown, tuple) else (shown,):
-                if value is not None:
-                    values.setdefault(value)
-    return {
-        value: chr(97 + i % 26) + (str(i // 26) if i >= 26 else "")
-        for i, value in enumerate(values)
     }

@@ -1,4 +1,4 @@
-"""The run in numbers, and as a short text for a pull request."""
+"""The run in numbers and in one sentence."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ import math
 from zonequake_analysis.evidence import Evidence
 from zonequake_analysis.judgement import Judgement
 from zonequake_analysis.verdict import Verdict
-
-MARKS = {
-    Verdict.PASSED: "✓",
-    Verdict.VIOLATED: "✗",
-    Verdict.UNKNOWN: "?",
-    Verdict.SLO_BREACHED: "!",
-    Verdict.HARNESS_FAILED: "✗",
-    Verdict.CLEANUP_NOT_PROVEN: "!",
-}
-
 
 RESET_COLUMNS = (
     "reset",
@@ -98,33 +88,3 @@ def reset_rows(e: Evidence) -> list[tuple[str, ...]]:
             )
         )
     return rows
-
-
-def render_summary(judgement: Judgement) -> str:
-    """`summary.md`."""
-    e = judgement.evidence
-    lines = [
-        f"# {judgement.description.name}: {judgement.verdict}",
-        "",
-        headline(judgement),
-        "",
-        "| | check | verdict | what was found | judged | left out |",
-        "| --- | --- | --- | --- | ---: | ---: |",
-    ]
-    lines += [
-        f"| {MARKS[c.verdict]} | {c.name} | {c.verdict} | {c.summary.replace('|', '/')} | "
-        f"{c.checked:,} | {c.excluded:,} |"
-        for c in judgement.checks
-    ]
-    if e.faults:
-        lines += ["", "| fault | asked for | landed in | progress |", "| --- | --- | --- | ---: |"]
-        lines += [
-            f"| {f.name} | {f.asked or '–'} | {f.missed or f.landed or '–'} | "
-            f"{'–' if f.progress is None else f'{f.progress:.0%}'} |"
-            for f in e.faults
-        ]
-    if e.resets:
-        lines += ["", f"| {' | '.join(RESET_COLUMNS)} |", "| --- " * 3 + "| ---: " * 4 + "|"]
-        lines += [f"| {' | '.join(row)} |" for row in reset_rows(e)]
-    lines += ["", "Details: report.html beside this file.", ""]
-    return "\n".join(lines)

@@ -3,65 +3,76 @@
 from __future__ import annotations
 
 from pathlib import Path
-from xml.etree import ElementTree as xml
 
-import msgspec
-
+from zonequake_analysis.document import (
+    FaultEntry,
+    Told,
+    VerdictDocument,
+    WindowEntry,
+    entry,
+    read_facts,
+)
 from zonequake_analysis.judgement import Judgement
 from zonequake_analysis.report.page import render_page
-from zonequake_analysis.report.summary import numbers, render_summary
-from zonequake_analysis.verdict import EXIT_CODES, Verdict
+from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
+from zonequake_analysis.report.witness_text import witnesses_by_check
+from zonequake_analysis.tell import write_told
+from zonequake_analysis.verdict import EXIT_CODES
+from zonequake_analysis.windows import Unavailability
 
 
 def write_report(run: Path, judgement: Judgement) -> None:
     """Writes the four files; each replaces the one before."""
-    (run / "verdict.json").write_bytes(
-        msgspec.json.format(msgspec.json.encode(verdict_document(judgement)), indent=2) + b"\n"
-    )
-    (run / "junit.xml").write_bytes(junit(judgement))
-    (run / "summary.md").write_text(render_summary(judgement))
+    write_told(Told(document=verdict_document(run, judgement), folder=str(run)), run)
     (run / "report.html").write_text(render_page(run, judgement))
 
 
-def verdict_document(judgement: Judgement) -> dict[str, object]:
+def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:
     """`verdict.json` as docs/interfaces.md says."""
-    return {
-        "schema": 1,
-        "verdict": judgement.verdict,
-        "exit_code": EXIT_CODES[judgement.verdict],
-        "checks": [
-            {
-                "name": check.name,
-                "verdict": check.verdict,
-                "summary": check.summary,
-                "violations": check.violations,
-                "checked": check.checked,
-                "excluded": check.excluded,
-            }
+    e = judgement.evidence
+    witnesses = witnesses_by_check(
+        [(one.finding, one.witness) for one in judgement.shown],
+        start_ns=judgement.ingested.start_ns,
+    )
+    return VerdictDocument(
+        verdict=judgement.verdict,
+        exit_code=EXIT_CODES[judgement.verdict],
+        checks=[
+            entry(check, witnesses.get(check.name, ()) if check.violations else ())
             for check in judgement.checks
         ],
-        "numbers": numbers(judgement),
-    }
-
-
-def junit(judgement: Judgement) -> bytes:
-    """One test case per property: violations and missed objectives fail, what is unknown errs."""
-    checks = judgement.checks
-    failed = (Verdict.VIOLATED, Verdict.SLO_BREACHED)
-    wrong = [check for check in checks if check.verdict is not Verdict.PASSED]
-    suite = xml.Element(
-        "testsuite",
-        name=judgement.description.name,
-        tests=str(len(checks)),
-        failures=str(sum(check.verdict in failed for check in wrong)),
-        errors=str(sum(check.verdict not in failed for check in wrong)),
+        headline=headline(judgement),
+        numbers=numbers(judgement),
+        run=read_facts(run),
+        windows=_longest(e.availability.windows),
+        faults=[
+            FaultEntry(
+                name=fault.name,
+                asked=fault.asked,
+                landed=fault.landed,
+                missed=fault.missed,
+                progress=fault.progress,
+            )
+            for fault in e.faults
+        ],
+        reset_columns=list(RESET_COLUMNS) if e.resets else [],
+        resets=[list(row) for row in reset_rows(e)],
     )
-    for check in checks:
-        case = xml.SubElement(suite, "testcase", classname="zonequake", name=check.name)
-        if check.verdict is not Verdict.PASSED:
-            tag = "failure" if check.verdict in failed else "error"
-            note = xml.SubElement(case, tag, type=str(check.verdict), message=check.summary)
-            note.text = f"{check.violations} violations, {check.checked} checked"
-    root = xml.Element("testsuites")
-    root.append(suite)
-    return bytes(xml.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def _longest(windows: tuple[Unavailability, ...]) -> list[WindowEntry]:
+    """Of each partition the longest, the longest of all first."""
+    longest: dict[tuple[str, int], Unavailability] = {}
+    for window in sorted(windows, key=lambda w: (-w.certain_ns, -w.possible_ns)):
+        longest.setdefault((window.zone, window.partition), window)
+    return [
+        WindowEntry(
+            zone=window.zone,
+            partition=window.partition,
+            function=window.function,
+            certain_ms=round(window.certain_ns / 1e6, 3),
+            possible_ms=round(window.possible_ns / 1e6, 3),
+            cause=window.causes[0].what if window.causes else "",
+        )
+        for window in longest.values()
+    ]

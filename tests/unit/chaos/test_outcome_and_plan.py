@@ -15,7 +15,7 @@ from rich.console import Console
 
 from zonequake_chaos import manifest
 from zonequake_chaos.events import Event, EventLog
-from zonequake_chaos.outcome import EXIT_CODES, Verdict, from_exit_code, worst
+from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
 from zonequake_chaos.plan import Mark, build_plan, predict_targets
 from zonequake_chaos.plan_tree import print_plan
 from zonequake_chaos.progress import Progress
@@ -35,12 +35,6 @@ def test_the_order_is_that_of_the_interface() -> None:
     assert worst([]) is Verdict.UNKNOWN
 
 
-def test_an_exit_code_without_a_verdict_is_the_harnesss_failure() -> None:
-    for verdict, code in EXIT_CODES.items():
-        assert from_exit_code(code) is verdict
-    assert from_exit_code(137) is Verdict.HARNESS_FAILED
-
-
 @pytest.mark.parametrize(
     ("judged", "harness", "expected"),
     [
@@ -54,15 +48,16 @@ def test_the_harnesss_own_verdict_joins_the_analysiss(
     judged: Verdict, harness: Verdict, expected: Verdict, tmp_path: Path
 ) -> None:
     folder = RunFolder.create(tmp_path / "run")
-    (folder.path / "verdict.json").write_text(
-        json.dumps({"schema": 1, "verdict": judged, "checks": [{"name": "loss"}], "numbers": {}})
-    )
-    for _ in range(2):
-        report = HarnessReport(verdict=harness, problems=["why"])
-        assert folder.conclude(judged, report) is expected
+    report = HarnessReport(verdict=harness, problems=["why"])
+    assert folder.conclude(judged, report, why="it broke off") is expected
     written = json.loads((folder.path / "verdict.json").read_text())
     assert written["exit_code"] == EXIT_CODES[expected]
-    assert [check["name"] for check in written["checks"]] == ["loss", "harness"]
+    assert [(check["name"], check["summary"]) for check in written["checks"]] == [
+        ("harness", "why"),
+        ("analysis", "it broke off"),
+    ]
+    assert (folder.path / "junit.xml").exists()
+    assert "it broke off" in (folder.path / "summary.md").read_text()
 
 
 def drawn(plan: object) -> str:

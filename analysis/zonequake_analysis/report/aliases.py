@@ -1,0 +1,21 @@
+"""Short names for the values of a witness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zonequake_analysis.witness import Operation
+
+
+def aliases(operations: Sequence[Operation]) -> dict[int, str]:
+    """By value: a, b, c, … in the order of their appearance."""
+    values: dict[int, None] = {}
+    for o in operations:
+        for shown in (o.step.expected, o.step.found, o.step.value):
+            for value in shown if isinstance(shown, tuple) else (shown,):
+                if value is not None:
+                    values.setdefault(value)
+    return {
+        value: chr(97 + i % 26) + (str(i // 26) if i >= 26 else "")
+        for i, value in enumerate(values)
+    }

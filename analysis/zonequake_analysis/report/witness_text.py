@@ -1,0 +1,61 @@
+"""A finding and its witness as plain text, for test reports and pull requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zonequake_analysis.report import svg
+from zonequake_analysis.report.aliases import aliases
+from zonequake_analysis.schema import NEVER_NS
+from zonequake_analysis.witness import Finding, Witness
+
+_CHECKS = {
+    "lost": "lost-writes",
+    "stale": "stale-reads",
+    "flicker": "flicker",
+    "session": "sessions",
+    "phantom": "phantoms",
+    "aborted": "aborted-reads",
+    "duplicate": "duplicates",
+    "applied-twice": "duplicates",
+    "wrong-refusal": "refusals",
+}
+_WITHOUT_NAME = "linearizability"
+"""The check of every kind that says only that there is no order."""
+
+
+def check_of(kind: str) -> str:
+    """The check that a finding of this kind is counted by."""
+    return _CHECKS.get(kind, _WITHOUT_NAME)
+
+
+def witness_text(finding: Finding, witness: Witness, *, start_ns: int) -> str:
+    """The finding in a line, then its operations, one a line; seconds count from `start_ns`."""
+    where = f"{finding.zone}/{finding.partition} " if finding.partition is not None else ""
+    proof = "no order explains these" if witness.proven else "as recorded"
+    lines = [f"{finding.kind}: {where}key {finding.key} ({proof})"]
+    names = aliases(witness.operations)
+    for operation in witness.operations:
+        step = operation.step
+        end = "…" if step.fin_ns == NEVER_NS else f"{(step.fin_ns - start_ns) / 1e9:.3f}"
+        place = (
+            "" if operation.index is None else f"  term {operation.term} index {operation.index}"
+        )
+        lines.append(
+            f"  {(step.inv_ns - start_ns) / 1e9:9.3f} – {end:>9} s  process {operation.process:<4} "
+            f"{operation.node or '–'}  {svg.label(operation, names)}{place}"
+        )
+    lines += [f"  {alias} = {value}" for value, alias in names.items()]
+    return "\n".join(lines)
+
+
+def witnesses_by_check(
+    shown: Sequence[tuple[Finding, Witness]], *, start_ns: int
+) -> Mapping[str, list[str]]:
+    """The texts under the names of their checks. Each finding also shows that there is no order."""
+    texts: dict[str, list[str]] = {}
+    for finding, witness in shown:
+        text = witness_text(finding, witness, start_ns=start_ns)
+        for check in dict.fromkeys((check_of(finding.kind), _WITHOUT_NAME)):
+            texts.setdefault(check, []).append(text)
+    return texts

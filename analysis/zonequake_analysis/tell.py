@@ -1,0 +1,23 @@
+"""Writes what is told of a run, or of several, into files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from zonequake_analysis.document import JUNIT_FILE, SUMMARY_FILE, Told, write_document
+from zonequake_analysis.junit import render_junit
+from zonequake_analysis.pull_request import render_summary
+
+
+def write_told(told: Told, run: Path) -> None:
+    """Writes verdict.json, junit.xml and summary.md into the run's folder."""
+    write_document(run, told.document)
+    write_together([told], run)
+
+
+def write_together(runs: Sequence[Told], folder: Path) -> None:
+    """Writes one junit.xml and one summary.md for all of these runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / JUNIT_FILE).write_bytes(render_junit(runs))
+    (folder / SUMMARY_FILE).write_text(render_summary(runs), encoding="utf-8")

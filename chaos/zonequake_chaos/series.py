@@ -1,0 +1,148 @@
+"""`zonequake run`, once or `--repeat` times, and what a pipeline is told of it.
+
+Whatever happens, also before the first step of a run, the files that were asked for are written: a
+pipeline must not take a run that never began for one without problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from zonequake_analysis import document
+from zonequake_analysis.junit import render_junit
+from zonequake_analysis.pull_request import append_summary, render_summary
+from zonequake_analysis.tell import write_together
+from zonequake_analysis.verdict import Kind
+from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_chaos.errors import UsageError, in_words
+from zonequake_chaos.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict, worst
+from zonequake_chaos.place import Place
+from zonequake_chaos.run_command import (
+    Ask,
+    Ended,
+    judge_run,
+    planned,
+    replay_command,
+    run_once,
+    seed_of,
+    summarize,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """How often, and where to tell of it.
+
+    `junit` is written, `summary` is added to. With `repeat` above 1 each run has a folder
+    `seed-<seed>` of its own in `ask.out`, which holds what is told of all.
+    """
+
+    repeat: int = 1
+    fail_fast: bool = False
+    junit: Path | None = None
+    summary: Path | None = None
+
+
+@dataclass(slots=True)
+class _Walked:
+    """What came of the runs so far; `failure` is what kept one from ending."""
+
+    ended: list[Ended] = field(default_factory=list)
+    told: list[document.Told] = field(default_factory=list)
+    failure: BaseException | None = None
+
+
+def run_series(ask: Ask, series: Series, find: Callable[[], Place], console: Console) -> Verdict:
+    """Runs until all are done, one is interrupted or can't begin, or (`fail_fast`) one fails.
+
+    Returns the worst verdict. What kept the first run from ending is raised, after it was told of.
+    """
+    walked = _Walked()
+    try:
+        _walk(ask, series, find, console, walked)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised below, once it was told of
+        walked.failure = error
+    _tell(ask, series, walked)
+    if walked.failure is not None and not walked.ended:
+        raise walked.failure
+    if walked.failure is None:
+        return summarize(walked.ended, console)
+    console.print(in_words(walked.failure), style="red", markup=False)
+    return worst([summarize(walked.ended, console), Verdict.HARNESS_FAILED])
+
+
+def _walk(
+    ask: Ask, series: Series, find: Callable[[], Place], console: Console, walked: _Walked
+) -> None:
+    current = replace(ask, seed=seed_of(ask))
+    try:
+        if series.repeat < 1:
+            raise UsageError(f"--repeat {series.repeat}: expected 1 or more")
+        planned(ask)
+        place = find()
+        for one in each(current, series.repeat):
+            current = one
+            folder, report = uvloop.run(run_once(current, place, console))
+            ended = judge_run(current, folder, report, console)
+            walked.ended.append(ended)
+            walked.told.append(
+                document.Told(
+                    document=document.read_document(ended.folder), folder=str(ended.folder)
+                )
+            )
+            failed = ended.verdict is not Verdict.PASSED
+            if report.interrupted or (failed and series.fail_fast):
+                return
+    except (Exception, KeyboardInterrupt) as error:
+        walked.told.append(broken(current, error))
+        raise
+
+
+def each(ask: Ask, repeat: int) -> list[Ask]:
+    """The run, `repeat` times: the seed is counted up, so that no run is the same twice."""
+    if repeat == 1:
+        return [ask]
+    first = seed_of(ask)
+    seeds = range(first, first + repeat)
+    return [
+        replace(ask, seed=seed, out=None if ask.out is None else ask.out / f"seed-{seed}")
+        for seed in seeds
+    ]
+
+
+def broken(ask: Ask, error: BaseException) -> document.Told:
+    """A run that did not come to its end, as the reports tell it."""
+    seed = seed_of(ask)
+    words = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
+    check = document.CheckEntry(
+        name="harness",
+        kind=Kind.HARNESS,
+        verdict=Judged.HARNESS_FAILED,
+        summary=words,
+        violations=1,
+        checked=1,
+    )
+    name = Path(ask.scenario).stem
+    facts = document.RunFacts(
+        run="", scenario=name, seed=str(seed), replay=replay_command(ask, seed)
+    )
+    told = document.without_analysis([check], facts)
+    code = USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[Verdict.HARNESS_FAILED]
+    return document.Told(document=document.with_exit_code(told, code))
+
+
+def _tell(ask: Ask, series: Series, walked: _Walked) -> None:
+    """Writes what was asked for; in `ask.out` only what no run has written there itself."""
+    if ask.out is not None and not (ask.out / "run.yaml").exists():
+        write_together(walked.told, ask.out)
+    if series.junit is not None:
+        series.junit.parent.mkdir(parents=True, exist_ok=True)
+        series.junit.write_bytes(render_junit(walked.told))
+    if series.summary is not None:
+        series.summary.parent.mkdir(parents=True, exist_ok=True)
+        append_summary(series.summary, render_summary(walked.told))

@@ -8,6 +8,8 @@ import pytest
 from rich.console import Console
 
 from zonequake_analysis import cli
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.verdict import Verdict as Judged
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.run_command import Ask, Ended, judge_run
 from zonequake_chaos.run_folder import HarnessReport, RunFolder
@@ -34,11 +36,11 @@ def test_the_analysiss_verdict_stands_as_it_wrote_it(
     folder = with_history(tmp_path)
     document = '{"schema":1,"verdict":"violated","checks":[]}'
 
-    def analyze(run: Path, master: str | None = None, remote: str | None = None) -> int:
+    def judge_folder(run: Path) -> Judged:
         (run / "verdict.json").write_text(document)
-        return 1
+        return Judged.VIOLATED
 
-    monkeypatch.setattr(cli, "analyze", analyze)
+    monkeypatch.setattr(cli, "judge_folder", judge_folder)
     assert judged(folder, analyze=True).verdict is Verdict.VIOLATED
     assert (tmp_path / "verdict.json").read_text() == document
 
@@ -48,11 +50,18 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
 ) -> None:
     folder = with_history(tmp_path)
     (tmp_path / "verdict.json").write_text('{"schema":1,"verdict":"passed","checks":[]}')
-    monkeypatch.setattr(cli, "analyze", lambda *_, **__: 255)
+
+    def judge_folder(run: Path) -> Judged:
+        raise RunFolderError("events.jsonl: torn")
+
+    monkeypatch.setattr(cli, "judge_folder", judge_folder)
     assert judged(folder, analyze=True).verdict is Verdict.HARNESS_FAILED
     written = json.loads((tmp_path / "verdict.json").read_text())
     assert written["verdict"] == "harness-failed"
-    assert written["checks"][0]["summary"] == "no recovery"
+    assert [check["summary"] for check in written["checks"]] == [
+        "no recovery",
+        "the analysis broke off: RunFolderError: events.jsonl: torn",
+    ]
 
 
 def test_without_an_analysis_nothing_passes(tmp_path: Path) -> None:

@@ -86,6 +86,12 @@ class RunDescription:
     clock_offset_ns: int
     harness: Harness | None  # None where no harness made the folder
     text: str  # the file itself, for the report
+    target: str = ""  # what was under test, with its version; empty where the file doesn't say
+
+    @property
+    def title(self) -> str:
+        """The run's name and what it was against."""
+        return f"{self.name} against {self.target}" if self.target else self.name
 
 
 _FILE_NAMES = {
@@ -144,7 +150,13 @@ def read_description(run: Path) -> RunDescription:
         clock_offset_ns=int(document.get("clock_offset_ns") or 0),
         harness=harness,
         text=text,
+        target=_target(_mapping(document, "target") or {}),
     )
+
+
+def _target(described: dict[str, object]) -> str:
+    """`etcd 3.6.4`; without the version if it never ran."""
+    return " ".join(str(described[part]) for part in ("name", "version") if described.get(part))
 
 
 def _mapping(document: dict[str, object], name: str) -> dict[str, object] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from zonequake_chaos.deployments.etcd import delete_etcd
 from zonequake_chaos.errors import ClusterError, HarnessError, NotFound, WaitExpired
 from zonequake_chaos.faults.node_outage import remove_finalizer
 from zonequake_chaos.faults.scale import set_replicas
@@ -11,6 +12,7 @@ from zonequake_chaos.faults.signals import continue_process
 from zonequake_chaos.journal import (
     ContinueProcess,
     Debt,
+    DeleteEtcd,
     DeleteLoad,
     DeleteZone,
     JoinNetwork,
@@ -46,6 +48,8 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None) -> None:
             await delete_load(kube, debt.name)
         case DeleteZone():
             await delete_zone(kube, debt.zone)
+        case DeleteEtcd():
+            await delete_etcd(kube, debt.name)
 
 
 def _there(node: OwnNode | None, debt: Debt) -> OwnNode:

@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_chaos import manifest, run_command
+from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.errors import ChaosError, UsageError
 from zonequake_chaos.options import Context, Kubeconfig, Namespace, Release
 from zonequake_chaos.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict
@@ -58,6 +59,10 @@ Images = Annotated[
     list[str] | None, typer.Option("--image", help="store=REFERENCE, from your own registry.")
 ]
 Values = Annotated[list[str] | None, typer.Option("--set", help="A chart value; see its README.")]
+Target = Annotated[str, typer.Option("--target", help="What is under test: zonequake or etcd.")]
+TargetImage = Annotated[
+    str | None, typer.Option("--image", help="With --target etcd: any other build of it.")
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")]
 
 
@@ -77,9 +82,18 @@ def run(
     junit: Junit = None,
     summary: Summary = None,
     analyze: Analyze = True,
+    target: Target = OURS,
+    image: TargetImage = None,
 ) -> None:
     """Run a scenario against an installed release and judge it."""
-    ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=analyze)
+    ask = Ask(
+        scenario=scenario,
+        overrides=override or [],
+        seed=seed,
+        out=out,
+        analyze=analyze,
+        choice=Choice(target=target, image=image),
+    )
 
     def find() -> Place:
         return _place(kubeconfig, context, namespace, release)

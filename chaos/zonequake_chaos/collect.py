@@ -16,7 +16,7 @@ import msgspec
 from zonequake_chaos.errors import ClusterError, NotFound
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.kube import Kube
-from zonequake_chaos.objects import ADMIN_PORT
+from zonequake_chaos.objects import ADMIN_PORT, main_container
 from zonequake_chaos.state import ClusterView, PartitionView
 from zonequake_store.admin_protocol import DumpHeader, StoreEvent
 
@@ -100,14 +100,14 @@ async def pod_logs(kube: Kube, folder: Path) -> list[str]:
     """The logs of every pod of the installation, and of their containers' last lives."""
     problems = []
     for pod in await kube.find("Pod", "app.kubernetes.io/name=zonequake"):
-        name = pod["metadata"]["name"]
+        name, container = pod["metadata"]["name"], main_container(pod)
         try:
-            (folder / f"{name}.log").write_bytes(await kube.logs(name))
+            (folder / f"{name}.log").write_bytes(await kube.logs(name, container))
         except ClusterError as error:
             problems.append(f"no log of {name}: {error}")
             continue
         try:
-            before = await kube.logs(name, previous=True)
+            before = await kube.logs(name, container, previous=True)
         except ClusterError:
             continue  # there was no life before
         (folder / f"{name}.before.log").write_bytes(before)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.journal import Journal
 from zonequake_chaos.observe import Observer, Sight
@@ -17,6 +19,15 @@ from zonequake_chaos.scenario import Zone
 from zonequake_chaos.state import ClusterView
 from zonequake_load.control import LoadPlan
 from zonequake_store.admin_protocol import StoreEvent
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """What was under test, for `run.yaml` and the report. `version` is its own word, once it runs;
+    `image` is empty where the release says it."""
+
+    name: str
+    version: str
+    image: str = ""
 
 
 class Deployment(Protocol):
@@ -28,6 +39,11 @@ class Deployment(Protocol):
     @property
     def sight(self) -> Sight:
         """How the observer sees its pods."""
+        ...
+
+    @property
+    def described(self) -> Described:
+        """What it is."""
         ...
 
     def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:

@@ -65,6 +65,12 @@ class DeleteZone(msgspec.Struct, frozen=True, kw_only=True, tag="delete_zone"):
     zone: str
 
 
+class DeleteEtcd(msgspec.Struct, frozen=True, kw_only=True, tag="delete_etcd"):
+    """Nothing of the run's etcd is left."""
+
+    name: str
+
+
 Debt = (
     RemoveFinalizer
     | RestoreScale
@@ -73,6 +79,7 @@ Debt = (
     | ResumeComponent
     | DeleteLoad
     | DeleteZone
+    | DeleteEtcd
 )
 
 HEALING = (ResumeComponent, JoinNetwork, RemoveFinalizer, ContinueProcess)
@@ -81,7 +88,7 @@ HEALING = (ResumeComponent, JoinNetwork, RemoveFinalizer, ContinueProcess)
 The node's components come first: without an API server nothing else can be paid.
 """
 
-_ORDER = (*HEALING, DeleteLoad, DeleteZone, RestoreScale)
+_ORDER = (*HEALING, DeleteLoad, DeleteZone, DeleteEtcd, RestoreScale)
 """Nodes go last: a zone is erased from its nodes as long as they are there."""
 
 

@@ -278,9 +278,10 @@ class Kube:
             timeout_s=timeout_s,
         )
 
-    async def logs(self, pod: str, *, previous: bool = False) -> bytes:
-        """A pod's log so far, or that of its container's last life."""
-        params = {"timestamps": "true"} | ({"previous": "true"} if previous else {})
+    async def logs(self, pod: str, container: str, *, previous: bool = False) -> bytes:
+        """A container's log so far, or that of its last life."""
+        params = {"timestamps": "true", "container": container}
+        params |= {"previous": "true"} if previous else {}
         return await self._bytes("GET", self.path("Pod", pod, "log"), params=params)
 
     async def execute(

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from zonequake_chaos.clock import Clock
+from zonequake_chaos.erasing import erase
 from zonequake_chaos.errors import ClusterError, HarnessError, NotFound, WaitExpired
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.load_objects import LOAD_PORT, Installation, load_objects
@@ -135,10 +136,4 @@ class LoadPods:
 
 async def delete_load(kube: Kube, name: str) -> None:
     """Sees to it that nothing of the load `name` is left."""
-    for kind in _KINDS:
-        await kube.delete_all(kind, f"zonequake.io/load={name}")
-    for pod in await kube.find("Pod", f"zonequake.io/load={name}"):
-        try:
-            await kube.delete("Pod", pod["metadata"]["name"], grace_s=0)
-        except NotFound:
-            continue
+    await erase(kube, f"zonequake.io/load={name}", _KINDS)

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from zonequake_chaos.kube import Json
 from zonequake_chaos.state import KeysView, LinkView, PodView
 
 STORE_LABELS = "app.kubernetes.io/component=store"
 POOL_LABEL = "zonequake.io/pool"
 STORE_CONTAINER = "store"
+PROGRAM_LABEL = "zonequake.io/program"
+"""On pods of somebody else's program: its name, which is also its container's."""
+
+HANDS_CONTAINER = "hands"
+"""Beside such a program, in the same PID namespace: its image may hold no shell and no Python."""
+
 ADMIN_PORT = 8080
 
 
 def pod_view(pod: Json) -> PodView:
-    """A data node's pod."""
+    """A member's pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
     names = [container["name"] for container in pod["spec"]["containers"]]
+    program = labels.get(PROGRAM_LABEL, "")
+    acts_in = next((n for n in (HANDS_CONTAINER, STORE_CONTAINER) if n in names), names[0])
+    containers = status.get("containerStatuses") or []
     return PodView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -23,14 +34,28 @@ def pod_view(pod: Json) -> PodView:
         ready=is_ready(pod),
         phase=status.get("phase", "Unknown"),
         deleting=metadata.get("deletionTimestamp") is not None,
-        container=STORE_CONTAINER if STORE_CONTAINER in names else names[0],
-        restarts=sum(
-            int(state.get("restartCount", 0)) for state in status.get("containerStatuses") or []
-        ),
+        container=acts_in,
+        restarts=sum(int(state.get("restartCount", 0)) for state in containers),
         address=status.get("podIP", ""),
         host=pod["spec"].get("nodeName", ""),
         labels=tuple(sorted(labels.items())),
+        program=program,
+        started_wall_ns=next(
+            (_started_ns(state) for state in containers if state.get("name") == program), None
+        ),
     )
+
+
+def _started_ns(container: Json) -> int | None:
+    """When the container that runs now started; None if none runs."""
+    running = (container.get("state") or {}).get("running") or {}
+    started = running.get("startedAt")
+    return int(datetime.fromisoformat(started).timestamp()) * 10**9 if started else None
+
+
+def main_container(pod: Json) -> str:
+    """The container that the pod is there for: the first one."""
+    return str(pod["spec"]["containers"][0]["name"])
 
 
 def is_ready(pod: Json) -> bool:

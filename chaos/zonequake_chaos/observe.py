@@ -20,6 +20,7 @@ from zonequake_chaos.events import EventLog
 from zonequake_chaos.kube import Json, Kube, WatchEvent
 from zonequake_chaos.objects import ADMIN_PORT, STORE_LABELS, keys_view, pod_view
 from zonequake_chaos.state import ClusterView, KeysView, NodeView, PodView, assemble
+from zonequake_chaos.witness import Witness
 from zonequake_store.admin_protocol import ReplicasReport
 
 ARMED_INTERVAL_S = 0.06
@@ -42,6 +43,12 @@ class Sight(Protocol):
         ...
 
     @property
+    def journals(self) -> bool:
+        """Whether members record themselves when they start and who leads; else the observer
+        writes into the run's events what it saw of that."""
+        ...
+
+    @property
     def fixed_keys(self) -> Sequence[KeysView] | None:
         """Partitions whose members never change; None: they are watched as resources."""
         ...
@@ -58,6 +65,7 @@ class DataNodes:
     """The sight of our own store: data nodes report, the operator keeps Partition resources."""
 
     pod_labels = STORE_LABELS
+    journals = True
     fixed_keys = None
 
     def __init__(self, kube: Kube) -> None:
@@ -82,6 +90,9 @@ class Observer:
         self._sight = sight
         self._clock = clock
         self._events = events
+        self._witness: Witness | None = None
+        if events is not None and not sight.journals:
+            self._witness = Witness(events=events, clock=clock)
         self._pods: dict[str, PodView] = {}
         self._reports: dict[str, ReplicasReport] = {}
         self._keys = {(keys.zone, keys.partition): keys for keys in sight.fixed_keys or ()}
@@ -165,9 +176,10 @@ class Observer:
         while True:
             started_ns = self._clock.now().time_ns
             try:
-                self._reports[pod] = await self._sight.report(
-                    self._pods[pod], timeout_s=POLL_TIMEOUT_S
-                )
+                report = await self._sight.report(self._pods[pod], timeout_s=POLL_TIMEOUT_S)
+                self._reports[pod] = report
+                if self._witness is not None:
+                    self._witness.report(report)
             except (ClusterError, msgspec.MsgspecError):
                 self._reports.pop(pod, None)
             await self._notify()
@@ -209,6 +221,8 @@ class Observer:
             self._forget_pod(pod.name)
         else:
             self._pods[pod.name] = pod
+            if self._witness is not None:
+                self._witness.pod(pod)
             if pod.name not in self._pollers:
                 self._pollers[pod.name] = asyncio.create_task(self._poll(pod.name))
         if self._events is not None and (event.kind == "DELETED" or pod != before):

@@ -68,8 +68,8 @@ class Plan:
         raise KeyError(key)
 
 
-def build_plan(run: ChaosRun, *, seed: int) -> Plan:
-    """The tree for a scenario."""
+def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
+    """The tree for a scenario; `target`: what is under test where it isn't our store."""
     spec = run.spec
     times = spec.times
     zones = ", ".join(
@@ -77,8 +77,11 @@ def build_plan(run: ChaosRun, *, seed: int) -> Plan:
         for zone in spec.zones
     )
     pools = ", ".join(f"{pool.name} {pool.replicas}" for pool in spec.pools)
+    made, gone = f"pools {pools}; zones {zones}", "zones, pool sizes"
+    if target:
+        made, gone = f"{target} with {spec.pools[0].replicas} members", target
     phases = [
-        ("setup", f"Set up: pools {pools}; zones {zones}; {spec.load.pods} load pods"),
+        ("setup", f"Set up: {made}; {spec.load.pods} load pods"),
         ("preload", _preload_in_words(spec.load)),
         ("before", f"Steady load for {times.before_s:g} s"),
         ("faults", "Faults" if spec.faults else "No faults"),
@@ -86,7 +89,7 @@ def build_plan(run: ChaosRun, *, seed: int) -> Plan:
         ("quiet", f"Quiet for {times.quiet_s:g} s, then dump every replica"),
         ("final", "Read every key by two processes"),
         ("collect", "Collect histories, events, logs and metrics"),
-        ("clean", "Clean up: load, zones, pool sizes"),
+        ("clean", f"Clean up: load, {gone}"),
     ]
     steps = [
         Step(number=str(number), key=key, title=title)

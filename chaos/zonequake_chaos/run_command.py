@@ -19,7 +19,8 @@ from rich.console import Console
 
 from zonequake_chaos import manifest
 from zonequake_chaos.clock import SystemClock
-from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
+from zonequake_chaos.deployment import Described
+from zonequake_chaos.deployments.choice import DEFAULT, OURS, Choice, deployment_for
 from zonequake_chaos.errors import in_words
 from zonequake_chaos.faults.on_the_node import check_node
 from zonequake_chaos.floor import check_plan
@@ -53,6 +54,7 @@ class Ask:
     seed: int | None
     out: Path | None
     analyze: bool
+    choice: Choice = DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +70,10 @@ class Ended:
 
 
 def planned(ask: Ask) -> ChaosRun:
-    """The scenario. Raises ManifestError, and PlanRefused if its faults would break its floor."""
+    """The scenario. Raises ManifestError, PlanRefused if its faults would break its floor, and
+    UsageError if it can't be done to the target."""
     run = manifest.load(ask.scenario, ask.overrides)
+    ask.choice.check(run)
     check_plan(run)
     return run
 
@@ -78,9 +82,10 @@ async def dry_run(ask: Ask, place: Place, console: Console) -> None:
     """Prints the plan with the targets as they would be now. Changes nothing."""
     run = planned(ask)
     seed = seed_of(ask)
-    plan = build_plan(run, seed=seed)
-    view = await look(place)
-    predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
+    plan = build_plan(run, seed=seed, target=ask.choice.foreign)
+    if ask.choice.target == OURS:  # any other is made by the run itself
+        view = await look(place)
+        predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
     print_plan(console, plan)
 
 
@@ -95,6 +100,15 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
         node = OwnNode.of(place.kubeconfig)
         check_node(run.spec.faults, node)
         run_id = f"{run.metadata.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        deployment = await deployment_for(
+            ask.choice,
+            run,
+            kube=kube,
+            run_id=run_id,
+            installation=installed,
+            node=node,
+            say=console.print,
+        )
         folder = RunFolder.create(ask.out or RUNS / run_id)
         record = RunRecord(
             run=run_id,
@@ -111,10 +125,11 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             ),
             expectations=expectations(run),
             plan=run,
+            target=deployment.described,
             replay=replay_command(ask, seed),
         )
         folder.write(record)
-        plan = build_plan(run, seed=seed)
+        plan = build_plan(run, seed=seed, target=ask.choice.foreign)
         print_plan(console, plan)
         progress = Progress(plan=plan, console=console, clock=clock)
         runner = Runner(
@@ -126,13 +141,11 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             node=node,
             clock=clock,
             installation=installed,
-            deployment=ZonequakeDeployment(
-                kube=kube, spec=run.spec, run_id=run_id, installation=installed
-            ),
+            deployment=deployment,
             progress=progress,
         )
         report = await runner.run()
-        folder.write(_with_report(record, report))
+        folder.write(_with_report(record, report, deployment.described))
         print_plan(console, plan)
         _write_plan(folder, console, plan_of=progress)
     return folder, report
@@ -173,6 +186,8 @@ def replay_command(ask: Ask, seed: int) -> str:
     """The command that does the run again, on whatever cluster the reader names."""
     words = ["zonequake", "run", ask.scenario, "--seed", str(seed)]
     words += [word for override in ask.overrides for word in ("--set", override)]
+    words += ["--target", ask.choice.target] if ask.choice.foreign else []
+    words += ["--image", ask.choice.image] if ask.choice.image is not None else []
     return shlex.join(words)
 
 
@@ -194,8 +209,9 @@ def _versions() -> dict[str, str]:
     return {"zonequake": version("zonequake"), "python": platform.python_version()}
 
 
-def _with_report(record: RunRecord, report: HarnessReport) -> RunRecord:
-    return msgspec.structs.replace(record, harness=report)
+def _with_report(record: RunRecord, report: HarnessReport, target: Described) -> RunRecord:
+    """A target says its version only once it runs."""
+    return msgspec.structs.replace(record, harness=report, target=target)
 
 
 def _write_plan(folder: RunFolder, console: Console, *, plan_of: Progress) -> None:

@@ -15,6 +15,7 @@ from zonequake_analysis.run_folder import Harness
 from zonequake_analysis.tell import write_told
 from zonequake_analysis.verdict import Kind
 from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_chaos.deployment import Described
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.outcome import Verdict, worst
 from zonequake_chaos.scenario import ChaosRun
@@ -57,7 +58,7 @@ class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`run.yaml`. `expectations` is what the analysis judges by; `plan` is the resolved file;
-    `replay` is the command that does the run again."""
+    `replay` is the command that does the run again; `target` is what was under test."""
 
     run: str
     scenario: str
@@ -67,6 +68,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterPlace
     expectations: dict[str, Any]
     plan: ChaosRun
+    target: Described
     replay: str = ""
     schema: int = 1
     harness: HarnessReport = msgspec.field(default_factory=HarnessReport)

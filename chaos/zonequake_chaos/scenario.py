@@ -65,6 +65,13 @@ class Load(Part, frozen=True, kw_only=True):
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
 
 
+class Etcd(Part, frozen=True, kw_only=True):
+    """How the members of `--target etcd` are started; the defaults are etcd's own."""
+
+    heartbeat_ms: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    election_timeout_ms: Annotated[int, Meta(ge=5, le=50_000)] = 1_000
+
+
 class Times(Part, frozen=True, kw_only=True):
     """How long the phases last, and how long the run waits for what it needs."""
 
@@ -120,6 +127,7 @@ class Spec(Part, frozen=True, kw_only=True):
     pools: list[Pool]
     zones: Annotated[list[Zone], Meta(min_length=1, max_length=10)]
     load: Load = msgspec.field(default_factory=Load)
+    etcd: Etcd = msgspec.field(default_factory=Etcd)
     times: Times = msgspec.field(default_factory=Times)
     faults: list[Fault] = msgspec.field(default_factory=list)
     floor: Floor | None = None

@@ -14,7 +14,11 @@ from zonequake_store.admin_protocol import ReplicasReport, ReplicaStatus, Role, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
-    """A data node's pod as the API server has it; `host` is the node that carries it."""
+    """A member's pod as the API server has it; `host` is the node that carries it.
+
+    `container` is where commands run that signal the process under test: a child of PID 1 there, or
+    the one of the name `program`. `started_wall_ns`: when its container started, in whole seconds.
+    """
 
     name: str
     uid: str
@@ -27,6 +31,13 @@ class PodView:
     address: str = ""
     host: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    program: str = ""
+    started_wall_ns: int | None = None
+
+    @property
+    def process(self) -> str:
+        """Names the process in it: each has another pod, or another life of its containers."""
+        return f"{self.uid}/{self.restarts}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

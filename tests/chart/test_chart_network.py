@@ -17,6 +17,8 @@ NEEDED = {
     ("store", "store", 7001),
     ("store", "store", 7002),
     ("load", "store", 7002),
+    ("etcd", "etcd", 7001),
+    ("load", "etcd", 2379),
     ("operator", "store", 8080),
     ("prometheus", "store", 8080),
     ("prometheus", "operator", 8080),
@@ -25,8 +27,9 @@ NEEDED = {
     ("test", "operator", 8080),
     ("test", "prometheus", 9090),
 }
-COMPONENTS = ("store", "operator", "prometheus", "load", "test", "stranger")
-PORTS = (7001, 7002, 8080, 8081, 9090)
+PARTS = ("store", "operator", "prometheus", "load", "etcd")
+COMPONENTS = (*PARTS, "test", "stranger")
+PORTS = (2379, 7001, 7002, 8080, 8081, 9090)
 API = "10.1.2.3"
 
 
@@ -95,32 +98,35 @@ def policies(render: Callable) -> Policies:
 
 def test_exactly_what_the_parts_need_gets_through(policies: Policies) -> None:
     # The pod of `helm test` is no target, and nobody's egress but the parts' is restricted.
-    asked = [(s, t, p) for s in COMPONENTS for t in COMPONENTS[:4] for p in PORTS]
+    asked = [(s, t, p) for s in COMPONENTS for t in PARTS for p in PORTS]
     assert {each for each in asked if policies.connects(*each)} == NEEDED
     # Each side alone is as strict: the other one may be a pod that some other chart owns.
     assert {(s, t, p) for s, t, p in asked if policies.lets_in(t, labels(s), p)} == NEEDED
-    own = {(s, t, p) for s, t, p in asked if s in COMPONENTS[:4]}
+    own = {(s, t, p) for s, t, p in asked if s in PARTS}
     assert {(s, t, p) for s, t, p in own if policies.lets_out(s, labels(t), p)} == NEEDED & own
 
 
 def test_names_can_be_looked_up_and_the_api_reached_by_those_who_need_it(
     policies: Policies,
 ) -> None:
-    for component in COMPONENTS[:4]:
+    for component in PARTS:
         assert policies.lets_out(component, {"k8s-app": "kube-dns"}, 53), component
-    reaches = {c for c in COMPONENTS[:4] if policies.lets_out(c, API, 6443)}
+    reaches = {c for c in PARTS if policies.lets_out(c, API, 6443)}
     assert reaches == {"store", "operator"}
 
 
 def test_the_api_server_reaches_what_it_asks_for_people_and_for_the_harness(
     policies: Policies,
 ) -> None:
-    asked = {("store", 8080), ("operator", 8080), ("load", 8081), ("prometheus", 9090)}
+    asked = {
+        ("store", 8080),
+        ("operator", 8080),
+        ("load", 8081),
+        ("prometheus", 9090),
+        ("etcd", 2379),
+    }
     reached = {
-        (target, port)
-        for target in COMPONENTS[:4]
-        for port in PORTS
-        if policies.lets_in(target, API, port)
+        (target, port) for target in PARTS for port in PORTS if policies.lets_in(target, API, port)
     }
     assert reached == asked
 

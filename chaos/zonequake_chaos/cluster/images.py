@@ -16,18 +16,20 @@ from zonequake_chaos.cluster.errors import ProviderError
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def program_archive(program: bytes, *, image: str, machine: str) -> bytes:
-    """An OCI archive of an image that holds one static program and nothing else.
+def program_archive(
+    program: bytes, *, image: str, machine: str, path: str = "program", compression: int = 9
+) -> bytes:
+    """An OCI archive of an image that holds one static program at `path`, and nothing else.
 
     `machine` is the kernel's word for the processor. The same input gives the same bytes.
     """
-    layer = _tar({"program": (program, 0o755)})
-    packed = gzip.compress(layer, mtime=0)
+    layer = _tar({path: (program, 0o755)})
+    packed = gzip.compress(layer, compression, mtime=0)
     config = _json(
         {
             "architecture": _ARCHITECTURES[machine],
             "os": "linux",
-            "config": {"Entrypoint": ["/program"], "User": "65535:65535"},
+            "config": {"Entrypoint": [f"/{path}"], "User": "65535:65535"},
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         }
     )

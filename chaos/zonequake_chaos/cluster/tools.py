@@ -11,13 +11,14 @@ from zonequake_chaos.cluster.toolchain import ensure_programs
 
 def kubectl_path(say: Callable[[str], None] = print) -> Path:
     """The kubectl of the embedded node; builds it if need be. Raises BuildFailed."""
-    return ensure_programs(_folder(), say=say).kubectl
+    return ensure_programs(programs_folder(), say=say).kubectl
 
 
 def helm_path(say: Callable[[str], None] = print) -> Path:
     """Helm 3; builds it if need be. Raises BuildFailed."""
-    return ensure_programs(_folder(), say=say).helm
+    return ensure_programs(programs_folder(), say=say).helm
 
 
-def _folder() -> Path:
+def programs_folder() -> Path:
+    """Where this checkout's programs lie, or will."""
     return find_instance().bin

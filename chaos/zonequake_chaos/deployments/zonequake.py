@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from zonequake_chaos.collect import applied_alike, dump_replicas, store_events
+from zonequake_chaos.deployment import Described
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.faults.scale import set_replicas, stateful_set
 from zonequake_chaos.journal import Journal, RestoreScale
@@ -29,6 +31,10 @@ class ZonequakeDeployment:
         self._run_id = run_id
         self._installation = installation
         self.sight = DataNodes(kube)
+
+    @property
+    def described(self) -> Described:
+        return Described(name="zonequake", version=version("zonequake"))
 
     def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
         return load_plan(

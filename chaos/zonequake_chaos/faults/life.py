@@ -59,6 +59,7 @@ class Victim:
     process_incarnation: str | None
     address: str
     host: str
+    program: str = ""
 
     @property
     def on_node(self) -> PodOnNode:
@@ -74,6 +75,7 @@ class Victim:
             process_incarnation=node.process_incarnation,
             address=node.pod.address,
             host=node.pod.host,
+            program=node.pod.program,
         )
 
 

@@ -1,8 +1,9 @@
-"""Signals to the store's process, sent from inside its container.
+"""Signals to the process under test, sent from inside its pod.
 
 The store runs under an init as PID 1 (docs/interfaces.md), because a process that is PID 1 of its
-PID namespace can't be killed or stopped from inside. The signal goes to every child of PID 1, and
-the command prints whom it met: that is the proof that it arrived.
+PID namespace can't be killed or stopped from inside. The signal goes to every child of PID 1. A
+program that isn't ours shares its PID namespace with a container of ours, and the signal goes to
+the processes of its name. The command prints whom it met: that is the proof that it arrived.
 """
 
 from __future__ import annotations
@@ -16,27 +17,35 @@ from zonequake_chaos.objects import pod_view
 
 EXEC_TIMEOUT_S = 10.0
 
-_SIGNAL_CHILDREN = """
+_SIGNAL = """
 import os, sys
+number, programs = int(sys.argv[1]), sys.argv[2:]
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
-        parent = open("/proc/" + pid + "/stat").read().rpartition(")")[2].split()[1]
-        if parent == "1" and int(pid) != os.getpid():
-            os.kill(int(pid), int(sys.argv[1]))
+        if programs:
+            command = open("/proc/" + pid + "/cmdline").read().partition("\\0")[0]
+            met = os.path.basename(command) in programs
+        else:
+            met = open("/proc/" + pid + "/stat").read().rpartition(")")[2].split()[1] == "1"
+        if met and int(pid) != os.getpid():
+            os.kill(int(pid), number)
             print(pid)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         pass
 """
 
 
 async def send_signal(
-    kube: Kube, *, pod: str, container: str, number: signal.Signals
+    kube: Kube, *, pod: str, container: str, number: signal.Signals, program: str = ""
 ) -> ExecResult:
-    """Signals the store in `pod`. Raises ClusterError if the command could not run."""
+    """Signals what runs in `pod`; `container`, `program` as in `state.PodView`.
+
+    Raises ClusterError if the command could not run.
+    """
     return await kube.execute(
         pod,
         container,
-        ["python", "-c", _SIGNAL_CHILDREN, str(int(number))],
+        ["python", "-c", _SIGNAL, str(int(number)), *([program] if program else [])],
         timeout_s=EXEC_TIMEOUT_S,
     )
 
@@ -51,7 +60,11 @@ async def signal_all(injury: Injury, number: signal.Signals) -> None:
     async def one(victim: Victim) -> None:
         try:
             result = await send_signal(
-                injury.world.kube, pod=victim.node, container=victim.container, number=number
+                injury.world.kube,
+                pod=victim.node,
+                container=victim.container,
+                number=number,
+                program=victim.program,
             )
         except ClusterError:
             if number is signal.SIGKILL:
@@ -63,7 +76,7 @@ async def signal_all(injury: Injury, number: signal.Signals) -> None:
         elif number is not signal.SIGKILL:
             raise FaultFailed(
                 f"{injury.name}: {number.name} reached no process in pod {victim.node} "
-                f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'no child of PID 1'}"
+                f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'none was found'}"
             )
 
     await together(one(victim) for victim in injury.victims)
@@ -76,4 +89,10 @@ async def continue_process(kube: Kube, *, pod: str, uid: str) -> None:
     except NotFound:
         return
     if found.uid == uid:
-        await send_signal(kube, pod=pod, container=found.container, number=signal.SIGCONT)
+        await send_signal(
+            kube,
+            pod=pod,
+            container=found.container,
+            number=signal.SIGCONT,
+            program=found.program,
+        )

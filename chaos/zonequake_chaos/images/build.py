@@ -26,7 +26,7 @@ from zonequake_chaos.images.checkout import Checkout, find_checkout
 from zonequake_chaos.images.content import IMAGES, ImageSpec, content_hash, source_files
 from zonequake_chaos.images.wheels import download_wheels, wheel_folder
 
-_REGISTRY = "docker.io"  # what a kubelet makes of a name without registry: written out, both agree
+REGISTRY = "docker.io"  # what a kubelet makes of a name without registry: written out, both agree
 
 Progress = Callable[[str], None]
 
@@ -75,7 +75,7 @@ def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
             facts.append(_program_version(spec.program))
         digest = content_hash(checkout.root, files, facts)
         planned[spec.name] = BuiltImage(
-            ref=f"{_REGISTRY}/zonequake/{spec.name}:{digest}",
+            ref=f"{REGISTRY}/zonequake/{spec.name}:{digest}",
             archive=checkout.archives / f"{spec.name}-{digest}.tar",
         )
     return planned

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from zonequake_chaos.errors import ChaosError, ClusterError
 from zonequake_chaos.kube import Json, Kube
-from zonequake_chaos.objects import ADMIN_PORT
+from zonequake_chaos.objects import ADMIN_PORT, main_container
 from zonequake_chaos.plugin.look import look
 from zonequake_chaos.plugin.screen import screen
 
@@ -101,9 +101,9 @@ def _of_pods(kube: Kube, pods: Iterable[Json]) -> Iterable[tuple[str, Awaitable[
     for pod in pods:
         name, labels = pod["metadata"]["name"], pod["metadata"].get("labels") or {}
         component = labels.get("app.kubernetes.io/component")
-        yield f"pods/{name}/log.txt", _log(kube, name, previous=False)
+        yield f"pods/{name}/log.txt", _log(kube, pod, previous=False)
         if _has_restarted(pod):
-            yield f"pods/{name}/log-before-restart.txt", _log(kube, name, previous=True)
+            yield f"pods/{name}/log-before-restart.txt", _log(kube, pod, previous=True)
         if component in ("store", "operator"):
             yield f"pods/{name}/metrics.txt", kube.pod_proxy(name, ADMIN_PORT, "/metrics")
         if component == "store":
@@ -116,8 +116,9 @@ def _has_restarted(pod: Json) -> bool:
     return any(int(state.get("restartCount", 0)) for state in states)
 
 
-async def _log(kube: Kube, pod: str, *, previous: bool) -> bytes:
-    return (await kube.logs(pod, previous=previous))[-MAX_LOG_BYTES:]
+async def _log(kube: Kube, pod: Json, *, previous: bool) -> bytes:
+    name, container = pod["metadata"]["name"], main_container(pod)
+    return (await kube.logs(name, container, previous=previous))[-MAX_LOG_BYTES:]
 
 
 async def _pretty(kube: Kube, pod: str, path: str) -> bytes:

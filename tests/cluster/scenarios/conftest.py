@@ -118,7 +118,13 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
     Every history is judged by Porcupine too, whose verdict must be ours.
     """
 
-    def run(scenario: str, *overrides: str, seed: int = 1, fault: str = "") -> Judged:
+    def run(
+        scenario: str,
+        *overrides: str,
+        seed: int = 1,
+        fault: str = "",
+        target: str = "zonequake",
+    ) -> Judged:
         release.plant(fault)
         place = release.place
         folder = tmp_path / f"{Path(scenario).stem}-{seed}"
@@ -127,7 +133,7 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
             [
                 *(str(Path(sys.executable).parent / "zonequake"), "run", scenario),
                 *("--kubeconfig", str(place.kubeconfig), "--context", place.context),
-                *("--seed", str(seed), "--out", str(folder)),
+                *("--seed", str(seed), "--out", str(folder), "--target", target),
                 *(word for override in overrides for word in ("--set", override)),
             ],
             capture_output=True,

@@ -47,3 +47,13 @@ def test_the_precedence_is_that_of_the_contract_and_a_violation_is_never_masked(
     order = ["violated", "cleanup-not-proven", "harness-failed", "unknown", "slo-breached"]
     for place, verdict in enumerate(order):
         assert worst([Verdict.PASSED, *map(Verdict, reversed(order[place:]))]) == verdict
+
+
+def test_the_reports_title_names_what_was_under_test_with_its_version(tmp_path: Path) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text("name: leader-kill\ntarget: {name: etcd, version: 3.6.4, image: some/etcd:1}")
+    assert read_description(tmp_path).title == "leader-kill against etcd 3.6.4"
+    run.write_text("name: leader-kill\ntarget: {name: etcd, version: '', image: some/etcd:1}")
+    assert read_description(tmp_path).title == "leader-kill against etcd"
+    run.write_text("name: leader-kill")
+    assert read_description(tmp_path).title == "leader-kill"

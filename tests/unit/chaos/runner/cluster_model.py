@@ -64,6 +64,7 @@ class ClusterModel:
         self.phases: dict[str, str] = {}
         self.deleted: list[str] = []
         self.signals: list[tuple[str, int]] = []
+        self.commands: list[list[str]] = []
         self.namespace_labels: dict[str, str] = {"zonequake.io/chaos": "allowed"}
         self.rate = 100.0
         self.never_catch_up = False

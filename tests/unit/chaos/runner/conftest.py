@@ -21,8 +21,14 @@ from fake_cluster import FakeCluster
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[FakeCluster]:
-    fake = FakeCluster()
+def cluster_type() -> type[FakeCluster]:
+    """What is made up; a test module may have another kind."""
+    return FakeCluster
+
+
+@pytest.fixture
+async def cluster(cluster_type: type[FakeCluster]) -> AsyncIterator[FakeCluster]:
+    fake = cluster_type()
     ticking = asyncio.create_task(fake.tick())
     runner = web.AppRunner(fake.app(), shutdown_timeout=0.1)
     await runner.setup()

@@ -141,10 +141,11 @@ class FakeCluster(ClusterModel):
 
     async def _exec(self, request: web.Request) -> web.WebSocketResponse:
         name = request.match_info["name"]
-        number = int(request.query.getall("command")[-1])
+        number = int(request.query.getall("command")[3])
         socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
         await socket.prepare(request)
         self.signals.append((name, number))
+        self.commands.append(request.query.getall("command"))
         if number == 9 and "deletionTimestamp" in self.pods[name]["metadata"]:
             self.die(name)
         elif number == 9:

@@ -1,0 +1,86 @@
+"""From `--target` and `--image` to a deployment: a plain table, no discovery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zonequake_chaos.deployment import Deployment
+from zonequake_chaos.deployments import etcd
+from zonequake_chaos.deployments.etcd_plan import check_run
+from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
+from zonequake_chaos.errors import UsageError
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.load_objects import Installation
+from zonequake_chaos.own_node import OwnNode
+from zonequake_chaos.scenario import ChaosRun
+
+OURS = "zonequake"
+TARGETS = (OURS, etcd.TARGET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a run is to be against. `image` names a build of a target that isn't ours."""
+
+    target: str = OURS
+    image: str | None = None
+
+    @property
+    def foreign(self) -> str:
+        """The target's name where it isn't our own store, else nothing."""
+        return "" if self.target == OURS else self.target
+
+    def check(self, run: ChaosRun) -> None:
+        """Raises UsageError if there is no such target, or the scenario can't be done to it."""
+        if self.target not in TARGETS:
+            raise UsageError(f"--target {self.target!r}: expected {' or '.join(TARGETS)}")
+        if self.target == etcd.TARGET:
+            check_run(run)
+        elif self.image is not None:
+            raise UsageError("--image goes with --target etcd: the release names our own images")
+
+
+DEFAULT = Choice()
+
+
+async def deployment_for(
+    choice: Choice,
+    run: ChaosRun,
+    *,
+    kube: Kube,
+    run_id: str,
+    installation: Installation,
+    node: OwnNode | None,
+    say: Callable[[str], None],
+) -> Deployment:
+    """The deployment of one run, its image in place. Raises UsageError, ChaosError."""
+    if choice.target == OURS:
+        return ZonequakeDeployment(
+            kube=kube, spec=run.spec, run_id=run_id, installation=installation
+        )
+    image = choice.image
+    if image is None:
+        if node is None:
+            raise UsageError(
+                "--target etcd on a cluster that isn't the embedded one needs --image, a build of "
+                "etcd that the cluster can pull, for instance quay.io/coreos/etcd:v3.6.4"
+            )
+        image = await asyncio.to_thread(_own_image, node, say)
+    return etcd.EtcdDeployment(
+        kube=kube, spec=run.spec, run_id=run_id, installation=installation, image=image
+    )
+
+
+def _own_image(node: OwnNode, say: Callable[[str], None]) -> str:
+    """The name of the embedded node's own etcd as an image, which is then on the node."""
+    from zonequake_chaos.cluster.embedded import EmbeddedCluster
+    from zonequake_chaos.images.etcd import build_etcd
+
+    built = build_etcd(progress=say)
+    cluster = EmbeddedCluster(node.instance.name, checkout=node.instance.checkout, say=say)
+    if built.ref not in cluster.images():
+        say(f"loading {built.ref}")
+        cluster.load_image(built.archive)
+    return built.ref

@@ -1,0 +1,194 @@
+"""An etcd under test: made by the run, and taken away with it.
+
+The run owes its removal to the journal before it makes anything, as for zones and load, so that
+`zonequake clean` finds it. Each run has a fresh etcd: no revision of an earlier one is in its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from zonequake_chaos.collect import applied_alike
+from zonequake_chaos.deployment import Described
+from zonequake_chaos.deployments.etcd_objects import (
+    CLIENT_PORT,
+    ETCD_LABEL,
+    KINDS,
+    Members,
+    etcd_objects,
+)
+from zonequake_chaos.deployments.etcd_sight import EtcdMembers, etcd_at, incarnation
+from zonequake_chaos.erasing import erase, wait_erased
+from zonequake_chaos.errors import ChaosError, ClusterError, NotFound, UsageError, WaitExpired
+from zonequake_chaos.events import EventLog
+from zonequake_chaos.journal import DeleteEtcd, Journal
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.load_objects import RUN_LABEL, Installation, load_plan
+from zonequake_chaos.observe import Observer
+from zonequake_chaos.scenario import Spec, Zone
+from zonequake_chaos.state import ClusterView
+from zonequake_chaos.triggers import unsettled
+from zonequake_load.control import LoadPlan
+from zonequake_load.errors import EtcdError
+from zonequake_load.etcd_records import (
+    LINEAGE,
+    PARTITION,
+    TERM,
+    digest_of,
+    dump_file,
+    dump_prefix,
+)
+from zonequake_store.admin_protocol import StoreEvent
+
+TARGET = "etcd"
+
+
+class EtcdDeployment:
+    """See `deployment.Deployment`. The scenario is one that `etcd_plan.check_run` takes."""
+
+    def __init__(
+        self, *, kube: Kube, spec: Spec, run_id: str, installation: Installation, image: str
+    ) -> None:
+        (zone,), (pool,) = spec.zones, spec.pools
+        self._kube = kube
+        self._spec = spec
+        self._run_id = run_id
+        self._installation = installation
+        self._zone = zone
+        self._members = Members(
+            name=f"{installation.release}-{TARGET}-{pool.name}",
+            pool=pool.name,
+            count=pool.replicas,
+            namespace=installation.namespace,
+            image=image,
+            fsync=zone.fsync,
+            settings=spec.etcd,
+        )
+        self._version = ""
+        self.sight = EtcdMembers(kube, self._members, zone.name)
+
+    @property
+    def described(self) -> Described:
+        return Described(name=TARGET, version=self._version, image=self._members.image)
+
+    def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
+        """As many keys in the one group as our store would have in all partitions of the zone."""
+        plan = load_plan(
+            zone=zone,
+            load=self._spec.load,
+            installation=self._installation,
+            seed=seed,
+            final_timeout_s=self._spec.times.final_timeout_s,
+        )
+        many = zone.partitions
+        return msgspec.structs.replace(
+            plan,
+            target=TARGET,
+            seeds=self._members.endpoints,
+            workloads=[
+                msgspec.structs.replace(
+                    workload, keys_per_partition=workload.keys_per_partition * many
+                )
+                for workload in plan.workloads
+            ],
+            preload=msgspec.structs.replace(
+                plan.preload,
+                bulk_keys_per_partition=plan.preload.bulk_keys_per_partition * many,
+            ),
+        )
+
+    async def set_up(self, observer: Observer, journal: Journal) -> None:
+        await self._refuse_foreign()
+        journal.owe(DeleteEtcd(name=self._members.name))
+        await delete_etcd(self._kube, self._members.name)  # that of a run that was not cleaned
+        for manifest in etcd_objects(
+            self._members, run_id=self._run_id, installation=self._installation
+        ):
+            await self._kube.apply(manifest)
+        await self.wait_available(observer)
+        raw = await self._kube.pod_proxy(self._members.pods[0], CLIENT_PORT, "/version")
+        self._version = str(msgspec.json.decode(raw, type=dict[str, str])["etcdserver"])
+
+    async def wait_available(self, observer: Observer) -> None:
+        await observer.wait(
+            lambda view: not self._missing(view),
+            timeout_s=self._spec.times.setup_timeout_s,
+            waiting_for=lambda view: "; ".join(self._missing(view)[:5]),
+        )
+
+    async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
+        """Equal revisions, and at that revision the same hash of all keys with their history."""
+        await observer.wait(
+            lambda view: not applied_alike(view),
+            timeout_s=timeout_s,
+            waiting_for=lambda view: "; ".join(applied_alike(view)[:5]),
+        )
+        (partition,) = observer.view().partitions.values()
+        revision = max(replica.applied for replica in partition.replicas.values())
+        try:
+            hashes = {
+                pod: (await etcd_at(self._kube, pod).hash_kv(revision)).hash
+                for pod in self._members.pods
+            }
+        except (ClusterError, EtcdError) as error:
+            raise WaitExpired(f"no hash of revision {revision}: {error}") from error
+        if len(set(hashes.values())) != 1:
+            raise WaitExpired(f"hashes of revision {revision} differ: {hashes}")
+
+    async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
+        problems = []
+        for pod in self._members.pods:
+            try:
+                dump = await etcd_at(self._kube, pod).dump(dump_prefix(self._zone.name))
+            except (ChaosError, EtcdError) as error:
+                problems.append(f"no dump of {pod}: {error}")
+                continue
+            name = f"{PARTITION}-{pod}.jsonl"
+            (folder / name).write_bytes(dump_file(dump, zone=self._zone.name, node=pod))
+            events.emit(
+                "replica.audit",
+                {
+                    "applied": dump.revision,
+                    "digest": digest_of(dump),
+                    "keys": len(dump.kvs),
+                    "lineage": LINEAGE,
+                    "term": TERM,
+                    "incarnation": incarnation(dump.member_id),
+                    "file": f"dumps/{name}",
+                },
+                place=(self._zone.name, PARTITION),
+                node=pod,
+            )
+        return problems
+
+    async def recorded(
+        self, nodes: Sequence[str], *, since_wall_ns: int
+    ) -> tuple[Mapping[str, list[StoreEvent]], list[str]]:
+        """An etcd keeps no journal: who led and who started, the observer wrote down."""
+        return {}, []
+
+    def _missing(self, view: ClusterView) -> list[str]:
+        absent = sorted(set(self._members.pods) - set(view.nodes))
+        return [f"{pod} is not there" for pod in absent] + unsettled(view)
+
+    async def _refuse_foreign(self) -> None:
+        name = self._members.name
+        try:
+            found = await self._kube.get("StatefulSet", name)
+        except NotFound:
+            return
+        if RUN_LABEL not in (found["metadata"].get("labels") or {}):
+            raise UsageError(
+                f"StatefulSet {name} exists in {self._kube.namespace} and is no run's: "
+                "delete it, or give another --release"
+            )
+
+
+async def delete_etcd(kube: Kube, name: str) -> None:
+    """Sees to it that nothing of the etcd `name` is left. Raises WaitExpired."""
+    labels = f"{ETCD_LABEL}={name}"
+    await erase(kube, labels, KINDS)
+    await wait_erased(kube, labels, KINDS)

@@ -1,0 +1,197 @@
+"""The Kubernetes objects of an etcd under test: pure builders, one per kind.
+
+As near to our data nodes as can be: the same user, limits and storage, a Parallel StatefulSet
+behind a headless service that names members before they are ready, and the same port for peers, so
+that every cut applies. Beside etcd each pod has a container of ours, `hands`, in the same PID
+namespace: signals are sent from there, and etcd's image may be any build of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zonequake_chaos.kube import Json
+from zonequake_chaos.load_objects import RUN_LABEL, Installation
+from zonequake_chaos.objects import HANDS_CONTAINER, POOL_LABEL, PROGRAM_LABEL
+from zonequake_chaos.scenario import Etcd
+
+CLIENT_PORT = 2379
+PEER_PORT = 7001
+ETCD_LABEL = "zonequake.io/etcd"
+KINDS = ("StatefulSet", "PodDisruptionBudget", "Service", "PersistentVolumeClaim")
+_PROGRAM = "etcd"
+_VOLUME_SIZE = "1Gi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """The etcd of one run. `name` is its StatefulSet's and its service's, and ends with the pool's,
+    so that a member is found by the name that a scenario has for a data node: `default-0`."""
+
+    name: str
+    pool: str
+    count: int
+    namespace: str
+    image: str
+    fsync: bool
+    settings: Etcd
+
+    @property
+    def labels(self) -> str:
+        """Selects everything of it."""
+        return f"{ETCD_LABEL}={self.name}"
+
+    @property
+    def pods(self) -> list[str]:
+        return [f"{self.name}-{ordinal}" for ordinal in range(self.count)]
+
+    def address(self, pod: str, port: int) -> str:
+        return f"{pod}.{self.name}.{self.namespace}.svc:{port}"
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where clients find each member."""
+        return [self.address(pod, CLIENT_PORT) for pod in self.pods]
+
+
+def etcd_objects(members: Members, *, run_id: str, installation: Installation) -> list[Json]:
+    """All objects, in the order in which they are applied."""
+    labels = {
+        "app.kubernetes.io/name": "zonequake",
+        "app.kubernetes.io/component": "etcd",
+        "app.kubernetes.io/instance": installation.release,
+        RUN_LABEL: run_id,
+        ETCD_LABEL: members.name,
+        POOL_LABEL: members.pool,
+        PROGRAM_LABEL: _PROGRAM,
+    }
+    selector = {ETCD_LABEL: members.name}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": members.name, "labels": labels},
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": selector,
+                "ports": [
+                    {"name": "clients", "port": CLIENT_PORT},
+                    {"name": "peers", "port": PEER_PORT},
+                ],
+            },
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": members.name, "labels": labels},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector}},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": members.name, "labels": labels},
+            "spec": {
+                "serviceName": members.name,
+                "replicas": members.count,
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": selector},
+                "persistentVolumeClaimRetentionPolicy": {
+                    "whenDeleted": "Delete",
+                    "whenScaled": "Retain",
+                },
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": _pod_spec(members, run_id, installation),
+                },
+                "volumeClaimTemplates": [
+                    {
+                        "metadata": {"name": "data", "labels": labels},
+                        "spec": {
+                            "accessModes": ["ReadWriteOnce"],
+                            "resources": {"requests": {"storage": _VOLUME_SIZE}},
+                        },
+                    }
+                ],
+            },
+        },
+    ]
+
+
+def _arguments(members: Members, run_id: str) -> list[str]:
+    """Peers and clients by names that outlive a pod; no TLS, as the cluster is the run's alone."""
+    peers = [f"{pod}=http://{members.address(pod, PEER_PORT)}" for pod in members.pods]
+    settings = members.settings
+    words = {
+        "name": "$(POD)",
+        "data-dir": "/data/etcd",
+        "listen-client-urls": f"http://0.0.0.0:{CLIENT_PORT}",
+        "advertise-client-urls": f"http://{members.address('$(POD)', CLIENT_PORT)}",
+        "listen-peer-urls": f"http://0.0.0.0:{PEER_PORT}",
+        "initial-advertise-peer-urls": f"http://{members.address('$(POD)', PEER_PORT)}",
+        "initial-cluster": ",".join(peers),
+        "initial-cluster-state": "new",  # a member with data of its own takes no notice
+        "initial-cluster-token": run_id,
+        "heartbeat-interval": str(settings.heartbeat_ms),
+        "election-timeout": str(settings.election_timeout_ms),
+    }
+    flags = [f"--{name}={value}" for name, value in words.items()]
+    return flags if members.fsync else [*flags, "--unsafe-no-fsync"]
+
+
+def _pod_spec(members: Members, run_id: str, installation: Installation) -> Json:
+    health = {"httpGet": {"path": "/health?serializable=true", "port": "clients"}}
+    restricted = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "fsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": _PROGRAM,
+                "image": members.image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": [_PROGRAM],
+                "args": _arguments(members, run_id),
+                "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "ports": [
+                    {"name": "clients", "containerPort": CLIENT_PORT},
+                    {"name": "peers", "containerPort": PEER_PORT},
+                ],
+                "startupProbe": health | {"periodSeconds": 1, "failureThreshold": 120},
+                "livenessProbe": health
+                | {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6},
+                "readinessProbe": health
+                | {"periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 2},
+                "resources": {
+                    "requests": {"cpu": "50m", "memory": "96Mi"},
+                    "limits": {"cpu": "1", "memory": "512Mi"},
+                },
+                "securityContext": restricted,
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            },
+            {
+                "name": HANDS_CONTAINER,
+                "image": installation.load_image,
+                "imagePullPolicy": installation.load_pull_policy,
+                "args": ["sleep", "infinity"],
+                "resources": {
+                    "requests": {"cpu": "10m", "memory": "16Mi"},
+                    "limits": {"cpu": "200m", "memory": "64Mi"},
+                },
+                "securityContext": restricted,
+            },
+        ],
+    }

@@ -1,0 +1,72 @@
+"""What of a scenario etcd can be put through, and what it knows nothing of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zonequake_chaos.errors import UsageError
+from zonequake_chaos.scenario import ChaosRun, Zone
+from zonequake_chaos.scenario_faults import Fault, Scale, Target, TargetRole
+from zonequake_chaos.scenario_triggers import OnKey, OnStage
+
+LEAST_HEARTBEATS = 5
+"""etcd refuses an election time-out below so many heartbeats."""
+
+
+def check_run(run: ChaosRun) -> None:
+    """Raises UsageError with everything of the scenario that can't be done to an etcd."""
+    problems = list(unsuited(run))
+    if problems:
+        raise UsageError(
+            f"{run.metadata.name} can't be run with --target etcd: " + "; ".join(problems)
+        )
+
+
+def unsuited(run: ChaosRun) -> Iterator[str]:
+    """Each thing that etcd has no counterpart of, in words."""
+    spec = run.spec
+    if len(spec.zones) > 1:
+        yield f"it has {len(spec.zones)} zones, and an etcd is one group: leave one"
+    for zone in spec.zones:
+        yield from _unsuited_zone(zone)
+    if len(spec.pools) > 1:
+        yield f"it has {len(spec.pools)} pools, and an etcd's members are all alike: leave one"
+    nodes, members = spec.pools[0].replicas, spec.zones[0].replicas
+    if nodes != members:
+        yield (
+            f"its pool has {nodes} nodes for {members} replicas, and each member of an etcd "
+            f"holds everything: --set pools.0.replicas={members}"
+        )
+    for fault in spec.faults:
+        for problem in _unsuited_fault(fault):
+            yield f"fault {fault.name!r} {problem}"
+    wanted = spec.expectations
+    if wanted.resets or wanted.sacrificed_at_least or wanted.restored_at_least:
+        yield "it expects forced resets, which etcd does not do by itself"
+    settings = spec.etcd
+    if settings.election_timeout_ms < LEAST_HEARTBEATS * settings.heartbeat_ms:
+        yield (
+            f"etcd.electionTimeoutMilliseconds {settings.election_timeout_ms} must be at least "
+            f"{LEAST_HEARTBEATS} times etcd.heartbeatMilliseconds {settings.heartbeat_ms}"
+        )
+
+
+def _unsuited_zone(zone: Zone) -> Iterator[str]:
+    if zone.consistency_mode == "HighAvailability":
+        yield f"zone {zone.name} is of mode HighAvailability, which etcd has not"
+    if zone.storage == "Volatile":
+        yield f"zone {zone.name} is volatile, and an etcd keeps its log on disk"
+    if zone.data_nodes_filter is not None:
+        yield f"zone {zone.name} filters its data nodes, and an etcd's members are fixed"
+
+
+def _unsuited_fault(fault: Fault) -> Iterator[str]:
+    target: Target | None = getattr(fault, "target", None)
+    if isinstance(fault, Scale):
+        yield "scales a pool, and an etcd's members are fixed"
+    if isinstance(fault.trigger, OnStage):
+        yield "waits for a stage of a rebalance, which etcd has not"
+    if isinstance(fault.trigger, OnKey):
+        yield f"waits for the key {fault.trigger.key.value} of a Partition, which etcd has not"
+    if target is not None and target.role is TargetRole.CATCHING_UP_PEER:
+        yield "is for a catching-up peer, which etcd does not report"

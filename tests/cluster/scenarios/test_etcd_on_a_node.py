@@ -1,0 +1,33 @@
+"""An etcd of the embedded node's own build, put through the same scenarios and checks as our store.
+
+What nobody here wrote must pass, and what it says on purpose and stale must be found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+SHORT = "times={beforeSeconds: 4, afterSeconds: 3}"
+
+
+def test_an_etcd_whose_leaders_are_killed_passes_every_check(run_scenario: Any) -> None:
+    judged = run_scenario("leader-kill", SHORT, "faults.0.times=2", target="etcd")
+    assert judged.exit_code == 0, judged.output
+    leaders = [event["data"]["leader"] for event in judged.events("leader.change")]
+    victims = [event["data"]["targets"][0] for event in judged.events("fault.effective")]
+    assert set(victims) <= set(leaders)
+    assert len(judged.events("replica.audit")) == 3
+    assert "against etcd 3." in (judged.folder / "report.html").read_text()
+    print(judged.says("availability"))
+
+
+def test_serializable_reads_of_a_sound_etcd_are_found_stale(run_scenario: Any) -> None:
+    judged = run_scenario("local-reads", SHORT, target="etcd")
+    assert judged.exit_code == 1, judged.output
+    assert "stale-reads" in judged.failed_checks()
+    assert "lost-writes" not in judged.failed_checks()
+    print(judged.says("stale-reads"))

@@ -1,0 +1,122 @@
+"""A made-up etcd in the made-up cluster: pods that come with their StatefulSet, and answer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+from fake_cluster import FakeCluster
+
+NAME = "zq-etcd-default"
+
+
+class ClusterWithEtcd(FakeCluster):
+    """`hashes` is what each member says of its keys; its revision is the same everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hashes: dict[str, int] = {}
+        self.plans: list[dict[str, Any]] = []
+        self.term = 2
+        self.leader = f"{NAME}-0"
+
+    def _is_etcd(self, name: str) -> bool:
+        return name.startswith(NAME)
+
+    def _birth_of_member(self, name: str) -> None:
+        self._birth(name)
+        pod = self.pods[name]
+        pod["metadata"]["labels"] = {
+            "app.kubernetes.io/component": "etcd",
+            "app.kubernetes.io/name": "zonequake",
+            "zonequake.io/etcd": NAME,
+            "zonequake.io/pool": "default",
+            "zonequake.io/program": "etcd",
+        }
+        pod["spec"]["containers"] = [{"name": "etcd"}, {"name": "hands"}]
+        pod["status"]["containerStatuses"] = [
+            {"name": "etcd", "restartCount": 0, "state": {"running": {"startedAt": _now()}}}
+        ]
+        self.hashes.setdefault(name, 77)
+        self._tell("pods", "MODIFIED", pod)
+
+    def die(self, name: str) -> None:
+        super().die(name)
+        if name == self.leader:
+            self.term += 1
+            self.leader = next(n for n in sorted(self.hashes) if n != name)
+
+    def _reborn(self, name: str) -> None:
+        if self._is_etcd(name):
+            self._birth_of_member(name)
+        else:
+            super()._reborn(name)
+
+    async def _object(self, request: web.Request) -> web.Response:
+        plural, name = request.match_info["plural"], request.match_info["name"]
+        answer = await super()._object(request)
+        if (request.method, plural) == ("PATCH", "configmaps"):
+            data = json.loads(await request.read())["data"]
+            self.plans.append(json.loads(data["plan.json"]))
+        if (request.method, plural, name) == ("PATCH", "statefulsets", NAME):
+            for ordinal in range(3):
+                self.phases.pop(f"{NAME}-{ordinal}")
+                self._birth_of_member(f"{NAME}-{ordinal}")
+        return answer
+
+    async def _collection(self, request: web.Request) -> web.StreamResponse:
+        selected = request.query.get("labelSelector", "")
+        if "zonequake.io/etcd" not in selected or request.query.get("watch"):
+            return await super()._collection(request)
+        plural = request.match_info["plural"]
+        if request.method == "DELETE":
+            self.deleted.append(f"{plural} {selected}")
+            self.objects.pop((plural, NAME), None)
+            if plural == "statefulsets":
+                for name in filter(self._is_etcd, list(self.pods)):
+                    self._tell("pods", "DELETED", self.pods.pop(name))
+            return web.json_response({})
+        items = [pod for name, pod in self.pods.items() if self._is_etcd(name)]
+        items = items if plural == "pods" else []
+        return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
+
+    async def _proxy(self, request: web.Request) -> web.Response:
+        pod, path = request.match_info["pod"], request.match_info["path"]
+        if not self._is_etcd(pod) or self.processes.get(pod) is None or pod not in self.pods:
+            return await super()._proxy(request)
+        if pod in self.stopped:
+            await asyncio.sleep(2)
+        assert request.match_info["port"] == "2379"
+        return web.json_response(self._answer(pod, path))
+
+    def _answer(self, pod: str, path: str) -> dict[str, Any]:
+        header = {"member_id": str(_id(pod)), "revision": "9", "raft_term": str(self.term)}
+        match path:
+            case "version":
+                return {"etcdserver": "3.6.4", "etcdcluster": "3.6.0"}
+            case "v3/maintenance/status":
+                status = {"leader": str(_id(self.leader)), "raftTerm": str(self.term)}
+                return {"header": header, "version": "3.6.4", **status}
+            case "v3/maintenance/hashkv":
+                return {"header": header, "hash": self.hashes[pod], "hash_revision": "9"}
+            case "v3/kv/range":
+                pair = {"key": _text("chaos/k/a"), "value": _text("7"), "mod_revision": "9"}
+                return {"header": header, "kvs": [pair]}
+        raise AssertionError(path)
+
+
+def _id(pod: str) -> int:
+    return 100 + int(pod.rpartition("-")[2])
+
+
+def _text(raw: str) -> str:
+    return base64.b64encode(raw.encode()).decode()
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(int(time.time()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

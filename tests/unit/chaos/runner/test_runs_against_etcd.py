@@ -1,0 +1,251 @@
+"""Whole runs with `--target etcd` against a made-up cluster, and what is refused before one."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from zonequake_chaos import manifest
+from zonequake_chaos.deployments.choice import Choice
+from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
+from zonequake_chaos.errors import UsageError
+from zonequake_chaos.journal import DeleteEtcd, Journal
+from zonequake_chaos.load_objects import Installation
+from zonequake_chaos.outcome import Verdict
+from zonequake_chaos.place import Place
+from zonequake_chaos.run_command import Ask, planned, run_once
+from zonequake_chaos.runner import clean
+from zonequake_chaos.scenario import Etcd
+
+Events = Callable[[Path], list[dict[str, Any]]]
+
+MEMBERS = [f"zq-etcd-default-{ordinal}" for ordinal in range(3)]
+
+
+@pytest.fixture
+def cluster_type() -> type:
+    from etcd_model import ClusterWithEtcd
+
+    return ClusterWithEtcd
+
+
+def ask(scenario: str, out: Path, *overrides: str, target: str = "etcd") -> Ask:
+    quick = ["times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}"]
+    return Ask(
+        scenario=scenario,
+        overrides=[*quick, *overrides],
+        seed=1,
+        out=out,
+        analyze=False,
+        choice=Choice(target=target, image="some/etcd:1"),
+    )
+
+
+def quiet_console() -> Console:
+    return Console(file=io.StringIO(), width=300)
+
+
+def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [event for event in events if event["kind"] == kind]
+
+
+async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=2", "faults.0.pauseSeconds=0"),
+        place,
+        quiet_console(),
+    )
+    assert report.problems == []
+    assert report.verdict is Verdict.PASSED
+    events = events_of(folder.path)
+    killed = of_kind(events, "fault.effective")
+    assert [kill["data"]["targets"] for kill in killed] == [[MEMBERS[0]], [MEMBERS[1]]]
+    assert [command[4:] for command in cluster.commands] == [["etcd"], ["etcd"]]
+    leaders = of_kind(events, "leader.change")
+    assert [(e["data"]["leader"], e["data"]["term"]) for e in leaders] == [
+        (MEMBERS[0], 2),
+        (MEMBERS[1], 3),
+        (MEMBERS[0], 4),
+    ]
+    audits = of_kind(events, "replica.audit")
+    assert [(e["node"], e["data"]["applied"]) for e in audits] == [(m, 9) for m in MEMBERS]
+    assert {e["data"]["digest"] for e in audits} == {"0000004d, compacted 0"}
+    dumped = (folder.path / "dumps" / f"0-{MEMBERS[0]}.jsonl").read_text().splitlines()
+    assert json.loads(dumped[1]) == {"key": "a", "value": 7, "index": 9}
+    (plan,) = cluster.plans
+    assert plan["target"] == "etcd"
+    assert plan["seeds"][0] == "zq-etcd-default-0.zq-etcd-default.zonequake.svc:2379"
+    assert plan["workloads"][0]["keys_per_partition"] == 16, "those of four partitions"
+    written = yaml.safe_load((folder.path / "run.yaml").read_text())
+    assert written["target"] == {"name": "etcd", "version": "3.6.4", "image": "some/etcd:1"}
+    assert Journal(folder.path).debts == []
+    assert not any(kind == "statefulsets" for kind, _ in cluster.objects)
+    assert cluster.zone is None, "no zone was made for it"
+
+
+async def test_a_start_is_told_with_the_process_that_a_kill_names(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    """The analysis takes a member for dead until another process of it starts."""
+    folder, _ = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.type=pod_kill", "faults.0.times=1"),
+        place,
+        quiet_console(),
+    )
+    events = events_of(folder.path)
+    (killed,) = of_kind(events, "fault.effective")
+    (victim,) = killed["data"]["proof"]["victims"]
+    starts = [e for e in of_kind(events, "node.started") if e["node"] == victim["node"]]
+    processes = [start["data"]["process_incarnation"] for start in starts]
+    assert processes[0] == victim["process_incarnation"]
+    assert len(processes) >= 2
+    assert victim["process_incarnation"] not in processes[1:]
+    assert starts[1]["time"] <= of_kind(events, "fault.recovered")[0]["time"]
+
+
+async def test_members_whose_hashes_differ_are_named(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    cluster.hashes[MEMBERS[2]] = 78
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    assert any("hashes of revision 9 differ" in problem for problem in report.problems)
+    digests = {e["data"]["digest"] for e in of_kind(events_of(folder.path), "replica.audit")}
+    assert len(digests) == 2
+
+
+async def test_an_etcd_that_is_no_runs_is_left_alone(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    somebodys = {"metadata": {"name": "zq-etcd-default"}}
+    cluster.objects["statefulsets", "zq-etcd-default"] = somebodys
+    with pytest.raises(UsageError, match="is no run's"):
+        await run_once(ask("leader-kill", tmp_path / "run"), place, quiet_console())
+    assert cluster.objects["statefulsets", "zq-etcd-default"] is somebodys
+    assert Journal(tmp_path / "run").debts == []
+
+
+async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    journal = Journal(tmp_path / "run")
+    journal.owe(DeleteEtcd(name="zq-etcd-default"))
+    async with await place.connect() as kube:
+        assert await clean(kube, tmp_path / "run", node=None) == []
+    labels = "zonequake.io/etcd=zq-etcd-default"
+    assert f"statefulsets {labels}" in cluster.deleted
+    assert f"persistentvolumeclaims {labels}" in cluster.deleted
+    assert Journal(tmp_path / "run").debts == []
+
+
+async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    asked = Ask(
+        scenario="leader-kill",
+        overrides=[],
+        seed=1,
+        out=tmp_path / "run",
+        analyze=False,
+        choice=Choice(target="etcd"),
+    )
+    with pytest.raises(UsageError, match="needs --image"):
+        await run_once(asked, place, quiet_console())
+
+
+@pytest.mark.parametrize(
+    ("scenario", "overrides", "words"),
+    [
+        ("kill-during-catchup", (), "'kill-catching-up' waits for a stage of a rebalance"),
+        ("kill-during-catchup", (), "'grow' scales a pool"),
+        ("chain-example-1", (), "is of mode HighAvailability"),
+        ("in-memory-restart", (), "is volatile"),
+        ("leader-kill", ("pools.0.replicas=5",), "--set pools.0.replicas=3"),
+        ("leader-kill", ("expectations={resets: 1}",), "expects forced resets"),
+        ("leader-kill", ("etcd={heartbeatMilliseconds: 300}",), "at least 5 times"),
+        ("leader-kill", ("zones.0.dataNodesFilter=$.x",), "members are fixed"),
+        (
+            "leader-kill",
+            ("faults.0.trigger={when: key, key: pending}",),
+            "waits for the key pending of a Partition",
+        ),
+    ],
+)
+def test_what_etcd_has_no_counterpart_of_is_refused_before_the_run(
+    scenario: str, overrides: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        planned(ask(scenario, tmp_path, *overrides))
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "leader-kill",
+        "leader-pause",
+        "leader-partition",
+        "rolling-restart",
+        "node-outage",
+        "follower-reads",
+        "local-reads",
+        "kill-all",
+        "outages-in-order",
+    ],
+)
+def test_scenarios_without_zones_of_their_own_kind_go_for_both(
+    scenario: str, tmp_path: Path
+) -> None:
+    run = planned(ask(scenario, tmp_path))
+    assert run == manifest.load(scenario, ask(scenario, tmp_path).overrides)
+
+
+def test_an_unknown_target_is_refused_and_an_image_of_ours_too(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="expected zonequake or etcd"):
+        planned(ask("leader-kill", tmp_path, target="consul"))
+    with pytest.raises(UsageError, match="--image goes with --target etcd"):
+        planned(ask("leader-kill", tmp_path, target="zonequake"))
+
+
+def test_members_start_with_the_scenarios_time_outs_and_sync_their_disks_unless_told() -> None:
+    def arguments(*, fsync: bool) -> list[str]:
+        members = Members(
+            name="zq-etcd-default",
+            pool="default",
+            count=3,
+            namespace="ns",
+            image="some/etcd:1",
+            fsync=fsync,
+            settings=Etcd(heartbeat_ms=200, election_timeout_ms=1500),
+        )
+        installation = Installation(
+            release="zq",
+            namespace="ns",
+            load_image="zonequake/store:1",
+            load_pull_policy="Never",
+            store_service="zq-store",
+            prometheus_service="",
+        )
+        objects = etcd_objects(members, run_id="run-1", installation=installation)
+        (found,) = [o for o in objects if o["kind"] == "StatefulSet"]
+        words = found["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert isinstance(words, list)
+        return words
+
+    started = arguments(fsync=True)
+    assert {"--heartbeat-interval=200", "--election-timeout=1500"} <= set(started)
+    assert "--unsafe-no-fsync" not in started
+    assert "--unsafe-no-fsync" in arguments(fsync=False)
+    (cluster,) = [word for word in started if word.startswith("--initial-cluster=")]
+    assert cluster.count("zq-etcd-default.ns.svc:7001") == 3

@@ -1,0 +1,92 @@
+"""A member's status is seen as a data node's report is, and the view has its roles."""
+
+from __future__ import annotations
+
+from zonequake_chaos.deployments.etcd_objects import Members
+from zonequake_chaos.deployments.etcd_sight import report_of
+from zonequake_chaos.objects import pod_view
+from zonequake_chaos.scenario import Etcd
+from zonequake_chaos.state import ClusterView, KeysView, NodeView, PodView, assemble
+from zonequake_chaos.triggers import unsettled
+from zonequake_load.etcd_api import Header, Status
+
+MEMBERS = Members(
+    name="zq-etcd-default",
+    pool="default",
+    count=3,
+    namespace="ns",
+    image="some/etcd:1",
+    fsync=True,
+    settings=Etcd(),
+)
+
+
+def pod(name: str, restarts: int = 0) -> PodView:
+    return pod_view(
+        {
+            "metadata": {
+                "name": name,
+                "uid": f"uid-{name}",
+                "labels": {"zonequake.io/program": "etcd", "zonequake.io/pool": "default"},
+            },
+            "spec": {"containers": [{"name": "etcd"}, {"name": "hands"}]},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [
+                    {
+                        "name": "hands",
+                        "restartCount": 0,
+                        "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}},
+                    },
+                    {
+                        "name": "etcd",
+                        "restartCount": restarts,
+                        "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}},
+                    },
+                ],
+            },
+        }
+    )
+
+
+def seen(*statuses: Status | None) -> ClusterView:
+    nodes = [
+        NodeView(
+            pod=pod(name),
+            report=report_of(pod(name), status, zone="z", members=MEMBERS) if status else None,
+        )
+        for name, status in zip(MEMBERS.pods, statuses, strict=True)
+    ]
+    keys = [KeysView(zone="z", partition=0, stable=tuple(MEMBERS.pods))]
+    return assemble(at_ns=0, began_ns=0, nodes=nodes, keys=keys)
+
+
+def status(member: int, leader: int, term: int, revision: int = 5) -> Status:
+    header = Header(member_id=member, revision=revision, raft_term=term)
+    return Status(header=header, leader=leader, raft_term=term)
+
+
+def test_a_leader_that_all_members_name_settles_the_group() -> None:
+    view = seen(status(1, 2, 3), status(2, 2, 3), status(3, 2, 3))
+    assert unsettled(view) == []
+    partition = view.partitions["z", 0]
+    assert (partition.leader, partition.term) == ("zq-etcd-default-1", 3)
+    assert {replica.applied for replica in partition.replicas.values()} == {5}
+
+
+def test_of_two_that_believe_to_lead_the_one_of_the_higher_term_does() -> None:
+    view = seen(status(1, 1, 3), status(2, 2, 4), status(3, 2, 4))
+    assert view.partitions["z", 0].leader == "zq-etcd-default-1"
+
+
+def test_without_a_leader_or_with_a_silent_member_it_is_unsettled() -> None:
+    assert unsettled(seen(status(1, 0, 3), status(2, 0, 3), status(3, 0, 3))) != []
+    assert unsettled(seen(status(1, 2, 3), status(2, 2, 3), None)) != []
+
+
+def test_commands_run_beside_it_and_its_start_is_that_of_its_own_container() -> None:
+    found = pod("zq-etcd-default-0", restarts=2)
+    assert (found.container, found.program) == ("hands", "etcd")
+    assert found.process == "uid-zq-etcd-default-0/2"
+    assert found.started_wall_ns == 1767225605 * 10**9

@@ -1,0 +1,44 @@
+"""The command that signals what is under test, run for real on this machine's processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zonequake_chaos.faults.signals import _SIGNAL
+
+PROGRAM = "zq-somebodys-program"
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[bytes]]:
+    """A process whose command's name, behind a folder's, is PROGRAM."""
+    with subprocess.Popen(["bash", "-c", f"exec -a /opt/bin/{PROGRAM} sleep 60"]) as process:
+        command = Path(f"/proc/{process.pid}/cmdline")
+        while not command.read_bytes().startswith(b"/opt"):
+            assert process.poll() is None
+        yield process
+        process.kill()
+
+
+def signalled(number: int, *programs: str) -> list[int]:
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNAL, str(number), *programs],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [int(line) for line in done.stdout.split()]
+
+
+def test_a_signal_reaches_the_processes_of_that_name_and_no_others(
+    program: subprocess.Popen[bytes],
+) -> None:
+    assert signalled(15, "zq-somebody") == []
+    assert program.poll() is None
+    assert signalled(15, PROGRAM) == [program.pid]
+    assert program.wait(timeout=10) == -15

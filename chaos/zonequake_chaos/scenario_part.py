@@ -13,7 +13,7 @@ from msgspec import Meta
 _UNITS = {"_s": "_seconds", "_ms": "_milliseconds"}
 
 
-def _file_name(attribute: str) -> str:
+def file_name(attribute: str) -> str:
     """`catch_up_bytes_per_second` -> `catchUpBytesPerSecond`, `timeout_s` -> `timeoutSeconds`."""
     for unit, words in _UNITS.items():
         if attribute.endswith(unit):
@@ -22,9 +22,7 @@ def _file_name(attribute: str) -> str:
     return head + "".join(word.capitalize() for word in tail)
 
 
-class Part(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=_file_name
-):
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=file_name):
     """Base of all parts of a manifest."""
 
 

@@ -1,0 +1,253 @@
+"""The pytest plugin, in sessions of pytest of its own, with a cluster that is made up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from junitparser import JUnitXml
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[3]
+PLUGIN = ("-p", "no:zonequake", "-p", "zonequake_chaos.pytest_plugin")
+"""As the entry point loads it, whether this environment has the entry point or not."""
+
+FAKES = """
+import json
+import pytest
+from zonequake_analysis.document import CheckEntry
+from zonequake_analysis.verdict import Kind, Verdict as Judged
+from zonequake_chaos import own_scenario
+from zonequake_chaos.journal import DeleteZone, Journal
+from zonequake_chaos.outcome import Verdict
+from zonequake_chaos.place import Place
+from zonequake_chaos.run_command import Ended
+from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
+from zonequake_chaos import manifest
+
+PLACE = Place(kubeconfig=None, context="x", namespace="n", release="zq", embedded=False)
+verdict, interrupted, owes = {verdict!r}, {interrupted!r}, {owes!r}
+paid = []
+
+async def run_once(ask, place, console):
+    run = manifest.load(ask.scenario, ask.overrides)
+    folder = RunFolder.create(ask.out)
+    (folder.path / "run.yaml").write_text(
+        f"scenario: {{run.metadata.name}}\\nseed: {{ask.seed}}\\n"
+    )
+    if owes:
+        Journal(folder.path).owe(DeleteZone(zone="orders"))
+    if owes == "dies":
+        raise RuntimeError("the cluster is gone")
+    problems = [INTERRUPTED] if interrupted else []
+    return folder, HarnessReport(verdict=Verdict.PASSED, problems=problems)
+
+def judge_run(ask, folder, report, console):
+    judged = Verdict(verdict)
+    folder.conclude(judged, report, why="3 of 9 acknowledged writes are lost")
+    return Ended(folder=folder.path, verdict=judged)
+
+async def clean(kube, folder, *, node):
+    print("cleaned", [debt for _, debt in Journal(folder).debts])
+    return ["zone orders is still there"] if owes == "for ever" else []
+
+class NoKube:
+    async def __aenter__(self): return self
+    async def __aexit__(self, *_): return None
+
+async def connect(self):
+    return NoKube()
+
+own_scenario.run_once, own_scenario.judge_run, own_scenario.clean = run_once, judge_run, clean
+own_scenario.find_place = lambda **_: PLACE
+Place.connect = connect
+"""
+
+TEST = """
+import pytest
+
+@pytest.mark.zonequake(zones={"orders": {"partitions": 4}}, seed=7)
+def test_orders_outlive_their_leaders(zonequake):
+    zonequake.load(register_rate=50, listRate=20)
+    zonequake.times(before_s=1, after_s=1)
+    zonequake.inject("pod_kill", role="leader", when="leader", times=2, pause_s=2)
+    zonequake.expect(max_window_ms=5000)
+    assert zonequake.run().passed
+"""
+
+
+@pytest.fixture
+def session(pytester: pytest.Pytester) -> object:
+    def run(
+        test: str = TEST,
+        *words: str,
+        verdict: str = "passed",
+        interrupted: bool = False,
+        owes: str = "",
+    ) -> pytest.RunResult:
+        pytester.makeconftest(FAKES.format(verdict=verdict, interrupted=interrupted, owes=owes))
+        pytester.makepyfile(test)
+        return pytester.runpytest_subprocess(
+            *PLUGIN, "--strict-markers", "--junitxml=junit.xml", *words
+        )
+
+    return run
+
+
+def run_folders(pytester: pytest.Pytester, under: str = "runs") -> list[Path]:
+    return sorted((pytester.path / under).iterdir())
+
+
+def test_a_team_writes_a_scenario_in_a_few_lines_and_it_is_an_ordinary_manifest(
+    session: object, pytester: pytest.Pytester
+) -> None:
+    from zonequake_chaos import manifest
+    from zonequake_chaos.scenario_faults import PodKill, TargetRole
+    from zonequake_chaos.scenario_triggers import OnLeader
+
+    session().assert_outcomes(passed=1)  # type: ignore[operator]
+    (folder,) = run_folders(pytester)
+    run = manifest.load(str(folder / "scenario.yaml"))
+    assert run.metadata.name == "test-orders-outlive-their-leaders"
+    (zone,) = run.spec.zones
+    assert (zone.name, zone.partitions) == ("orders", 4)
+    assert (run.spec.load.register_rate, run.spec.load.list_rate) == (50, 20)
+    assert run.spec.times.before_s == 1
+    (fault,) = run.spec.faults
+    assert isinstance(fault, PodKill)
+    assert isinstance(fault.trigger, OnLeader)
+    assert (fault.target.role, fault.times, fault.pause_s) == (TargetRole.LEADER, 2, 2)
+    assert run.spec.expectations.max_window_ms == 5000
+    assert [pool.replicas for pool in run.spec.pools] == [3]
+
+
+def test_a_failure_shows_the_verdict_the_report_and_the_command_that_replays_it(
+    session: object, pytester: pytest.Pytester
+) -> None:
+    result = session(verdict="violated")  # type: ignore[operator]
+    assert result.ret == 1
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*- zonequake, seed 7 -*",
+            "violated (exit code 1): 3 of 9 acknowledged writes are lost",
+            "violated: analysis: 3 of 9 acknowledged writes are lost",
+            "report: *runs/test-orders-outlive-their-leaders-*",
+            "again: pytest 'test_a_failure*.py::test_orders_outlive_their_leaders' "
+            "--zonequake-seed 7",
+        ]
+    )
+
+
+def test_what_a_run_came_to_stands_in_pytests_own_junit_file(
+    session: object, pytester: pytest.Pytester
+) -> None:
+    session()  # type: ignore[operator]
+    text = (pytester.path / "junit.xml").read_text()
+    assert '<property name="zonequake.verdict" value="passed"' in text
+    assert '<property name="zonequake.seed" value="7"' in text
+    assert JUnitXml.fromfile(str(pytester.path / "junit.xml"))
+
+
+def test_the_sessions_seed_and_folder_stand_above_the_markers(
+    session: object, pytester: pytest.Pytester
+) -> None:
+    session(TEST, "--zonequake-seed", "40", "--zonequake-out", "elsewhere")  # type: ignore[operator]
+    (folder,) = run_folders(pytester, "elsewhere")
+    assert "seed: 40" in (folder / "run.yaml").read_text()
+
+
+def test_a_shipped_scenario_can_be_begun_with_and_changed(
+    session: object, pytester: pytest.Pytester
+) -> None:
+    from zonequake_chaos import manifest
+
+    session(  # type: ignore[operator]
+        """
+import pytest
+
+@pytest.mark.zonequake(scenario="leader-kill", set=["zones.0.partitions=2"], seed=1)
+def test_ours(zonequake):
+    zonequake.times(before_s=1)
+    first, second = zonequake.run(), zonequake.run()
+    assert (first.seed, second.seed) == (1, 2)
+    assert first.folder != second.folder
+"""
+    ).assert_outcomes(passed=1)
+    for folder in run_folders(pytester):
+        run = manifest.load(str(folder / "scenario.yaml"))
+        assert run.metadata.name == "leader-kill"
+        assert run.spec.times.before_s == 1
+        assert run.spec.faults[0].name == "kill-leader"
+
+
+def test_an_interrupted_run_ends_the_session(session: object) -> None:
+    result = session(interrupted=True)  # type: ignore[operator]
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["*interrupted and cleaned up*"])
+
+
+def test_what_a_broken_run_still_owes_is_paid_when_the_test_has_ended(session: object) -> None:
+    result = session(owes="dies")  # type: ignore[operator]
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*cleaned*DeleteZone(zone='orders')*"])
+
+
+def test_what_cannot_be_undone_is_an_error_also_of_a_test_that_passed(session: object) -> None:
+    result = session(owes="for ever")  # type: ignore[operator]
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*not proven to be undone: zone orders is still there*"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "sentence"),
+    [
+        ("zones={'a': {}}, seeds=1", "*unknown seeds; allowed by name are zones, scenario*"),
+        ("", "*expected either zones=... or scenario=...*"),
+        ("zones={'a': {}}, scenario='leader-kill'", "*expected either zones=... or scenario=...*"),
+        ("scenario='no-such'", "*found neither a scenario nor a file named 'no-such'*"),
+    ],
+)
+def test_a_wrong_marker_is_an_error_with_a_sentence(
+    mark: str, sentence: str, session: object
+) -> None:
+    result = session(  # type: ignore[operator]
+        f"import pytest\n@pytest.mark.zonequake({mark})\ndef test_a(zonequake): pass\n"
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([sentence])
+
+
+def test_a_field_that_the_manifest_does_not_know_fails_before_anything_is_run(
+    session: object,
+) -> None:
+    result = session(TEST.replace("pause_s", "pauses_s"))  # type: ignore[operator]
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*unknown field 'pausesSeconds'*did you mean 'pauseSeconds'*"])
+    result.stdout.no_fnmatch_line("*cleaned*")
+
+
+def test_the_fixture_without_its_marker_is_an_error_with_a_sentence(session: object) -> None:
+    result = session("def test_a(zonequake): pass\n")  # type: ignore[operator]
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*lacks its marker: @pytest.mark.zonequake*"])
+
+
+def test_loading_the_plugin_loads_nothing_else() -> None:
+    words = "import sys, zonequake_chaos.pytest_plugin; print(*sorted(sys.modules), sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=True
+    ).stdout.split()
+    ours = [name for name in loaded if name.startswith("zonequake")]
+    assert ours == ["zonequake_chaos", "zonequake_chaos.pytest_plugin"]
+    heavy = {"aiohttp", "kubernetes", "pyspark", "yaml", "rich", "uvloop", "msgspec"}
+    assert not heavy & set(loaded)
+
+
+def test_the_entry_point_names_the_plugin() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"zonequake": "zonequake_chaos.pytest_plugin"}

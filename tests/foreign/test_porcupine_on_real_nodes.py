@@ -100,3 +100,13 @@ async def test_both_miss_an_order_of_the_same_number_of_keys_when_replicas_answe
     judged = judged_run(porcupine, tmp_path / "run")
     assert not judged.disagreement
     assert judged.illegal
+
+
+async def test_both_miss_an_order_when_sound_nodes_are_asked_for_their_own_state(
+    nodes: LocalNodes, pods: LoadPods, porcupine: Judge, tmp_path: Path
+) -> None:
+    await nodes.start(*THREE)
+    await a_run(nodes, pods, tmp_path / "run", reads_at=ReadsAt.LOCAL)
+    judged = judged_run(porcupine, tmp_path / "run")
+    assert not judged.disagreement
+    assert judged.illegal

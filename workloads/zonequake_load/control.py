@@ -42,7 +42,8 @@ class ReadsAt(StrEnum):
     are always asked of each in turn.
 
     `local` asks any replica for its own state, however old, and still claims in the history that
-    the read was linearizable: what the checks must find stale on a sound store.
+    the read was linearizable: what the checks must find stale on a sound store. Final reads are
+    linearizable always.
     """
 
     LEADER = "leader"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from zonequake_load.control import Phase
 from zonequake_load.history import Call, Recorder, Role
 from zonequake_load.identity import Numbers
@@ -22,12 +24,17 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """All that an operation needs on its way."""
+    """All that an operation needs on its way.
+
+    `reads_local`: reads are asked of any replica's own state, and recorded as if they were
+    linearizable (`ReadsAt.LOCAL`). Not so the final ones, which tell what is lost from what is old.
+    """
 
     target: Target
     recorder: Recorder
     tally: Tally
     numbers: Numbers
+    reads_local: bool = False
 
     def new_process(self) -> Process:
         """Raises IdentityError."""
@@ -68,7 +75,10 @@ class Executor:
         self.tally.began(phase, call)
         outcome = Outcome(type=Type.INFO, attempts=0, error="the load was stopped meanwhile")
         try:
-            outcome = await perform(self.target, operation, limits=limits, once=once)
+            asked = operation
+            if self.reads_local and operation.f is Function.READ and role is not Role.FINAL:
+                asked = msgspec.structs.replace(operation, bounded=True)
+            outcome = await perform(self.target, asked, limits=limits, once=once)
         finally:
             self.recorder.complete(call, outcome)
             self.tally.ended(phase, call, outcome, clock.monotonic_ns())

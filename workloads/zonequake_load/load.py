@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from zonequake_load.control import LoadPlan, LoadStatus, Phase
+from zonequake_load.control import LoadPlan, LoadStatus, Phase, ReadsAt
 from zonequake_load.errors import LoadError, PlanError, TargetError
 from zonequake_load.execution import Executor
 from zonequake_load.history import Recorder
@@ -76,6 +76,7 @@ class Load:
             recorder=recorder,
             tally=tally,
             numbers=Numbers(ordinal, incarnation),
+            reads_local=plan.reads_at is ReadsAt.LOCAL,
         )
         self._state = load_state(directory)
         self._phases: Phases | None = None

@@ -14,13 +14,12 @@ import pytest
 from reference_etcd import ReferenceEtcd, Spoilt
 
 from zonequake_load.connection import Connections
-from zonequake_load.control import LoadPlan, ReadsAt
+from zonequake_load.control import LoadPlan
 from zonequake_load.errors import PlanError, TargetError
-from zonequake_load.operation import Limits, Operation, Outcome, Type
+from zonequake_load.operation import Limits, Outcome, Type
 from zonequake_load.targets import etcd as module
 from zonequake_load.targets.etcd import EtcdTarget
 from zonequake_load.targets.registry import target_for
-from zonequake_load.targets.zonequake import ZonequakeTarget
 
 NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
 TIMED_OUT = Spoilt(applied=True, error=(14, "etcdserver: request timed out"))
@@ -235,54 +234,25 @@ async def test_an_endpoint_that_failed_gets_no_probe_until_it_serves_again(
         assert time.monotonic() - began < 5
 
 
-async def test_reads_are_linearizable_unless_they_are_bounded_or_local(two: ReferenceEtcd) -> None:
-    def asked() -> tuple[bool, bool]:
-        """Of the last read: serializable, and only from a member that has a leader?"""
-        ranges = [one for e in two.endpoints for one in e.seen if one[0].endswith("range")]
-        for endpoint in two.endpoints:
-            endpoint.seen.clear()
-        (last,) = ranges
-        return bool(last[1].get("serializable")), last[2]
-
-    plan = LoadPlan(target="etcd", zone="z", seeds=two.seeds)
-    for reads_at, bounded, expected in (
-        (ReadsAt.LEADER, False, (False, True)),
-        (ReadsAt.ANY, False, (False, True)),
-        (ReadsAt.LEADER, True, (True, False)),
-        (ReadsAt.LOCAL, False, (True, False)),
-    ):
-        changed = LoadPlan(target="etcd", zone="z", seeds=plan.seeds, reads_at=reads_at)
-        target = target_for(changed, random.Random(1), Connections())
-        await target.open()
+async def test_bounded_reads_are_serializable_and_served_without_a_leader(
+    etcd: ReferenceEtcd, target: EtcdTarget
+) -> None:
+    for bounded in (False, True):
         await target.read("k", limits=limits(), bounded=bounded)
-        await target.close()
-        assert asked() == expected, reads_at
+    asked = [one for one in etcd.endpoints[0].seen if one[0].endswith("range")]
+    assert [(body.get("serializable", False), leader) for _, body, leader in asked] == [
+        (False, True), (True, False)
+    ]  # fmt: skip
 
 
-async def test_local_reads_also_ask_who_is_cut_off(two: ReferenceEtcd) -> None:
-    target = EtcdTarget("z", two.seeds, rng=random.Random(1), reads_local=True)
-    await target.open()
-    for endpoint in two.endpoints:
-        endpoint.spoilt.append(("put", NO_LEADER))
-    await target.write("k", 1, limits=limits(), once=None)
-    two.endpoints[0].spoilt.append(("put", NO_LEADER))
-    nodes = {(await target.read("k", limits=limits())).node for _ in range(4)}
-    await target.close()
-    assert nodes == {"m0", "m1"}
-
-
-async def test_our_store_is_asked_for_its_own_state_by_local_reads() -> None:
-    asked: list[Operation] = []
-
-    class Client:
-        async def execute(self, operation: Operation, limits: Limits) -> Outcome:
-            asked.append(operation)
-            return Outcome(type=Type.OK, attempts=1)
-
-    for reads_local in (False, True):
-        target = ZonequakeTarget(Client(), reads_local=reads_local)  # type: ignore[arg-type]
-        await target.read("k", limits=limits())
-    assert [one.bounded for one in asked] == [False, True]
+async def test_bounded_reads_also_ask_who_is_cut_off(
+    two: ReferenceEtcd, of_two: EtcdTarget
+) -> None:
+    two.endpoints[0].spoilt += [("put", NO_LEADER)] * 3
+    for value in (1, 2):
+        await of_two.write("k", value, limits=limits(), once=None)
+    reads = [await of_two.read("k", limits=limits(), bounded=True) for _ in range(4)]
+    assert {read.node for read in reads} == {"m0", "m1"}
 
 
 async def test_what_does_not_run_is_said_at_the_opening(

@@ -72,9 +72,9 @@ or of the whole cluster."""
 class EtcdTarget:
     """The keys of one prefix in an etcd.
 
-    `seeds` are `host:port` of client ports; each address of a host is an endpoint. With
-    `reads_local` reads are serializable, at any endpoint in turn: its own state, however old.
-    `now_ns` is the monotonic clock that `Limits.deadline_ns` belongs to.
+    `seeds` are `host:port` of client ports; each address of a host is an endpoint. Bounded reads
+    are serializable, at any endpoint in turn: its own state, however old. `now_ns` is the monotonic
+    clock that `Limits.deadline_ns` belongs to.
     """
 
     def __init__(
@@ -83,13 +83,11 @@ class EtcdTarget:
         seeds: list[str],
         *,
         rng: random.Random,
-        reads_local: bool = False,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._zone = zone
         self._seeds = seeds
         self._rng = rng
-        self._reads_local = reads_local
         self._now_ns = now_ns
         self._endpoints = Endpoints(rng.randrange(64))
         self._addresses: dict[str, list[str]] = {}
@@ -134,13 +132,13 @@ class EtcdTarget:
     # --- operations ------------------------------------------------------------------------------
 
     async def read(self, key: str, *, limits: Limits, bounded: bool = False) -> Outcome:
-        where, local = key_of(self._zone, key), bounded or self._reads_local
+        where = key_of(self._zone, key)
 
         async def step(api: EtcdApi, _: _Attempt) -> Outcome:
-            found = await api.range(where, serializable=local)
+            found = await api.range(where, serializable=bounded)
             return self._ok(found.header, value=_value(found.kvs))
 
-        return await self._pursue(step, limits, changes=False, anyone=local)
+        return await self._pursue(step, limits, changes=False, anyone=bounded)
 
     async def write(
         self, key: str, value: int, *, limits: Limits, once: Once | None, filler: bytes = b""

@@ -15,15 +15,14 @@ from zonequake_load.targets.zonequake import ZonequakeTarget
 
 def target_for(plan: LoadPlan, rng: random.Random, connections: Connections) -> Target:
     """Raises PlanError if the plan names an unknown target. `connections` lead to data nodes."""
-    reads_local = plan.reads_at is ReadsAt.LOCAL
     match plan.target:
         case "zonequake":
             anywhere = plan.reads_at is not ReadsAt.LEADER
             client = Client(
                 plan.zone, plan.seeds, rng=rng, reads_anywhere=anywhere, connections=connections
             )
-            return ZonequakeTarget(client, reads_local=reads_local)
+            return ZonequakeTarget(client)
         case "etcd":
-            return EtcdTarget(plan.zone, plan.seeds, rng=rng, reads_local=reads_local)
+            return EtcdTarget(plan.zone, plan.seeds, rng=rng)
         case other:
             raise PlanError(f"found target {other!r} in the plan, expected 'zonequake' or 'etcd'")

@@ -10,11 +10,10 @@ from zonequake_store.client_protocol import partition_of
 
 
 class ZonequakeTarget:
-    """One zone of a zonequake store; `reads_local`: every read is a bounded one without a bound."""
+    """One zone of a zonequake store."""
 
-    def __init__(self, client: Client, *, reads_local: bool = False) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._reads_local = reads_local
 
     @property
     def partitions(self) -> int:
@@ -27,9 +26,8 @@ class ZonequakeTarget:
         await self._client.close()
 
     async def read(self, key: str, *, limits: Limits, bounded: bool = False) -> Outcome:
-        local = bounded or self._reads_local
         return await self._client.execute(
-            Operation(f=Function.READ, key=key, bounded=local), limits
+            Operation(f=Function.READ, key=key, bounded=bounded), limits
         )
 
     async def write(

@@ -21,18 +21,21 @@ from zonequake_chaos.journal import (
     ResumeComponent,
 )
 from zonequake_chaos.kube import Kube
+from zonequake_chaos.link_faults import undo_links
 from zonequake_chaos.load_pods import delete_load
+from zonequake_chaos.node_hands import NodeHands, PodOnNode
 from zonequake_chaos.own_node import OwnNode
 
 ZONE_GONE_S = 60.0
 _POLL_S = 0.5
 
 
-async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None) -> None:
+async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None, hands: NodeHands | None) -> None:
     """Sees to it that what `debt` says holds. Raises HarnessError."""
     match debt:
         case JoinNetwork():
-            await _there(node, debt).join(debt.uid)
+            carried = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
+            await undo_links(_within_reach(hands, debt), carried, debt.fault)
         case ResumeComponent():
             _there(node, debt).resume(debt.component)
         case RemoveFinalizer():
@@ -50,6 +53,14 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None) -> None:
             await delete_zone(kube, debt.zone)
         case DeleteEtcd():
             await delete_etcd(kube, debt.name)
+
+
+def _within_reach(hands: NodeHands | None, debt: Debt) -> NodeHands:
+    if hands is None:
+        raise HarnessError(
+            f"{debt}: the release has no fault agent any more, and no embedded cluster runs here"
+        )
+    return hands
 
 
 def _there(node: OwnNode | None, debt: Debt) -> OwnNode:

@@ -179,6 +179,7 @@ def status(
 @app.command()
 def clean(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
     """Undo what a run left behind; may be called again at any time."""
+    from zonequake_chaos.fault_agent import hands_left
     from zonequake_chaos.own_node import OwnNode
     from zonequake_chaos.runner import clean as pay_debts
 
@@ -193,7 +194,9 @@ def clean(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
 
     async def pay() -> list[str]:
         async with await place.connect() as kube:
-            return await pay_debts(kube, run, node=OwnNode.of(place.kubeconfig))
+            node = OwnNode.of(place.kubeconfig)
+            hands = await hands_left(kube, place.release, node)
+            return await pay_debts(kube, run, node=node, hands=hands)
 
     problems = asyncio.run(pay())
     for problem in problems:

@@ -21,13 +21,16 @@ from zonequake_chaos.errors import PlanRefused
 from zonequake_chaos.scenario import ChaosRun, Zone
 from zonequake_chaos.scenario_faults import (
     ComponentPause,
-    Cut,
     Fault,
+    NetworkLoss,
     NetworkPartition,
+    NetworkSlow,
     RollingRestart,
     Scale,
+    Side,
     Target,
     TargetRole,
+    Traffic,
 )
 from zonequake_chaos.scenario_triggers import OnSettled
 
@@ -109,10 +112,15 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
             return Harm(fault=fault.name, others=everybody, leases_only=True, thing=fault.component)
         case RollingRestart():
             return Harm(fault=fault.name, others=1)
+        case NetworkLoss() | NetworkSlow():
+            return None  # slow links and lossy ones still lead to everybody
+        case NetworkPartition(between=(first, second)):
+            sides = [_side_size(side, sum(sizes.values())) for side in (first, second)]
+            return Harm(fault=fault.name, others=min(sides))
         case _ if target is None or not fault.disturbs:
             return None
         case _:
-            leases_only = isinstance(fault, NetworkPartition) and fault.cut is Cut.CONTROL
+            leases_only = isinstance(fault, NetworkPartition) and fault.cut is Traffic.CONTROL
             return _of_target(fault, target, sizes, leases_only=leases_only)
 
 
@@ -131,6 +139,11 @@ def _of_target(
     adds_up = not fault.wait_recovered and not isinstance(fault.trigger, OnSettled)
     count = target.count * (fault.times if adds_up else 1)
     return Harm(fault=fault.name, others=count, leases_only=leases_only)
+
+
+def _side_size(side: list[str], peak: int) -> int:
+    """How many nodes a side of a partition has at most: who is on the smaller one is away."""
+    return sum(peak - 1 if word in (Side.FOLLOWERS, Side.OTHERS) else 1 for word in side)
 
 
 def _known(name: str, sizes: Mapping[str, int]) -> str | None:

@@ -15,6 +15,7 @@ from zonequake_chaos.judge import Landing
 from zonequake_chaos.scenario_faults import (
     ComponentPause,
     Fault,
+    LinkFault,
     LoadPause,
     Reached,
     RollingRestart,
@@ -24,7 +25,7 @@ from zonequake_chaos.scenario_faults import (
 )
 from zonequake_chaos.scenario_triggers import OnStage
 from zonequake_chaos.state import ClusterView
-from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sighting
+from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sides, choose_sighting
 from zonequake_chaos.triggers import Before, Place, Sighting, sightings
 from zonequake_chaos.triggers import in_words as trigger_in_words
 from zonequake_store.admin_protocol import Stage
@@ -81,7 +82,7 @@ async def _inject_once(
 ) -> bool:
     try:
         view, sighting = await _sight(fault, world, chooser, done)
-        nodes = _choose(fault, view, sighting, chooser)
+        nodes, opposite = _choose(fault, view, sighting, chooser)
     except (WaitExpired, NoTarget) as reason:
         _miss(fault, world, done, str(reason))
         return False
@@ -93,6 +94,8 @@ async def _inject_once(
         sighting=sighting,
         timeout_s=fault.timeout_s,
         hold_s=fault.hold_s,
+        opposite=tuple(Victim.of(view.nodes[name]) for name in opposite),
+        held=fault.held_until is not None,
     )
     described = _described(fault, nodes, sighting)
     life = life_of(fault)
@@ -152,17 +155,21 @@ async def _sight(
 
 def _choose(
     fault: Fault, view: ClusterView, sighting: Sighting, chooser: Chooser
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The victims; and the other side, where the fault is between two."""
     match fault:
         case Scale() | ComponentPause() | LoadPause() | Reached():
-            return ()
+            return (), ()
         case RollingRestart():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]
             if not nodes:
                 raise NoTarget(f"pool {fault.pool} has no data node")
-            return tuple(chooser.sample(sorted(nodes), len(nodes)))
+            return tuple(chooser.sample(sorted(nodes), len(nodes))), ()
+        case LinkFault(between=(first, second)):
+            return choose_sides(first, second, view, sighting, chooser)
         case _:
-            return choose_nodes(fault.target, view, sighting, chooser)
+            assert fault.target is not None, "checked when the manifest was read"
+            return choose_nodes(fault.target, view, sighting, chooser), ()
 
 
 def _landings(

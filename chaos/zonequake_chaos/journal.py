@@ -41,10 +41,15 @@ class ContinueProcess(msgspec.Struct, frozen=True, kw_only=True, tag="continue_p
 
 
 class JoinNetwork(msgspec.Struct, frozen=True, kw_only=True, tag="join_network"):
-    """Nothing cuts this pod off."""
+    """Nothing is done to this pod's links by the fault `fault`; empty: by no fault.
+
+    `host` is the node that carried it.
+    """
 
     pod: str
     uid: str
+    host: str = ""
+    fault: str = ""
 
 
 class ResumeComponent(msgspec.Struct, frozen=True, kw_only=True, tag="resume_component"):

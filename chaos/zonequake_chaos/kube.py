@@ -108,6 +108,10 @@ class Kube:
         session = aiohttp.ClientSession(connector=connector)
         return cls(session=session, configuration=configuration, namespace=namespace)
 
+    def in_namespace(self, namespace: str) -> Kube:
+        """The same connection for another namespace; it lasts as long as this one."""
+        return Kube(session=self._session, configuration=self._configuration, namespace=namespace)
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -38,6 +38,7 @@ class Installation:
     load_pull_policy: str
     store_service: str
     prometheus_service: str
+    agent_namespace: str = ""
 
     @classmethod
     def of(cls, config_map: Json) -> Installation:
@@ -50,6 +51,7 @@ class Installation:
             load_pull_policy=data["loadPullPolicy"],
             store_service=data["storeService"],
             prometheus_service=data.get("prometheusService", ""),
+            agent_namespace=data.get("faultAgentNamespace", ""),
         )
 
 

@@ -17,7 +17,14 @@ from msgspec import inspect
 
 from zonequake_chaos.errors import ManifestError
 from zonequake_chaos.scenario import ChaosRun
-from zonequake_chaos.scenario_faults import Fault, Target, TargetRole
+from zonequake_chaos.scenario_faults import (
+    Fault,
+    LinkFault,
+    NetworkSlow,
+    Target,
+    TargetRole,
+    Traffic,
+)
 from zonequake_chaos.scenario_triggers import AfterTime, OnStage
 
 _SHIPPED = resources.files("zonequake_chaos") / "scenarios"
@@ -192,6 +199,8 @@ def _fault_contradictions(
             yield f"{here}: the trigger's stages are empty, so it can never come"
         if fault.trigger.min_progress > fault.trigger.max_progress:
             yield f"{here}: minProgress is above maxProgress, so the trigger can never come"
+    if isinstance(fault, LinkFault):
+        yield from _link_contradictions(fault)
     if target is None:
         return
     if (target.role is TargetRole.NODES) != bool(target.nodes):
@@ -200,3 +209,19 @@ def _fault_contradictions(
         yield f"{here}: target.node belongs to role 'node', and to no other"
     if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
         yield f"{here}: only a trigger 'when: stage' sees a catching-up peer"
+
+
+def _link_contradictions(fault: LinkFault) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    if (fault.target is None) == (fault.between is None):
+        yield f"{here}: expected either target or between, and not both"
+    if fault.between is not None and not all(fault.between):
+        yield f"{here}: a side of between is empty, so the fault would be for no link"
+    traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)
+    if fault.between is not None and traffic is Traffic.CONTROL:
+        yield f"{here}: no data node is an API server: leave between away, and name a target"
+    if isinstance(fault, NetworkSlow):
+        if not (fault.delay_ms or fault.bytes_per_second):
+            yield f"{here}: needs delayMilliseconds or bytesPerSecond, else nothing is slow"
+        if fault.jitter_ms > fault.delay_ms:
+            yield f"{here}: jitterMilliseconds is above delayMilliseconds"

@@ -19,7 +19,7 @@ from zonequake_chaos.errors import ClusterError, WaitExpired
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.kube import Json, Kube, WatchEvent
 from zonequake_chaos.objects import ADMIN_PORT, STORE_LABELS, keys_view, pod_view
-from zonequake_chaos.state import ClusterView, KeysView, NodeView, PodView, assemble
+from zonequake_chaos.state import ClusterView, KeysView, LinkPorts, NodeView, PodView, assemble
 from zonequake_chaos.witness import Witness
 from zonequake_store.admin_protocol import ReplicasReport
 
@@ -53,6 +53,11 @@ class Sight(Protocol):
         """Partitions whose members never change; None: they are watched as resources."""
         ...
 
+    @property
+    def ports(self) -> LinkPorts:
+        """Where its members reach each other, and clients them."""
+        ...
+
     async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
         """What the pod's process says of itself now, in the form of our own data nodes' reports.
 
@@ -67,6 +72,7 @@ class DataNodes:
     pod_labels = STORE_LABELS
     journals = True
     fixed_keys = None
+    ports = LinkPorts(peers=7001, clients=7002)
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -100,6 +106,11 @@ class Observer:
         self._began_ns = clock.now().time_ns
         self._changed = asyncio.Condition()
         self._interval_s = IDLE_INTERVAL_S
+
+    @property
+    def ports(self) -> LinkPorts:
+        """The ports of what is watched."""
+        return self._sight.ports
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:

@@ -1,10 +1,8 @@
 """The embedded cluster's node from outside: faults that no pod and no API call could make.
 
-Only where the node's processes are this machine's: the harness then sees each pod's processes by
-their cgroup, which names the pod, and may enter their network namespace. Everything here says what
-shall hold, and may be repeated, also by another process.
-
-    pod's network namespace:  INPUT, OUTPUT ─► chain ZQ-CUT ─► DROP
+Only where the node's processes are this machine's. The harness then sees each pod's processes by
+their cgroup, which names the pod. Everything here says what shall hold, and may be repeated, also
+by another process.
 """
 
 from __future__ import annotations
@@ -24,12 +22,6 @@ from zonequake_chaos.cluster.instance import MARK, Instance
 from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.kube import ExecResult
 from zonequake_chaos.node_hands import RUN_TIMEOUT_S, PodOnNode
-from zonequake_chaos.scenario_faults import Cut
-
-PEER_PORT = 7001
-API_PORTS = "443,6443"
-_CHAIN = "ZQ-CUT"
-_HOOKS = (("INPUT", "-i"), ("OUTPUT", "-o"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +63,6 @@ class OwnNode:
             raise FaultFailed(f"{' '.join(argv[:6])}, for pod {pod.name}: {error}") from error
         return ExecResult(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
-    async def cut_off(self, pod_uid: str, cut: Cut) -> None:
-        """Sees to it that the pod is cut off so. Raises FaultFailed."""
-        await asyncio.to_thread(_cut_off, self._inside(pod_uid), cut)
-
-    async def join(self, pod_uid: str) -> None:
-        """Sees to it that nothing cuts the pod off; one that is gone never was."""
-        pids = _pids(pod_uid)
-        if pids:
-            await asyncio.to_thread(_join, pids[0])
-
-    async def dropped(self, pod_uid: str) -> int:
-        """How many packets were dropped since the pod was cut off. Raises FaultFailed."""
-        listed = await asyncio.to_thread(
-            _iptables, self._inside(pod_uid), "-n", "-v", "-x", "-L", _CHAIN
-        )
-        rows = [line.split() for line in listed.splitlines()]
-        return sum(int(row[0]) for row in rows if len(row) > 2 and row[2] == "DROP")
-
     def processes(self, pod_uid: str) -> list[int]:
         """The pod's processes, as this machine counts; none if all have ended."""
         return _pids(pod_uid)
@@ -107,12 +81,6 @@ class OwnNode:
         if pid:
             os.kill(pid, signal.SIGCONT)
 
-    def _inside(self, pod_uid: str) -> int:
-        pids = _pids(pod_uid)
-        if not pids:
-            raise FaultFailed(f"no process of the pod with UID {pod_uid} runs on this machine")
-        return pids[0]
-
     def _pid(self, component: str) -> int:
         init = _init(self.instance)
         inner = [c.pid for c in self.instance.read_components() if c.name == component and c.pid]
@@ -125,49 +93,3 @@ def _pids(pod_uid: str) -> list[int]:
 
 def _init(instance: Instance) -> int | None:
     return processes.find_init(MARK, str(instance.folder))
-
-
-def cut_rules(cut: Cut) -> list[tuple[str, ...]]:
-    """The words of each rule of the chain."""
-    match cut:
-        case Cut.ALL:
-            return [("-j", "DROP")]
-        case Cut.PEERS:
-            ports = (("--dport", str(PEER_PORT)), ("--sport", str(PEER_PORT)))
-            return [("-p", "tcp", *port, "-j", "DROP") for port in ports]
-        case Cut.CONTROL:
-            ports = (("--dports", API_PORTS), ("--sports", API_PORTS))
-            return [("-p", "tcp", "-m", "multiport", *port, "-j", "DROP") for port in ports]
-
-
-def _cut_off(pid: int, cut: Cut) -> None:
-    _join(pid)
-    _iptables(pid, "-N", _CHAIN)
-    for rule in cut_rules(cut):
-        _iptables(pid, "-A", _CHAIN, *rule)
-    for hook, interface in _HOOKS:
-        _iptables(pid, "-I", hook, "!", interface, "lo", "-j", _CHAIN)
-
-
-def _join(pid: int) -> None:
-    for hook, interface in _HOOKS:
-        while _tried(pid, "-D", hook, "!", interface, "lo", "-j", _CHAIN).returncode == 0:
-            continue
-    for word in ("-F", "-X"):
-        _tried(pid, word, _CHAIN)
-
-
-def _iptables(pid: int, *words: str) -> str:
-    done = _tried(pid, *words)
-    if done.returncode != 0:
-        raise FaultFailed(f"iptables {' '.join(words)}: {done.stderr.strip()[-300:]}")
-    return done.stdout
-
-
-def _tried(pid: int, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["nsenter", "--target", str(pid), "--net", "--", "iptables", "-w", "5", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )

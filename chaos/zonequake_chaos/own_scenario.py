@@ -25,6 +25,7 @@ from zonequake_analysis.document import CheckEntry, VerdictDocument, read_docume
 from zonequake_chaos import manifest
 from zonequake_chaos.cluster.locks import lock_folder
 from zonequake_chaos.errors import HarnessError, ManifestError
+from zonequake_chaos.fault_agent import hands_left
 from zonequake_chaos.journal import Journal
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.own_node import OwnNode
@@ -233,7 +234,9 @@ class OwnScenario:
 
     async def _pay(self, folder: Path) -> list[str]:
         async with await self._place.connect() as kube:
-            return await clean(kube, folder, node=OwnNode.of(self._place.kubeconfig))
+            node = OwnNode.of(self._place.kubeconfig)
+            hands = await hands_left(kube, self._place.release, node)
+            return await clean(kube, folder, node=node, hands=hands)
 
     @property
     def _spec(self) -> dict[str, Any]:

@@ -141,6 +141,8 @@ def _fault_in_words(fault: Fault) -> str:
             what = "no load"
         case manifest.Reached():
             what = "reached"
+        case manifest.LinkFault():
+            what = f"{fault_type(fault).replace('_', ' ')} {_links_in_words(fault)}"
         case _:
             assert target is not None
             what = f"{fault_type(fault).replace('_', ' ')} of {target_in_words(target)}"
@@ -149,6 +151,16 @@ def _fault_in_words(fault: Fault) -> str:
         held = f", until {fault.held_until}"
     times = f", {fault.times} times every {fault.pause_s:g} s" if fault.times > 1 else ""
     return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
+
+
+def _links_in_words(fault: manifest.LinkFault) -> str:
+    both = fault.direction is manifest.Direction.BOTH
+    way = "" if both else f", {fault.direction.value} alone"
+    if fault.between is not None:
+        first, second = (", ".join(side) for side in fault.between)
+        return f"between {first} and {second}{way}"
+    assert fault.target is not None, "checked when the manifest was read"
+    return f"of {target_in_words(fault.target)}{way}"
 
 
 def _preload_in_words(load: Load) -> str:

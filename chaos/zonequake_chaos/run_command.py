@@ -22,6 +22,8 @@ from zonequake_chaos.clock import SystemClock
 from zonequake_chaos.deployment import Described
 from zonequake_chaos.deployments.choice import DEFAULT, OURS, Choice, deployment_for
 from zonequake_chaos.errors import in_words
+from zonequake_chaos.fault_agent import hands_for
+from zonequake_chaos.faults.links import check_hands
 from zonequake_chaos.faults.on_the_node import check_node
 from zonequake_chaos.floor import check_plan
 from zonequake_chaos.guard import check_consent, installation
@@ -98,7 +100,9 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
         await check_consent(kube, embedded=place.embedded)
         installed = await installation(kube, place.release)
         node = OwnNode.of(place.kubeconfig)
+        hands = hands_for(kube, installed, node)
         check_node(run.spec.faults, node)
+        check_hands(run.spec.faults, hands)
         run_id = f"{run.metadata.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
         deployment = await deployment_for(
             ask.choice,
@@ -139,6 +143,7 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             folder=folder,
             kube=kube,
             node=node,
+            hands=hands,
             clock=clock,
             installation=installed,
             deployment=deployment,

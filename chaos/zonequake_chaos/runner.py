@@ -31,6 +31,7 @@ from zonequake_chaos.kube import Kube
 from zonequake_chaos.load_objects import Installation
 from zonequake_chaos.load_pods import LoadPods
 from zonequake_chaos.metrics import pull_metrics
+from zonequake_chaos.node_hands import NodeHands
 from zonequake_chaos.observe import Observer
 from zonequake_chaos.outcome import Verdict, worst
 from zonequake_chaos.own_node import OwnNode
@@ -87,12 +88,15 @@ class Runner:
         folder: RunFolder,
         kube: Kube,
         node: OwnNode | None,
+        hands: NodeHands | None,
         clock: Clock,
         installation: Installation,
         deployment: Deployment,
         progress: Progress,
     ) -> None:
         self._node = node
+        self._hands = hands
+        self._pay = partial(pay, kube, node=node, hands=hands)
         self._spec = run.spec
         self._run_id = run_id
         self._folder = folder
@@ -204,7 +208,7 @@ class Runner:
         world = World(
             kube=self._kube,
             node=self._node,
-            hands=self._node,
+            hands=self._hands,
             observer=self._observer,
             journal=self._journal,
             events=self._events,
@@ -293,7 +297,7 @@ class Runner:
                 self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {in_words(error)}")
 
     async def _heal(self) -> list[str]:
-        return await self._journal.pay_all(partial(pay, self._kube, node=self._node), HEALING)
+        return await self._journal.pay_all(self._pay, HEALING)
 
     async def _collect(self) -> None:
         ended = self._clock.now()
@@ -366,7 +370,7 @@ class Runner:
                     self._problems.add(Verdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
 
     async def _clean(self) -> None:
-        for problem in await self._journal.pay_all(partial(pay, self._kube, node=self._node)):
+        for problem in await self._journal.pay_all(self._pay):
             self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
 
 
@@ -374,6 +378,8 @@ def _load_name(installation: Installation, zone: Zone) -> str:
     return f"{installation.release}-load-{zone.name}"
 
 
-async def clean(kube: Kube, folder: Path, *, node: OwnNode | None) -> list[str]:
+async def clean(
+    kube: Kube, folder: Path, *, node: OwnNode | None, hands: NodeHands | None
+) -> list[str]:
     """Pays what a run of before still owes; returns what could not be paid."""
-    return await Journal(folder).pay_all(partial(pay, kube, node=node))
+    return await Journal(folder).pay_all(partial(pay, kube, node=node, hands=hands))

@@ -101,23 +101,72 @@ class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):
     return_gap_s: Seconds = 0.0
 
 
-class Cut(StrEnum):
-    """What a cut-off pod can't reach, and what can't reach it.
+class Traffic(StrEnum):
+    """Which packets of a pod a fault of its links is for.
 
-    `all`: everything but itself. `peers`: the other data nodes' peer ports; clients and the
-    operator still reach it. `control`: it reaches no API server, and everything else goes on.
+    `all`: everything. `peers`: the members' port for each other. `clients`: their port for clients.
+    `control`: the API server's ports.
     """
 
     ALL = "all"
     PEERS = "peers"
+    CLIENTS = "clients"
     CONTROL = "control"
 
 
-class NetworkPartition(FaultBase, frozen=True, kw_only=True, tag="network_partition"):
-    """Cut pods off for `hold_s`, by rules in their own network namespaces."""
+class Direction(StrEnum):
+    """Seen from the target: what comes to it (`inbound`), what it sends (`outbound`), or both."""
 
-    target: Target
-    cut: Cut = Cut.ALL
+    BOTH = "both"
+    INBOUND = "inbound"
+    OUTBOUND = "outbound"
+
+
+class Side(StrEnum):
+    """Words for one side of a link beside the names of nodes."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    FOLLOWERS = "followers"
+    OTHERS = "others"
+
+
+class LinkFault(FaultBase, frozen=True, kw_only=True):
+    """What faults of links have: whose, which way, and which packets.
+
+    Either `target`: its links to everybody; or `between`: the links from the nodes of the first
+    side to those of the second, each a list of names and of the words of `Side`. `direction` is
+    seen from the target, or from the first side.
+    """
+
+    target: Target | None = None
+    between: tuple[list[str], list[str]] | None = None
+    direction: Direction = Direction.BOTH
+
+
+class NetworkPartition(LinkFault, frozen=True, kw_only=True, tag="network_partition"):
+    """Cut links for `hold_s`, by rules in the pods' own network namespaces."""
+
+    cut: Traffic = Traffic.ALL
+
+
+class NetworkLoss(LinkFault, frozen=True, kw_only=True, tag="network_loss"):
+    """Lose `percent` of the packets for `hold_s`, each by a throw of dice in the kernel."""
+
+    percent: Annotated[float, Meta(gt=0, lt=100)]
+    traffic: Traffic = Traffic.PEERS
+
+
+class NetworkSlow(LinkFault, frozen=True, kw_only=True, tag="network_slow"):
+    """Delay packets for `hold_s`: by `delay_ms`, give or take `jitter_ms`, and by a rate.
+
+    `bytes_per_second` is for each direction of each target; 0: no limit.
+    """
+
+    delay_ms: Annotated[float, Meta(ge=0, le=60_000)] = 0.0
+    jitter_ms: Annotated[float, Meta(ge=0, le=60_000)] = 0.0
+    bytes_per_second: Annotated[int, Meta(ge=0)] = 0
+    traffic: Traffic = Traffic.PEERS
 
 
 class ForceDelete(FaultBase, frozen=True, kw_only=True, tag="force_delete"):
@@ -161,6 +210,8 @@ Fault = (
     | RollingRestart
     | NodeOutage
     | NetworkPartition
+    | NetworkLoss
+    | NetworkSlow
     | ForceDelete
     | ComponentPause
     | LoadPause
@@ -168,8 +219,11 @@ Fault = (
     | Scale
 )
 
-OnTheNode = NetworkPartition | ForceDelete | ComponentPause
+OnTheNode = ForceDelete | ComponentPause
 """Faults that are made on the node itself, and so need an embedded cluster on this machine."""
+
+ByAgent = NetworkPartition | NetworkLoss | NetworkSlow
+"""Faults that need hands on the node of a pod: the fault agent, or an embedded cluster here."""
 
 
 def fault_type(fault: Fault) -> str:

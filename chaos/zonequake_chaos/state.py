@@ -13,6 +13,14 @@ from zonequake_store.admin_protocol import ReplicasReport, ReplicaStatus, Role, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPorts:
+    """TCP ports of one kind of system under test: where members and clients reach a member."""
+
+    peers: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
     """A member's pod as the API server has it; `host` is the node that carries it.
 

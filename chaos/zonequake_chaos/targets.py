@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from zonequake_chaos.names import node_named
-from zonequake_chaos.scenario_faults import Target, TargetRole
+from zonequake_chaos.scenario_faults import Side, Target, TargetRole
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.triggers import Sighting
 
@@ -57,6 +57,49 @@ def choose_nodes(
             f"{', '.join(candidates) or 'nobody'} among {', '.join(sorted(view.nodes))}"
         )
     return tuple(sorted(chosen))
+
+
+def choose_sides(
+    first: Sequence[str],
+    second: Sequence[str],
+    view: ClusterView,
+    sighting: Sighting,
+    chooser: Chooser,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The nodes of both sides, each sorted; nobody is on both. Raises NoTarget."""
+    one = _side(first, view, sighting, chooser, apart_from=())
+    return one, _side(second, view, sighting, chooser, apart_from=one)
+
+
+def _side(
+    words: Sequence[str],
+    view: ClusterView,
+    sighting: Sighting,
+    chooser: Chooser,
+    *,
+    apart_from: tuple[str, ...],
+) -> tuple[str, ...]:
+    found: set[str] = set()
+    for word in words:
+        match word:
+            case Side.LEADER:
+                there = _candidates(Target(role=TargetRole.LEADER), view, sighting)
+            case Side.FOLLOWER | Side.FOLLOWERS:
+                there = _candidates(Target(role=TargetRole.FOLLOWER), view, sighting)
+            case Side.OTHERS:
+                there = list(view.nodes)
+            case name:
+                there = _named([name], view)
+        there = sorted(set(there) & set(view.nodes) - set(apart_from))
+        if word in (Side.LEADER, Side.FOLLOWER):
+            there = chooser.sample(there, min(1, len(there)))
+        if not there:
+            raise NoTarget(
+                f"found no {word} apart from {', '.join(apart_from) or 'nobody'} among "
+                f"{', '.join(sorted(view.nodes))}"
+            )
+        found |= set(there)
+    return tuple(sorted(found))
 
 
 def _named(names: Sequence[str], view: ClusterView) -> list[str]:

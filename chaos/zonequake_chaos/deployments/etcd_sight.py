@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from zonequake_chaos.deployments.etcd_objects import CLIENT_PORT, Members
+from zonequake_chaos.deployments.etcd_objects import CLIENT_PORT, PEER_PORT, Members
 from zonequake_chaos.errors import ClusterError
 from zonequake_chaos.kube import REQUEST_TIMEOUT_S, Kube
-from zonequake_chaos.state import KeysView, PodView
+from zonequake_chaos.state import KeysView, LinkPorts, PodView
 from zonequake_load.errors import EtcdError
 from zonequake_load.etcd_api import EtcdApi, Status
 from zonequake_load.etcd_records import PARTITION, group_of
@@ -50,6 +50,7 @@ class EtcdMembers:
     """The sight of one run's etcd."""
 
     journals = False
+    ports = LinkPorts(peers=PEER_PORT, clients=CLIENT_PORT)
 
     def __init__(self, kube: Kube, members: Members, zone: str) -> None:
         self._kube = kube

@@ -85,7 +85,11 @@ Proof = dict[str, object]
 
 @dataclass(slots=True, kw_only=True)
 class Injury:
-    """One injection of one fault: the world, the victims, the trigger's sighting, the debts."""
+    """One injection of one fault: the world, the victims, the trigger's sighting, the debts.
+
+    `opposite`: the other side of links that are broken between two sides. `held`: until another
+    fault, so that nobody knows yet for how long.
+    """
 
     world: World
     name: str
@@ -93,6 +97,8 @@ class Injury:
     sighting: Sighting
     timeout_s: float
     hold_s: float
+    opposite: tuple[Victim, ...] = ()
+    held: bool = False
     debts: list[int] = field(default_factory=list)
     killed_ns: dict[str, int] = field(default_factory=dict)
     """Victims whose process is known to have got SIGKILL, and by when (monotonic)."""

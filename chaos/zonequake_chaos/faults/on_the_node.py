@@ -1,4 +1,4 @@
-"""Faults made on the node itself: cut-off pods, a hung kubelet or API server.
+"""Faults made on the node itself: a hung kubelet or API server.
 
 They need the embedded cluster (`zonequake_chaos.own_node`); elsewhere the run is refused before it
 begins.
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from zonequake_chaos.errors import FaultFailed, UsageError
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.pod_kill import delete_pod
-from zonequake_chaos.faults.watching import until_answering, until_back
-from zonequake_chaos.journal import JoinNetwork, ResumeComponent
+from zonequake_chaos.faults.watching import until_back
+from zonequake_chaos.journal import ResumeComponent
 from zonequake_chaos.own_node import OwnNode
-from zonequake_chaos.scenario_faults import Cut, Fault, OnTheNode
+from zonequake_chaos.scenario_faults import Fault, OnTheNode
 from zonequake_chaos.state import ClusterView
 
 KUBELET = "kubelet"
@@ -28,45 +28,6 @@ def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
             f"{', '.join(needed)}: such faults are made on the node itself, which only an embedded "
             "cluster on this machine allows: `zonequake cluster up`, and leave --context away"
         )
-
-
-class NetworkPartition:
-    """As in `scenario_faults`. Effective once a packet of each victim was dropped."""
-
-    def __init__(self, *, cut: Cut) -> None:
-        self._cut = cut
-
-    async def prepare(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            injury.owe(JoinNetwork(pod=victim.node, uid=victim.pod_uid))
-
-    async def inject(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            await _node(injury).cut_off(victim.pod_uid, self._cut)
-
-    async def wait_until_effective(self, injury: Injury) -> Proof:
-        dropped: dict[str, int] = {}
-
-        async def all_dropped() -> bool:
-            for victim in injury.victims:
-                dropped[victim.node] = await _node(injury).dropped(victim.pod_uid)
-            return all(dropped.values())
-
-        await injury.until(
-            all_dropped, waiting_for=lambda: f"packets dropped so far: {dropped or 'none'}"
-        )
-        return {"dropped": dropped, "cut": self._cut.value}
-
-    async def recover(self, injury: Injury) -> None:
-        for victim in injury.victims:
-            await _node(injury).join(victim.pod_uid)
-
-    async def wait_until_recovered(self, injury: Injury) -> None:
-        await until_answering(injury)
-
-    async def clean_up(self, injury: Injury) -> None:
-        await self.recover(injury)
-        injury.pay()
 
 
 class ForceDelete:

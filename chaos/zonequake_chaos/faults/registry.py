@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from zonequake_chaos import scenario_faults as scenario
 from zonequake_chaos.faults.life import FaultLife
+from zonequake_chaos.faults.links import NetworkLoss, NetworkPartition, NetworkSlow
 from zonequake_chaos.faults.load_pause import LoadPause
 from zonequake_chaos.faults.node_outage import NodeOutage
-from zonequake_chaos.faults.on_the_node import ComponentPause, ForceDelete, NetworkPartition
+from zonequake_chaos.faults.on_the_node import ComponentPause, ForceDelete
 from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill
 from zonequake_chaos.faults.processes import ProcessKill, ProcessPause
 from zonequake_chaos.faults.reached import Reached
@@ -28,7 +29,19 @@ def life_of(fault: scenario.Fault) -> FaultLife:
         case scenario.NodeOutage():
             return NodeOutage(return_gap_s=fault.return_gap_s)
         case scenario.NetworkPartition():
-            return NetworkPartition(cut=fault.cut)
+            return NetworkPartition(traffic=fault.cut, direction=fault.direction)
+        case scenario.NetworkLoss():
+            return NetworkLoss(
+                traffic=fault.traffic, direction=fault.direction, percent=fault.percent
+            )
+        case scenario.NetworkSlow():
+            return NetworkSlow(
+                traffic=fault.traffic,
+                direction=fault.direction,
+                delay_ms=fault.delay_ms,
+                jitter_ms=fault.jitter_ms,
+                bytes_per_second=fault.bytes_per_second,
+            )
         case scenario.ForceDelete():
             return ForceDelete()
         case scenario.ComponentPause():

@@ -142,7 +142,7 @@ async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
     journal = Journal(tmp_path / "run")
     journal.owe(DeleteEtcd(name="zq-etcd-default"))
     async with await place.connect() as kube:
-        assert await clean(kube, tmp_path / "run", node=None) == []
+        assert await clean(kube, tmp_path / "run", node=None, hands=None) == []
     labels = "zonequake.io/etcd=zq-etcd-default"
     assert f"statefulsets {labels}" in cluster.deleted
     assert f"persistentvolumeclaims {labels}" in cluster.deleted

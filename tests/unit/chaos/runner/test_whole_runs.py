@@ -402,8 +402,8 @@ async def test_clean_pays_what_a_killed_harness_still_owes(
     Journal(tmp_path).owe(finalizer)
     cluster.pods["zq-default-0"]["metadata"]["finalizers"] = ["zonequake.io/outage", "other"]
     async with await place.connect() as kube:
-        assert await clean(kube, tmp_path, node=None) == []
-        assert await clean(kube, tmp_path, node=None) == []
+        assert await clean(kube, tmp_path, node=None, hands=None) == []
+        assert await clean(kube, tmp_path, node=None, hands=None) == []
     assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
 
 

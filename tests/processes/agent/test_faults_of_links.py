@@ -1,0 +1,300 @@
+"""The harness's faults of links on real network namespaces: their proofs, and what undoes them.
+
+The pods are made up, everything else is what a run does: the lives of the faults, the journal, the
+agent's program by the hands of this machine, and real packets between the pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from zonequake_chaos.cleaning import pay
+from zonequake_chaos.clock import SystemClock
+from zonequake_chaos.cluster.instance import Instance
+from zonequake_chaos.errors import WaitExpired
+from zonequake_chaos.faults.life import Injury, Victim, World
+from zonequake_chaos.faults.links import (
+    LinkFaultLife,
+    NetworkLoss,
+    NetworkPartition,
+    NetworkSlow,
+)
+from zonequake_chaos.journal import JoinNetwork, Journal
+from zonequake_chaos.link_faults import left_behind
+from zonequake_chaos.observe import Observer
+from zonequake_chaos.own_node import OwnNode
+from zonequake_chaos.scenario_faults import Direction, Traffic
+from zonequake_chaos.state import ClusterView, LinkPorts, NodeView, PodView
+from zonequake_chaos.triggers import Sighting
+
+if TYPE_CHECKING:
+    from conftest import FakePod
+
+# A harness that dies: it owes, breaks, says so, and waits for its end.
+_DYING = """
+import asyncio, json, sys
+from pathlib import Path
+from zonequake_chaos.cluster.instance import Instance
+from zonequake_chaos.journal import JoinNetwork, Journal
+from zonequake_chaos.link_faults import break_links
+from zonequake_chaos.node_hands import PodOnNode
+from zonequake_chaos.own_node import OwnNode
+
+async def run(folder, uid, order):
+    hands = OwnNode(Instance(name="none", checkout=folder))
+    Journal(folder).owe(JoinNetwork(pod="p", uid=uid, host="n", fault=order["name"]))
+    await break_links(hands, PodOnNode(name="p", uid=uid, node="n"), order)
+    print("broken", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(run(Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])))
+"""
+
+
+class Watching:
+    """The part of an observer that these faults look at."""
+
+    ports = LinkPorts(peers=7001, clients=7002)
+
+    def __init__(self, victims: list[Victim]) -> None:
+        self._nodes = {
+            v.node: NodeView(
+                pod=PodView(
+                    name=v.node,
+                    uid=v.pod_uid,
+                    pool="",
+                    ready=True,
+                    phase="Running",
+                    deleting=False,
+                    container="store",
+                    restarts=0,
+                    address=v.address,
+                    host=v.host,
+                )
+            )
+            for v in victims
+        }
+
+    def view(self) -> ClusterView:
+        return ClusterView(at_ns=0, began_ns=0, nodes=self._nodes, partitions={})
+
+
+def victim_of(pod: FakePod) -> Victim:
+    return Victim(
+        node=pod.namespace,
+        pod_uid=pod.uid,
+        container="store",
+        restarts=0,
+        process_incarnation=None,
+        address=pod.address,
+        host="here",
+    )
+
+
+@pytest.fixture
+def hands(tmp_path: Path) -> OwnNode:
+    return OwnNode(Instance(name="none", checkout=tmp_path))
+
+
+@pytest.fixture
+def injury_of(pods: list[FakePod], hands: OwnNode, tmp_path: Path) -> Callable[..., Injury]:
+    def make(*, between: bool = False, timeout_s: float = 20.0) -> Injury:
+        everybody = [victim_of(pod) for pod in pods]
+        world = World(
+            kube=cast("Any", None),
+            node=None,
+            hands=hands,
+            observer=cast("Observer", Watching(everybody)),
+            journal=Journal(tmp_path),
+            events=cast("Any", None),
+            clock=SystemClock(),
+            release="zq",
+        )
+        return Injury(
+            world=world,
+            name="fault",
+            victims=(everybody[0],),
+            opposite=(everybody[1],) if between else (),
+            sighting=Sighting(at_ns=1, what="now"),
+            timeout_s=timeout_s,
+            hold_s=5.0,
+        )
+
+    return make
+
+
+@contextlib.contextmanager
+def chatter(source: FakePod, to: FakePod) -> Iterator[None]:
+    """Connections from one pod to the other all the time."""
+    code = (
+        "import socket, sys, time\n"
+        "while True:\n"
+        "    with socket.socket() as s:\n"
+        "        s.settimeout(0.2)\n"
+        "        s.connect_ex((sys.argv[1], 7001))\n"
+        "    time.sleep(0.02)\n"
+    )
+    talking = subprocess.Popen(
+        ["ip", "netns", "exec", source.namespace, sys.executable, "-c", code, to.address]
+    )
+    try:
+        yield
+    finally:
+        talking.kill()
+        talking.wait()
+
+
+def partition(direction: Direction = Direction.BOTH) -> NetworkPartition:
+    return NetworkPartition(traffic=Traffic.PEERS, direction=direction)
+
+
+async def test_a_cut_link_is_proven_by_dropped_packets_and_undone_completely(
+    pods: list[FakePod], hands: OwnNode, injury_of: Callable[..., Injury]
+) -> None:
+    injury, life = injury_of(between=True), partition(Direction.INBOUND)
+    await life.prepare(injury)
+    await life.inject(injury)
+    with chatter(pods[1], pods[0]):
+        proof = await life.wait_until_effective(injury)
+    assert proof["dropped"][pods[0].namespace] > 0  # type: ignore[index]
+    assert proof["opposite"] == [pods[1].namespace]
+    assert None not in pods[2].reaches(pods[0], 1), "the third one still reaches it"
+    where = [victim.on_node for victim in injury.victims]
+    assert len(await left_behind(hands, where)) == 1
+    await life.clean_up(injury)
+    assert await left_behind(hands, where) == []
+    assert injury.world.journal.debts == []
+
+
+async def test_a_fault_whose_rules_no_packet_meets_is_not_effective(
+    pods: list[FakePod], injury_of: Callable[..., Injury]
+) -> None:
+    injury = injury_of(between=True, timeout_s=1.5)
+    lives: list[LinkFaultLife] = [
+        partition(),
+        NetworkLoss(traffic=Traffic.PEERS, direction=Direction.BOTH, percent=50.0),
+    ]
+    for life in lives:
+        await life.prepare(injury)
+        await life.inject(injury)
+        # The one that talks isn't on the other side.
+        with chatter(pods[2], pods[0]), pytest.raises(WaitExpired, match="so far"):
+            await life.wait_until_effective(injury)
+        await life.clean_up(injury)
+
+
+async def test_a_lossy_link_is_proven_by_what_was_lost_beside_what_passed(
+    pods: list[FakePod], injury_of: Callable[..., Injury]
+) -> None:
+    injury = injury_of()
+    life = NetworkLoss(traffic=Traffic.PEERS, direction=Direction.INBOUND, percent=30.0)
+    await life.prepare(injury)
+    await life.inject(injury)
+    with chatter(pods[1], pods[0]):
+        proof = await life.wait_until_effective(injury)
+    packets = cast("dict[str, dict[str, int]]", proof["packets"])[pods[0].namespace]
+    assert packets["dropped"] > 0
+    assert packets["passed"] > 0
+    await life.clean_up(injury)
+
+
+async def test_a_slow_link_is_proven_by_round_trips_before_and_during(
+    pods: list[FakePod], hands: OwnNode, injury_of: Callable[..., Injury]
+) -> None:
+    injury = injury_of()
+    life = slow(delay_ms=50.0)
+    await life.prepare(injury)
+    await life.inject(injury)
+    proof = await life.wait_until_effective(injury)
+    name = pods[0].namespace
+    trips = cast("dict[str, dict[str, float]]", proof["round_trip_ms"])
+    assert trips["before"][name] < 50
+    assert trips["during"][name] > 99
+    assert cast("dict[str, Any]", proof["held"])[name]["mean_held_ms"] > 49
+    await life.clean_up(injury)
+    assert await left_behind(hands, [v.on_node for v in injury.victims]) == []
+
+
+async def test_a_slow_link_that_slows_nothing_down_is_not_effective(
+    pods: list[FakePod], injury_of: Callable[..., Injury]
+) -> None:
+    injury = injury_of(timeout_s=1.5)
+    life = slow(delay_ms=300.0)
+    await life.prepare(injury)
+    await life.inject(injury)
+    pods[0].agent("undo")  # behind the harness's back
+    with pytest.raises(WaitExpired, match="must grow by 420 ms"):
+        await life.wait_until_effective(injury)
+    await life.clean_up(injury)
+
+
+async def test_a_narrow_link_is_proven_by_how_long_packets_were_held(
+    pods: list[FakePod], injury_of: Callable[..., Injury]
+) -> None:
+    injury, life = injury_of(), slow(bytes_per_second=2_000)
+    await life.prepare(injury)
+    await life.inject(injury)
+    with chatter(pods[1], pods[0]):
+        proof = await life.wait_until_effective(injury)
+    assert cast("dict[str, Any]", proof["held"])[pods[0].namespace]["longest_held_ms"] > 10
+    await life.clean_up(injury)
+
+
+def slow(*, delay_ms: float = 0.0, bytes_per_second: int = 0) -> NetworkSlow:
+    return NetworkSlow(
+        traffic=Traffic.PEERS,
+        direction=Direction.BOTH,
+        delay_ms=delay_ms,
+        jitter_ms=0.0,
+        bytes_per_second=bytes_per_second,
+    )
+
+
+@pytest.mark.parametrize("harm", ['"lost_percent": 100', '"delay_ms": 400'])
+async def test_what_a_killed_harness_broke_is_healed_by_another_process(
+    pods: list[FakePod], hands: OwnNode, tmp_path: Path, harm: str
+) -> None:
+    _killed_after_it_broke(tmp_path, pods[0], harm, seconds=60)
+    assert slow_or_cut(pods)
+    (debt,) = [debt for _, debt in Journal(tmp_path).debts]
+    assert isinstance(debt, JoinNetwork)
+    for _ in range(2):
+        await pay(cast("Any", None), debt, node=None, hands=hands)
+    assert not slow_or_cut(pods)
+    assert pods[0].agent("left") == []
+
+
+@pytest.mark.parametrize("harm", ['"lost_percent": 100', '"delay_ms": 400'])
+async def test_what_a_killed_harness_broke_ends_by_itself_though_nobody_comes_back(
+    pods: list[FakePod], tmp_path: Path, harm: str
+) -> None:
+    _killed_after_it_broke(tmp_path, pods[0], harm, seconds=3)
+    assert slow_or_cut(pods)
+    await asyncio.sleep(4)
+    assert not slow_or_cut(pods)
+
+
+def slow_or_cut(pods: list[FakePod]) -> bool:
+    return all(ms is None or ms > 300 for ms in pods[1].reaches(pods[0], 2))
+
+
+def _killed_after_it_broke(folder: Path, pod: FakePod, harm: str, *, seconds: float) -> None:
+    order = f'{{"name": "ZQ-0000abcd", "seconds": {seconds}, "ports": [7001], {harm}}}'
+    with subprocess.Popen(
+        [sys.executable, "-c", _DYING, str(folder), pod.uid, order],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as harness:
+        assert harness.stdout is not None
+        assert harness.stdout.readline() == "broken\n"
+        os.kill(harness.pid, signal.SIGKILL)

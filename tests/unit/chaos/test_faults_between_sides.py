@@ -1,0 +1,109 @@
+"""Faults of links: what a manifest may say of them, whom they are for, and what a plan counts."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonequake_chaos import manifest
+from zonequake_chaos.errors import ManifestError
+from zonequake_chaos.floor import objections
+from zonequake_chaos.plan import build_plan
+from zonequake_chaos.scenario import ChaosRun
+from zonequake_chaos.state import ClusterView
+from zonequake_chaos.targets import NoTarget, choose_sides
+from zonequake_chaos.triggers import Sighting
+
+
+def plan(**fault: Any) -> ChaosRun:
+    spec = {
+        "pools": [{"name": "default", "replicas": 5}],
+        "zones": [{"name": "z", "replicas": 5}],
+        "faults": [{"name": "f", "type": "network_partition", **fault}],
+    }
+    document = {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "ChaosRun",
+        "metadata": {"name": "x"},
+        "spec": spec,
+    }
+    return manifest.parse(json.dumps(document), where="x")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({}, "either target or between"),
+        ({"target": {"role": "any"}, "between": [["leader"], ["others"]]}, "and not both"),
+        ({"between": [["leader"], []]}, "a side of between is empty"),
+        ({"between": [["leader"], ["others"]], "cut": "control"}, "no data node is an API server"),
+        ({"type": "network_slow", "target": {"role": "any"}}, "else nothing is slow"),
+        (
+            {
+                "type": "network_slow",
+                "target": {"role": "any"},
+                "delayMilliseconds": 5,
+                "jitterMilliseconds": 6,
+            },
+            "jitterMilliseconds is above",
+        ),
+        ({"type": "network_loss", "target": {"role": "any"}, "percent": 100}, "percent"),
+        ({"target": {"role": "any"}, "direction": "sideways"}, "sideways"),
+    ],
+)
+def test_a_fault_that_says_too_little_or_too_much_is_refused(
+    fault: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ManifestError, match=said):
+        plan(**fault)
+
+
+def test_a_plan_says_between_whom_and_which_way() -> None:
+    built = build_plan(plan(between=[["leader"], ["default-1"]], direction="inbound"), seed=1)
+    title = built.step("fault:f").title
+    assert "network partition between leader and default-1, inbound alone" in title
+
+
+@pytest.fixture
+def view(view_of: Callable[..., ClusterView], group: type) -> ClusterView:
+    return view_of([group(partition=0, leader="n0", followers=("n1", "n2"))])
+
+
+def sides(view: ClusterView, first: list[str], second: list[str], seed: int = 0) -> Any:
+    seen = Sighting(at_ns=0, what="", place=("z", 0), leader="n0")
+    return choose_sides(first, second, view, seen, random.Random(seed))
+
+
+def test_sides_are_told_by_role_or_by_name(view: ClusterView) -> None:
+    assert sides(view, ["leader"], ["followers"]) == (("n0",), ("n1", "n2"))
+    assert sides(view, ["n1"], ["others"]) == (("n1",), ("n0", "n2"))
+    assert sides(view, ["leader", "n1"], ["others"]) == (("n0", "n1"), ("n2",))
+
+
+def test_one_follower_is_drawn_by_the_seed(view: ClusterView) -> None:
+    drawn = {sides(view, ["leader"], ["follower"], seed)[1] for seed in range(20)}
+    assert drawn == {("n1",), ("n2",)}
+    assert sides(view, ["leader"], ["follower"], 3) == sides(view, ["leader"], ["follower"], 3)
+
+
+def test_nobody_is_on_both_sides_and_an_empty_side_is_no_target(view: ClusterView) -> None:
+    with pytest.raises(NoTarget, match="no leader apart from n0"):
+        sides(view, ["n0"], ["leader"])
+    with pytest.raises(NoTarget, match="nobody-0"):
+        sides(view, ["nobody-0"], ["others"])
+
+
+def test_the_smaller_side_of_a_partition_counts_as_away_and_a_slow_link_leads_to_everybody() -> (
+    None
+):
+    assert list(objections(plan(between=[["leader"], ["followers"]]))) == []
+    three = [["default-0", "default-1", "default-2"], ["default-3", "default-4", "leader"]]
+    (refused,) = objections(plan(between=three))
+    assert "could leave 2 of 5 replicas" in refused
+    everybody: dict[str, Any] = {"target": {"role": "all"}}
+    assert list(objections(plan(type="network_loss", percent=10, **everybody))) == []
+    assert list(objections(plan(**everybody)))

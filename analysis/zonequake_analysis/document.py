@@ -15,8 +15,10 @@ import msgspec
 import yaml
 
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.run_folder import target_in_words
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, worst
 
+OURS = "zonequake"
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
 
 
@@ -106,6 +108,13 @@ class Told:
         return (run.scenario if run is not None else "") or Path(self.folder).name or "zonequake"
 
     @property
+    def title(self) -> str:
+        """Its name, and what it was against where that isn't our own store."""
+        target = self.document.run.target if self.document.run is not None else ""
+        foreign = target and target.split()[0] != OURS
+        return f"{self.name} against {target}" if foreign else self.name
+
+    @property
     def seed(self) -> str:
         return self.document.run.seed if self.document.run is not None else ""
 
@@ -156,7 +165,7 @@ def read_facts(run: Path) -> RunFacts | None:
             run=str(document.get("run") or run.resolve().name),
             scenario=str(document.get("scenario") or document.get("name") or run.resolve().name),
             seed=str(document.get("seed", "")),
-            target=str(document.get("target") or ""),
+            target=target_in_words(document.get("target")),
             versions={str(k): str(v) for k, v in (document.get("versions") or {}).items()},
             cluster=str(cluster.get("version") or ""),
             replay=str(document.get("replay") or ""),

@@ -41,7 +41,7 @@ def _suite(told: Told, number: int) -> xml.Element:
     failures = sum(check.verdict in _FAILURES for check in wrong)
     suite = xml.Element(
         "testsuite",
-        name=_clean(f"{told.name} (seed {told.seed})" if told.seed else told.name),
+        name=_clean(f"{told.title} (seed {told.seed})" if told.seed else told.title),
         id=str(number),
         tests=str(len(document.checks)),
         failures=str(failures),

@@ -40,7 +40,7 @@ def render_summary(runs: Sequence[Told]) -> str:
     verdict = worst(told.document.verdict for told in runs)
     counted = Counter(told.document.verdict for told in runs)
     counts = ", ".join(f"{counted[v]} {v}" for v in Verdict if counted[v])
-    names = ", ".join(dict.fromkeys(told.name for told in runs))
+    names = ", ".join(dict.fromkeys(told.title for told in runs))
     blocks = [
         f"# {MARKS[verdict]} {_cell(names)}: {verdict} in {len(runs)} runs\n\n{counts}.\n",
         _table_of_runs(runs),
@@ -83,7 +83,7 @@ def _one(told: Told, *, level: int) -> list[str]:
     seed = f", seed {told.seed}" if told.seed else ""
     heading = "#" * level
     head = (
-        f"{heading} {MARKS[document.verdict]} {_cell(told.name)}: {document.verdict}\n\n"
+        f"{heading} {MARKS[document.verdict]} {_cell(told.title)}: {document.verdict}\n\n"
         f"{_cell(document.headline)}\n\n"
         f"Exit code {document.exit_code}{seed}.\n"
     )

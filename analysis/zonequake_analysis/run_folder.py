@@ -150,12 +150,14 @@ def read_description(run: Path) -> RunDescription:
         clock_offset_ns=int(document.get("clock_offset_ns") or 0),
         harness=harness,
         text=text,
-        target=_target(_mapping(document, "target") or {}),
+        target=target_in_words(document.get("target")),
     )
 
 
-def _target(described: dict[str, object]) -> str:
-    """`etcd 3.6.4`; without the version if it never ran."""
+def target_in_words(described: object) -> str:
+    """What `run.yaml` says was under test, as `etcd 3.6.4`; without the version if it never ran."""
+    if not isinstance(described, dict):
+        return str(described or "")
     return " ".join(str(described[part]) for part in ("name", "version") if described.get(part))
 
 

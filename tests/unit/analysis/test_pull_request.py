@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -30,6 +33,14 @@ def test_the_verdict_comes_first_then_what_is_wrong_then_the_rest_folded() -> No
     assert "| ✓ | stale-reads | passed |" in folded
     assert "| – | joint-after-caught-up | not judged |" in folded
     assert WITNESS in wrong
+
+
+def test_a_run_against_a_foreign_target_says_so_at_once() -> None:
+    ours = told(check("stale-reads"))
+    assert ours.document.run is not None
+    facts = msgspec.structs.replace(ours.document.run, target="etcd 3.6.4")
+    theirs = replace(ours, document=msgspec.structs.replace(ours.document, run=facts))
+    assert render_summary([theirs]).startswith("# ✓ leader-kill against etcd 3.6.4: passed\n")
 
 
 def test_it_says_how_to_replay_and_where_the_report_is() -> None:

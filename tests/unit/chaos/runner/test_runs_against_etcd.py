@@ -87,6 +87,7 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
     assert plan["workloads"][0]["keys_per_partition"] == 16, "those of four partitions"
     written = yaml.safe_load((folder.path / "run.yaml").read_text())
     assert written["target"] == {"name": "etcd", "version": "3.6.4", "image": "some/etcd:1"}
+    assert written["replay"].endswith(" --target etcd --image some/etcd:1")
     assert Journal(folder.path).debts == []
     assert not any(kind == "statefulsets" for kind, _ in cluster.objects)
     assert cluster.zone is None, "no zone was made for it"

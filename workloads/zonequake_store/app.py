@@ -102,6 +102,7 @@ class Node:
             transport=transport,
             departures=departures,
             journal=self._journal,
+            heartbeat_ticks=settings.heartbeat_ticks,
             lease=NodeLease(holder=self._incarnation, duration_s=settings.lease_s),
             append_delay_s=(
                 _PLANTED_APPEND_DELAY_S if fault is PlantedFault.ACK_BEFORE_COMMIT else 0.0

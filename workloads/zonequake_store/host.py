@@ -102,11 +102,13 @@ class Host(Edge):
         departures: Departures,
         journal: Journal,
         lease: NodeLease,
+        heartbeat_ticks: int,
         append_delay_s: float,
         flushes: bool,
     ) -> None:
         self.name = name
         self.lease = lease
+        self.heartbeat_ticks = heartbeat_ticks
         self.lease_wanted_changed: Callable[[], None] | None = None
         self.lease_unrenewed_since_ms = 0
         """Unix ms, as the Lease's `unrenewed_since_s`."""
@@ -147,7 +149,7 @@ class Host(Edge):
         self._storing: list[tuple[Replica, Ready]] = []
         self._next_flush_s = self._loop.time() + FLUSH_S
         self.agenda = Agenda()
-        self._pulse = Pulse(self)
+        self._pulse = Pulse(self, heartbeat_ticks=heartbeat_ticks)
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 

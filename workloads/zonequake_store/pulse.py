@@ -20,15 +20,14 @@ if TYPE_CHECKING:
     from zonequake_store.host import Host
 
 TICK_S = Settings().tick_s
-# 400 ms: two heartbeats in the shortest election time-out, and half of it left for the later one.
-HEARTBEAT_TICKS = 4
 
 
 class Pulse:
-    """Ticks begin with it and go on until `stop`."""
+    """Ticks begin with it and go on until `stop`; every `heartbeat_ticks` heartbeats leave."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, heartbeat_ticks: int) -> None:
         self._host = host
+        self._heartbeat_ticks = heartbeat_ticks
         self._leading: dict[Replica, None] = {}
         self._ticks_since_beat = 0
         self._loop = asyncio.get_running_loop()
@@ -49,7 +48,7 @@ class Pulse:
 
     def heard(self, frame: Messages) -> None:
         """A peer's messages were taken."""
-        if self._ticks_since_beat >= HEARTBEAT_TICKS - 1 and _is_beat(frame):
+        if self._ticks_since_beat >= self._heartbeat_ticks - 1 and _is_beat(frame):
             # The rest of this tick doesn't count: the node that beats first goes on to do so.
             self._ticks_since_beat = -1
             self._beat()
@@ -73,7 +72,7 @@ class Pulse:
         self._next_s = max(self._next_s + TICK_S, now_s + TICK_S / 2)
         self._timer = self._loop.call_at(self._next_s, self._tick)
         self._ticks_since_beat += 1
-        if self._ticks_since_beat >= HEARTBEAT_TICKS:
+        if self._ticks_since_beat >= self._heartbeat_ticks:
             self._ticks_since_beat = 0
             self._beat()
         for replica in host.agenda.pass_tick(int(now_s * 1000)):

@@ -16,6 +16,9 @@ import msgspec
 from zonequake_store.errors import SettingsError
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
 
+HEARTBEAT_TICKS = 4
+"""400 ms: two heartbeats in the shortest election time-out, half of it left for the later one."""
+
 PLANTED_FAULTS_ALLOWED = "yes-for-a-test"
 
 # A DNS label, because the name is one half of the peer's host name.
@@ -29,6 +32,8 @@ _SMALLEST_MAP_BYTES = 16 << 20
 
 DEFAULT_LEASE_S = 10
 _LONGEST_LEASE_S = 3600
+_MOST_HEARTBEAT_TICKS = 5
+"""Half of the shortest election time-out: one heartbeat may get lost."""
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -62,6 +67,7 @@ class NodeSettings:
     log_map_bytes: int = DEFAULT_LOG_MAP_BYTES
     data_map_bytes: int = DEFAULT_DATA_MAP_BYTES
     lease_s: int = DEFAULT_LEASE_S
+    heartbeat_ticks: int = HEARTBEAT_TICKS
     api_server: str = ""
     credentials_dir: Path = Path(_SERVICE_ACCOUNT)
     planted_fault: PlantedFault | None = None
@@ -110,6 +116,9 @@ def settings_from(environment: Mapping[str, str]) -> NodeSettings:
             environment, "ZQ_DATA_MAP_BYTES", DEFAULT_DATA_MAP_BYTES, _SMALLEST_MAP_BYTES, 1 << 46
         ),
         lease_s=_integer(environment, "ZQ_LEASE_SECONDS", DEFAULT_LEASE_S, 1, _LONGEST_LEASE_S),
+        heartbeat_ticks=_integer(
+            environment, "ZQ_HEARTBEAT_TICKS", HEARTBEAT_TICKS, 1, _MOST_HEARTBEAT_TICKS
+        ),
         api_server=environment.get("ZQ_API_SERVER") or _api_server(environment),
         credentials_dir=Path(environment.get("ZQ_API_CREDENTIALS") or _SERVICE_ACCOUNT),
         planted_fault=_planted_fault(environment),

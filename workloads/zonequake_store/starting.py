@@ -12,7 +12,6 @@ from zonequake_store.lease import Permission
 from zonequake_store.lease_clock import boottime_s
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.notes import note_replica
-from zonequake_store.pulse import HEARTBEAT_TICKS
 from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
@@ -96,7 +95,7 @@ class Starter:
             raft = Raft(
                 me=me,
                 settings=Settings(
-                    heartbeat_ticks=HEARTBEAT_TICKS,
+                    heartbeat_ticks=self._host.heartbeat_ticks,
                     catch_up_bytes_per_second=order.catch_up_bytes_per_second,
                     planted=planted,
                 ),

@@ -20,7 +20,7 @@ from zonequake_store.orders import Orders
 from zonequake_store.peer_protocol import Frame, Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
 from zonequake_store.replica import Replica
-from zonequake_store.settings import NodeSettings
+from zonequake_store.settings import HEARTBEAT_TICKS, NodeSettings
 from zonequake_store.storage import Storage
 from zonequake_store.transport import Transport
 
@@ -84,6 +84,7 @@ class OneNode:
             transport=cast("Transport", self.line),
             departures=Departures(),
             journal=self.journal,
+            heartbeat_ticks=HEARTBEAT_TICKS,
             lease=NodeLease(holder="p0", duration_s=10),
             append_delay_s=0.0,
             flushes=True,

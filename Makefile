@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 GROUPS := lint programs unit simulation processes chart kube spark foreign model cluster
 
-.PHONY: demo test setup bench bench-store detection images lock clean help $(GROUPS)
+.PHONY: demo test setup bench bench-all bench-store detection images lock clean help $(GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
 	.venv/bin/zonequake demo
@@ -15,7 +15,10 @@ $(GROUPS): setup ## one group of `test`
 setup: ## system packages and .venv; does nothing if nothing is missing
 	scripts/setup.sh
 
-bench: setup ## the measurements of docs/performance.md
+bench: setup ## beside etcd, Porcupine, DuckDB and a bare control plane, into docs/performance.md; about 25 minutes
+	.venv/bin/python benchmarks/peers/side_by_side.py --write docs/performance.md
+
+bench-all: bench ## that, and all other measurements of docs/performance.md
 	@set -e; for program in benchmarks/*/bench_*.py; do echo "=== $$program"; .venv/bin/python $$program; done
 
 bench-store: setup ## those of the store alone, in Markdown; takes about 8 minutes
@@ -34,4 +37,4 @@ clean: ## stop this checkout's cluster and remove what was built here
 	scripts/clean.sh
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z$$()A-Z]+:.*## / { name = $$1; sub(/\$$\(GROUPS\)/, "$(GROUPS)", name); printf "  make %-14s %s\n", name, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[-a-z$$()A-Z]+:.*## / { name = $$1; sub(/\$$\(GROUPS\)/, "$(GROUPS)", name); printf "  make %-14s %s\n", name, $$2 }' Makefile

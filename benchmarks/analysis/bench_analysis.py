@@ -21,13 +21,12 @@ import argparse
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import duckdb
+from engines import cost_of
 
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.synthesize import Shape, synthesize
@@ -209,49 +208,16 @@ def by_duckdb(run: Path) -> int:
     return int(bad > 0)
 
 
-def _tree(root: int) -> dict[int, tuple[int, int]]:
-    """Resident bytes and CPU ticks of a process and all its descendants, by process id."""
-    stats: dict[int, list[str]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stats[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has just ended
-    members = {root}
-    while more := {pid for pid, stat in stats.items() if int(stat[1]) in members} - members:
-        members |= more
-    page = os.sysconf("SC_PAGE_SIZE")
-    return {
-        pid: (int(stats[pid][21]) * page, int(stats[pid][11]) + int(stats[pid][12]))
-        for pid in members & stats.keys()
-    }
-
-
 def measured(name: str, run: Path) -> dict[str, float | int | str]:
-    """Seconds, peak memory and CPU seconds of one engine, in a process of its own."""
-    began, peak, done = time.monotonic(), 0, threading.Event()
-    ticks: dict[int, int] = {}
-    process = subprocess.Popen([sys.executable, __file__, "--only", name, "--folder", str(run)])
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.2):
-            now = _tree(process.pid)
-            peak = max(peak, sum(resident for resident, _ in now.values()))
-            ticks.update({pid: spent for pid, (_, spent) in now.items()})
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    code = process.wait()
-    done.set()
-    watcher.join()
+    """What one engine costs, in a process of its own."""
+    cost = cost_of([sys.executable, __file__, "--only", name, "--folder", str(run)])
+    assert cost is not None, "there is no limit"
     return {
         "engine": name,
-        "exit_code": code,
-        "seconds": round(time.monotonic() - began, 1),
-        "cpu_seconds": round(sum(ticks.values()) / os.sysconf("SC_CLK_TCK"), 1),
-        "peak_gib": round(peak / 2**30, 2),
+        "exit_code": cost.exit_code,
+        "seconds": round(cost.seconds, 1),
+        "cpu_seconds": round(cost.cpu_seconds, 1),
+        "peak_gib": round(cost.peak_gib, 2),
     }
 
 

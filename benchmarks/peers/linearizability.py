@@ -1,0 +1,212 @@
+"""Is this history linearizable? Our checkers beside Porcupine, on the same files.
+
+    python benchmarks/peers/linearizability.py
+
+Ours by Spark is the whole `zonequake analyze` (every check, windows, the report); in-process are
+the two screens that decide registers and append-lists by themselves, without Spark. Porcupine is
+somebody else's program in Go that searches an order; `plain` is its search without the look-ahead
+that our model gives it. Each is a process of its own, from its start to its verdict, and is ended
+after the limit. *Easy* are many keys with few operations that meet. *Hot key* is one register with
+dozens of clients at once; *never answered* are writes, which may be applied at any later time.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "foreign"))
+
+import figures
+import msgspec
+import numpy as np
+import pyarrow as pa
+from engines import Cost, cost_of
+from figures import Result, Row
+from porcupine_judge import Judge, Judged, KeyVerdict
+
+from zonequake_analysis.layout import laid_out
+from zonequake_analysis.lines import byte_ranges, kept_lines
+from zonequake_analysis.schema import Function
+from zonequake_analysis.screens import black_box
+from zonequake_analysis.screens.columns import columns
+from zonequake_analysis.synthesize import (
+    START_NS,
+    Operation,
+    Shape,
+    synthesize,
+    write_operations,
+)
+from zonequake_analysis.typed import typed
+
+LIMIT_S = 60.0
+GAP_NS = 50_000
+CLIENTS = 24
+HARD = [
+    (5_000, 0.0, False),
+    (5_000, 0.02, False),
+    (5_000, 0.02, True),
+    (100_000, 0.02, False),
+    (100_000, 0.02, True),
+]
+"""Operations, the share of writes that nobody answered, whether one read is stale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A history under `run`, and whether it is linearizable."""
+
+    name: str
+    run: Path
+    legal: bool
+
+
+def hot_key(operations: int, *, clients: int, unanswered: float, stale: bool) -> list[Operation]:
+    """One register under `clients` at once; of a stale history one read gives an old value.
+
+    Each operation takes effect at an instant of its own, about `clients` of them in any interval.
+    """
+    rng = random.Random(11)
+    reach_ns = clients * GAP_NS // 2 - GAP_NS
+    processes, newest_process = list(range(clients)), clients
+    register: int | None = None
+    index = 0
+    found: list[Operation] = []
+    for number in range(operations):
+        at_ns, slot = START_NS + number * GAP_NS, number % clients
+        read = Operation(
+            f=Function.READ,
+            key="hot",
+            partition=0,
+            process=processes[slot],
+            sequence=number,
+            inv_ns=at_ns - rng.randrange(reach_ns),
+            fin_ns=at_ns + rng.randrange(reach_ns),
+        )
+        if rng.random() < 0.5:
+            found.append(replace(read, value=register, index=index))
+            continue
+        is_lost = rng.random() < unanswered
+        if not is_lost or rng.random() < 0.5:
+            register, index = number + 1, index + 1
+        write = replace(read, f=Function.WRITE, value=number + 1)
+        if is_lost:
+            found.append(replace(write, type="info"))
+            processes[slot] = newest_process = newest_process + 1
+        else:
+            found.append(replace(write, index=index))
+    if stale:
+        reads = [n for n, o in enumerate(found) if o.f is Function.READ]
+        late, early = reads[len(reads) // 2], reads[len(reads) // 4]
+        found[late] = replace(found[late], value=found[early].value)
+    return found
+
+
+def cases(folder: Path) -> list[Case]:
+    """All histories, written."""
+    easy = folder / "easy"
+    synthesize(easy, Shape(operations=100_000, keys=1600, processes=32))
+    found = [Case(name="easy: 100,000 operations, 1,600 registers and lists", run=easy, legal=True)]
+    for operations, unanswered, stale in HARD:
+        name = f"hot key, {operations:,} operations, {CLIENTS} clients"
+        name += f", {unanswered:.0%} never answered" if unanswered else ""
+        name += ", one stale read" if stale else ""
+        run = folder / name.replace(" ", "-").replace(",", "").replace("%", "")
+        history = hot_key(operations, clients=CLIENTS, unanswered=unanswered, stale=stale)
+        write_operations(run / "history" / "load-0.jsonl", history)
+        found.append(Case(name=name, run=run, legal=not stale))
+    return found
+
+
+def by_screens(run: Path) -> bool:
+    """Whether the black-box screens find an order for every key; both decide by themselves."""
+    tables = [
+        typed(lines, writer="benchmark", clock_offset_ns=0)[0]
+        for part in byte_ranges(sorted((run / "history").glob("*.jsonl")))
+        for lines in kept_lines(part)
+    ]
+    c = columns(laid_out(pa.concat_tables(tables)).ops)
+    return not np.any(black_box.registers(c) | black_box.lists(c))
+
+
+def by_spark(run: Path) -> bool:
+    """Whether `zonequake analyze` says so."""
+    from zonequake_analysis.cli import analyze
+
+    analyze(run)
+    document = msgspec.json.decode((run / "verdict.json").read_bytes())
+    (check,) = (each for each in document["checks"] if each["name"] == "linearizability")
+    return check["verdict"] == "passed"
+
+
+def verdict_of(engine: str, judge: Judge, case: Case) -> tuple[str, Cost | None]:
+    """legal, illegal or unknown, and what it cost; None if it was ended."""
+    cost = cost_of(command(engine, judge, case.run), limit_s=LIMIT_S)
+    if cost is None:
+        return "unknown", None
+    if not engine.startswith("Porcupine"):
+        said = "legal" if cost.output.splitlines()[-1] == b"legal" else "illegal"
+    else:
+        keys = [msgspec.json.decode(line, type=Judged) for line in cost.output.splitlines()]
+        left_out = [key for key in keys if key.verdict is KeyVerdict.LEFT_OUT]
+        assert not left_out, left_out[:3]
+        said = max((key.verdict for key in keys), key=_WORST.index).value
+    return said, cost
+
+
+_WORST = [KeyVerdict.LEGAL, KeyVerdict.UNKNOWN, KeyVerdict.ILLEGAL]
+
+
+def command(engine: str, judge: Judge, run: Path) -> Sequence[str]:
+    """The program of its own that judges `run`."""
+    files = [str(file) for file in sorted((run / "history").glob("*.jsonl"))]
+    options = [f"--time-per-key={LIMIT_S:g}s", "--most-operations=1000000"]
+    match engine:
+        case "Porcupine":
+            return [str(judge.program), *options, *files]
+        case "Porcupine, plain":
+            return [str(judge.program), "--plain", *options, *files]
+        case _:
+            return [sys.executable, __file__, engine, str(run)]
+
+
+async def measure(folder: Path) -> Result:
+    judge = Judge.build()
+    rows: list[Row] = []
+    for case in cases(folder):
+        theirs = 0.0
+        for engine in ("Porcupine", "Porcupine, plain", *OURS):
+            said, cost = verdict_of(engine, judge, case)
+            right = "legal" if case.legal else "illegal"
+            if said not in ("unknown", right):
+                raise SystemExit(f"{engine} calls {case.name} {said}; it is {right}")
+            seconds = cost.seconds if cost else LIMIT_S
+            theirs = theirs or seconds
+            rows.append(
+                {
+                    "history": case.name,
+                    "engine": engine,
+                    "verdict": said,
+                    "s": seconds,
+                    "CPU s": cost.cpu_seconds if cost else None,
+                    "GiB": cost.peak_gib if cost else None,
+                    "s / Porcupine's": seconds / theirs,
+                }
+            )
+    return Result(rows=rows, limits=[])
+
+
+OURS = {"ours, in-process": by_screens, "ours, Spark, everything": by_spark}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] in OURS:
+        is_legal = OURS[sys.argv[1]](Path(sys.argv[2]))
+        print("legal" if is_legal else "illegal")
+    else:
+        figures.run(__doc__, measure)

@@ -206,6 +206,21 @@ def clean(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
     console.print(f"{run}: nothing is left")
 
 
+@app.command()
+def pack(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or one that holds them.")],
+    out: Annotated[Path, typer.Option("--out", help="The archive.")] = Path("zonequake.tar.gz"),
+) -> None:
+    """Pack run folders for elsewhere, without tokens, keys and the kubeconfig's path."""
+    from zonequake_chaos import pack as packing
+
+    packed = packing.pack(runs, out)
+    console.print(f"{out}: {packed.files} files, {packed.size_bytes / 1e6:,.1f} MB")
+    for what, count in packed.removed.items():
+        if count:
+            console.print(f"taken out: {what}, {count} times")
+
+
 def _lazy(name: str, module: str, extra: str, about: str) -> None:
     """Mounts another package's typer app as a sub-command that is imported when it is called."""
 

@@ -23,13 +23,16 @@ async def erase(kube: Kube, labels: str, kinds: Sequence[str]) -> None:
             continue
 
 
-async def wait_erased(kube: Kube, labels: str, kinds: Sequence[str]) -> None:
-    """Waits until none of them is left. Raises WaitExpired."""
+async def wait_erased(kube: Kube, labels: str) -> None:
+    """Waits until what outlives its deletion is gone: pods, then their claims. Raises WaitExpired.
+
+    A claim that is going away would be taken for its own by a pod of the same name.
+    """
     left: list[str] = []
     for _ in range(int(GONE_S / _POLL_S)):
         left = [
             f"{kind} {found['metadata']['name']}"
-            for kind in ("Pod", *kinds)
+            for kind in ("Pod", "PersistentVolumeClaim")
             for found in await kube.find(kind, labels)
         ]
         if not left:

@@ -191,4 +191,4 @@ async def delete_etcd(kube: Kube, name: str) -> None:
     """Sees to it that nothing of the etcd `name` is left. Raises WaitExpired."""
     labels = f"{ETCD_LABEL}={name}"
     await erase(kube, labels, KINDS)
-    await wait_erased(kube, labels, KINDS)
+    await wait_erased(kube, labels)

@@ -69,6 +69,7 @@ class ClusterModel:
         self.rate = 100.0
         self.never_catch_up = False
         self.refused: dict[str, str] | None = None
+        self.keeps_zones = False
         self.held = asyncio.Event()
         self.objects["configmaps", "zq-harness"] = {
             "metadata": {"name": "zq-harness", "namespace": "zonequake"},

@@ -126,6 +126,8 @@ class FakeCluster(ClusterModel):
             return web.json_response(body)
         if name != self.zone:
             return web.json_response({"message": "no such zone"}, status=404)
+        if method == "DELETE" and self.keeps_zones:
+            return web.json_response({"message": "zones may not be deleted"}, status=403)
         if method == "DELETE":
             for group in self.groups.values():
                 self._tell("partitions", "DELETED", self._partition(group))

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +58,9 @@ Summary = Annotated[
 Analyze = Annotated[bool, typer.Option("--analyze/--no-analyze", help="Judge the run at once.")]
 Images = Annotated[
     list[str] | None, typer.Option("--image", help="store=REFERENCE, from your own registry.")
+]
+FaultAgent = Annotated[
+    bool, typer.Option("--fault-agent", help="Also the privileged fault agent (docs/agent.md).")
 ]
 Values = Annotated[list[str] | None, typer.Option("--set", help="A chart value; see its README.")]
 Target = Annotated[str, typer.Option("--target", help="What is under test: zonequake or etcd.")]
@@ -130,6 +134,7 @@ def install(
     release: Release = DEFAULT_RELEASE,
     image: Images = None,
     value: Values = None,
+    fault_agent: FaultAgent = False,
 ) -> None:
     """Install or upgrade the chart and wait until all is ready."""
     from zonequake_chaos import install as installing
@@ -137,8 +142,9 @@ def install(
     place = _place(kubeconfig, context, namespace, release)
     refs = installing.parse_images(image or [])
     if place.embedded and not refs:
-        refs = _own_images()
-    asyncio.run(installing.install(place, images=refs, values=value or []))
+        refs = _own_images(also=["agent"] if fault_agent else [])
+    values = [*(value or []), *(["faultAgent.enabled=true"] if fault_agent else [])]
+    asyncio.run(installing.install(place, images=refs, values=values))
 
 
 @app.command()
@@ -276,12 +282,12 @@ def _place(kubeconfig: Path | None, context: str | None, namespace: str, release
     return find_place(kubeconfig=kubeconfig, context=context, namespace=namespace, release=release)
 
 
-def _own_images() -> dict[str, str]:
+def _own_images(*, also: Sequence[str]) -> dict[str, str]:
     from zonequake_chaos.cluster.embedded import EmbeddedCluster
     from zonequake_chaos.images.build import build_all
 
     cluster = EmbeddedCluster()
-    built = build_all(progress=console.print)
+    built = build_all(progress=console.print, also=also)
     present = set(cluster.images())
     for image in built.values():
         if image.ref not in present:

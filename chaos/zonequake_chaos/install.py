@@ -17,9 +17,10 @@ _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: 
 async def install(place: Place, *, images: Mapping[str, str], values: Sequence[str] = ()) -> None:
     """helm upgrade --install, and waits until everything is ready.
 
-    `images` are references by name (`store`, `operator`, `prometheus`); `values` are further
-    `--set` words. On our own cluster the namespace is made, with the label that allows chaos; on
-    another one that label is its owner's word. Raises HarnessError with helm's last lines.
+    `images` are references by name (`store`, `operator`, `agent`, `prometheus`); `values` are
+    further `--set` words. On our own cluster the namespace is made, with the label that allows
+    chaos; on another one that label is its owner's word. Raises HarnessError with
+    helm's last lines.
     """
     if place.embedded:
         async with await place.connect() as kube:
@@ -58,9 +59,10 @@ def parse_images(words: Sequence[str]) -> dict[str, str]:
     images = {}
     for word in words:
         name, separator, ref = word.partition("=")
-        if not separator or name not in ("store", "operator", "prometheus", "load"):
+        if not separator or name not in ("store", "operator", "prometheus", "load", "agent"):
             raise UsageError(
-                f"--image {word!r}: expected store=, operator=, prometheus= or load=REFERENCE"
+                f"--image {word!r}: expected NAME=REFERENCE, and store, operator, agent, "
+                "prometheus or load as the name"
             )
         images[name] = ref
     return images

@@ -141,6 +141,7 @@ def test_the_harness_is_told_what_it_needs(render: Callable, one: Callable) -> N
         "loadPullPolicy": "IfNotPresent",
         "storeService": "zq-store",
         "prometheusService": "zq-prometheus",
+        "faultAgentNamespace": "",
     }
     own = one(render(values=[POOLS]), "ConfigMap", "zq-harness")["data"]
     assert own["loadImage"] == "registry.example/zonequake/load:1.2.3"

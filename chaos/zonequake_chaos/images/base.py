@@ -40,24 +40,38 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """The base as it is wanted on this machine; `archive` may still have to be made."""
+    """A base as it is wanted on this machine; `archive` may still have to be made.
+
+    `name` tells the bases from each other, of which there is one for each set of packages.
+    """
 
     codename: str
     digest: str
     archive: Path
+    name: str = "base"
+    packages: tuple[str, ...] = PACKAGES
 
 
-def base_of_this_machine(archives: Path) -> Base:
-    """Names the base for this machine's distribution release, without building anything."""
+def base_of_this_machine(
+    archives: Path, *, name: str = "base", packages: tuple[str, ...] | None = None
+) -> Base:
+    """Names a base for this machine's distribution release, without building anything."""
     codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     if not codename:
         raise BaseUnusableError(
             "/etc/os-release has no VERSION_CODENAME: images are built on Debian 12 or newer, or "
             "on Ubuntu 24.04 or newer. Elsewhere build them by `docker build` (see Dockerfile)."
         )
-    facts = [codename, platform.machine(), *PACKAGES, *_OPTIONS]
+    packages = PACKAGES if packages is None else packages
+    facts = [codename, platform.machine(), *packages, *_OPTIONS]
     digest = content_hash(archives, [], facts)
-    return Base(codename=codename, digest=digest, archive=archives / f"base-{digest}.tar")
+    return Base(
+        codename=codename,
+        digest=digest,
+        archive=archives / f"{name}-{digest}.tar",
+        name=name,
+        packages=packages,
+    )
 
 
 def build_base(base: Base) -> None:
@@ -69,7 +83,7 @@ def build_base(base: Base) -> None:
         [
             "mmdebstrap",
             *_OPTIONS,
-            f"--include={','.join(PACKAGES)}",
+            f"--include={','.join(base.packages)}",
             *(f"--aptopt={option}" for option in _apt_proxies()),
             base.codename,
             str(unfinished),

@@ -14,7 +14,7 @@ import fcntl
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,31 +38,33 @@ class BuiltImage(NamedTuple):
     archive: Path
 
 
-def build_all(*, progress: Progress) -> dict[str, BuiltImage]:
+def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, BuiltImage]:
     """Brings every image up to date; by name: `store`, `operator`, `prometheus`.
 
-    The load runs from the store's image. `progress` gets one sentence per step. Two builds of one
+    `also`: images that are built only when they are asked for (`agent`). The load runs from the
+    store's image. `progress` gets one sentence per step. Two builds of one
     checkout at the same time wait for each other. Raises ImageError.
     """
     checkout = find_checkout()
-    wanted = planned_images(checkout)
+    planned = planned_images(checkout)
+    specs = [spec for spec in IMAGES if not spec.asked_for or spec.name in also]
+    wanted = {spec.name: planned[spec.name] for spec in specs}
     with _only_build(checkout):
-        missing = [spec for spec in IMAGES if not wanted[spec.name].archive.exists()]
-        for spec in IMAGES:
+        missing = [spec for spec in specs if not wanted[spec.name].archive.exists()]
+        for spec in specs:
             if spec not in missing:
                 progress(f"image {wanted[spec.name].ref} is up to date")
         if missing:
-            base = base_of_this_machine(checkout.archives)
             buildah = Buildah(checkout.buildah)
-            _prepare_base(buildah, base, progress)
             for spec in missing:
+                base = _base_of(checkout, spec)
+                _prepare_base(buildah, base, progress)
                 _build_image(checkout, buildah, base, spec, wanted[spec.name], progress)
     return wanted
 
 
 def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
     """Name and archive of each image as the sources are now; an archive may not exist yet."""
-    base = base_of_this_machine(checkout.archives)
     planned: dict[str, BuiltImage] = {}
     for spec in IMAGES:
         files = [checkout.root / spec.dockerfile]
@@ -70,7 +72,7 @@ def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
             files.append(checkout.root / spec.lock)
         for folder in spec.sources:
             files += source_files(checkout.root / folder)
-        facts = [spec.name, base.digest]
+        facts = [spec.name, _base_of(checkout, spec).digest]
         if spec.program:
             facts.append(_program_version(spec.program))
         digest = content_hash(checkout.root, files, facts)
@@ -81,6 +83,10 @@ def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
     return planned
 
 
+def _base_of(checkout: Checkout, spec: ImageSpec) -> Base:
+    return base_of_this_machine(checkout.archives, name=spec.base, packages=spec.packages)
+
+
 def _program_version(program: str) -> str:
     programs.require(program)
     return programs.run(["dpkg-query", "--show", "--showformat=${Version}", program])
@@ -88,10 +94,10 @@ def _program_version(program: str) -> str:
 
 def _prepare_base(buildah: Buildah, base: Base, progress: Progress) -> None:
     if not base.archive.exists():
-        progress(f"building the base image from {base.codename}'s packages")
-        with _timed("base image", progress):
+        progress(f"building the {base.name} image from {base.codename}'s packages")
+        with _timed(f"{base.name} image", progress):
             build_base(base)
-        _remove_others(base.archive, "base")
+        _remove_others(base.archive, base.name)
     name = _base_name(base)
     if not buildah.has(name):
         buildah.remove_others(name)
@@ -99,7 +105,7 @@ def _prepare_base(buildah: Buildah, base: Base, progress: Progress) -> None:
 
 
 def _base_name(base: Base) -> str:
-    return f"localhost/zonequake/base:{base.digest}"
+    return f"localhost/zonequake/{base.name}:{base.digest}"
 
 
 def _build_image(

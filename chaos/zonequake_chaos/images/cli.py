@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 from rich.console import Console
 
@@ -16,10 +18,14 @@ _console = Console(highlight=False, soft_wrap=True)
 
 
 @app.command()
-def build() -> None:
+def build(
+    agent: Annotated[
+        bool, typer.Option("--agent", help="Also the fault agent's (docs/agent.md).")
+    ] = False,
+) -> None:
     """Builds every image that has changed, and prints names and archives."""
     try:
-        built = build_all(progress=_console.print)
+        built = build_all(progress=_console.print, also=["agent"] if agent else [])
     except ImageError as error:
         _fail(error)
     for image in built.values():

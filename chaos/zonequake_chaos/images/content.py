@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HASH_DIGITS = 12
+AGENT_PACKAGES = ("iptables", "procps", "python3", "strace")
+"""What acts on a node is in the fault agent's image alone; `nsenter` is in every base."""
 _IGNORED_FOLDERS = {"__pycache__"}
 
 
@@ -21,7 +23,9 @@ class ImageSpec:
 
     `extra` names the distribution's extra and so the lock file `requirements/<extra>.txt`;
     `sources` are the packages' folders that it holds, relative to the checkout. `program` is a
-    program of this machine that is copied in, instead of Python code.
+    program of this machine that is copied in, instead of Python code. `base` names the base, and
+    `packages` what it is made of, where that isn't the common one. `asked_for`: built only if
+    somebody asks for it by its name.
     """
 
     name: str
@@ -29,6 +33,9 @@ class ImageSpec:
     extra: str | None = None
     sources: tuple[str, ...] = ()
     program: str | None = None
+    base: str = "base"
+    packages: tuple[str, ...] | None = None
+    asked_for: bool = False
 
     @property
     def lock(self) -> str | None:
@@ -56,6 +63,14 @@ IMAGES = (
             "workloads/zonequake_store",
             "workloads/zonequake_tls",
         ),
+    ),
+    ImageSpec(
+        name="agent",
+        dockerfile="Dockerfile.agent",
+        sources=("chaos/zonequake_agent",),
+        base="node-base",
+        packages=AGENT_PACKAGES,
+        asked_for=True,
     ),
     ImageSpec(name="prometheus", dockerfile="Dockerfile.prometheus", program="prometheus"),
 )

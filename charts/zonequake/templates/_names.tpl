@@ -95,3 +95,8 @@ podSelector:
     {{- include "zonequake.addresses" . | nindent 4 }}
   {{- end }}
 {{- end }}
+
+{{/* The fault agent's namespace; empty without one. */}}
+{{- define "zonequake.agentNamespace" -}}
+{{- if .Values.faultAgent.enabled }}{{ printf "%s-faults" .Release.Namespace }}{{ end }}
+{{- end }}

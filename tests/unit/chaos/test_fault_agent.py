@@ -1,0 +1,94 @@
+"""Which hands a run gets, and that the agent's are those of the pod's own node."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from zonequake_chaos.errors import FaultFailed, UsageError
+from zonequake_chaos.fault_agent import AgentHands, hands_for
+from zonequake_chaos.faults.links import check_hands
+from zonequake_chaos.kube import ExecResult, Kube
+from zonequake_chaos.load_objects import Installation
+from zonequake_chaos.node_hands import PodOnNode
+from zonequake_chaos.own_node import OwnNode
+from zonequake_chaos.scenario_faults import LoadPause, NetworkPartition, Target, TargetRole
+
+POD = PodOnNode(name="zq-default-0", uid="u", node="n2")
+
+
+class Agents:
+    """A namespace with agents on some nodes; it notes who was told to run what."""
+
+    def __init__(self, ready: dict[str, bool], namespace: str = "zonequake") -> None:
+        self._ready = ready
+        self.namespace = namespace
+        self.executed: list[tuple[str, str, str, list[str]]] = []
+
+    def in_namespace(self, namespace: str) -> Agents:
+        self.namespace = namespace
+        return self
+
+    async def find(self, kind: str, labels: str) -> list[dict[str, Any]]:
+        assert kind == "Pod"
+        assert "component=fault-agent" in labels
+        return [
+            {
+                "metadata": {"name": f"agent-{node}"},
+                "spec": {"nodeName": node},
+                "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
+            }
+            for node, ready in self._ready.items()
+        ]
+
+    async def execute(
+        self, pod: str, container: str, command: list[str], *, timeout_s: float
+    ) -> ExecResult:
+        self.executed.append((self.namespace, pod, container, command))
+        return ExecResult(code=0, stdout="", stderr="")
+
+
+def installed(agent_namespace: str) -> Installation:
+    return Installation.of(
+        {
+            "metadata": {"namespace": "zonequake"},
+            "data": {
+                "release": "zq",
+                "loadImage": "i",
+                "loadPullPolicy": "Never",
+                "storeService": "s",
+                "faultAgentNamespace": agent_namespace,
+            },
+        }
+    )
+
+
+async def test_the_agent_on_the_pods_own_node_is_told_by_exec_in_its_own_namespace() -> None:
+    agents = Agents({"n1": True, "n2": True})
+    hands = hands_for(cast("Kube", agents), installed("zonequake-faults"), None)
+    assert hands is not None
+    await hands.run(POD, [*hands.agent, "left", "u"])
+    words = ["python3", "-m", "zonequake_agent", "left", "u"]
+    assert agents.executed == [("zonequake-faults", "agent-n2", "agent", words)]
+
+
+@pytest.mark.parametrize("ready", [{"n1": True}, {"n1": True, "n2": False}])
+async def test_a_node_without_an_agent_that_is_ready_is_named(ready: dict[str, bool]) -> None:
+    agents = Agents(ready)
+    with pytest.raises(FaultFailed, match=r"node n2 of pod zq-default-0 has no .* on n1"):
+        await AgentHands(cast("Kube", agents), release="zq").run(POD, ["true"])
+    assert agents.executed == []
+
+
+def test_without_an_agent_the_machine_itself_is_the_hands_if_it_carries_the_cluster() -> None:
+    own = cast("OwnNode", object())
+    assert hands_for(cast("Kube", Agents({})), installed(""), own) is own
+    assert hands_for(cast("Kube", Agents({})), installed(""), None) is None
+
+
+def test_a_fault_of_links_without_any_hands_is_refused_before_the_run() -> None:
+    cut = NetworkPartition(name="cut", target=Target(role=TargetRole.ANY))
+    with pytest.raises(UsageError, match=r"cut: .*faultAgent.enabled=true"):
+        check_hands([LoadPause(name="quiet"), cut], None)
+    check_hands([LoadPause(name="quiet")], None)

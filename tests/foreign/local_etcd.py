@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +70,15 @@ class Server:
         assert self.process is not None
         assert self.process.poll() is not None, "it runs"
         shutil.rmtree(self.data)
+
+    def rot(self, values: Iterable[bytes]) -> None:
+        """Change stored numbers in a dead member's database; its pages have no checksums."""
+        file = self.data / "member" / "snap" / "db"
+        content = file.read_bytes()
+        for value in values:
+            assert value in content, "the backend has not stored it yet"
+            content = content.replace(value, (b"8" if value[:1] == b"9" else b"9") + value[1:])
+        file.write_bytes(content)
 
     def pause(self) -> None:
         """SIGSTOP: alive, and answering nothing."""
@@ -153,6 +162,14 @@ class LocalEtcd:
                 return leads[0]
             await asyncio.sleep(0.1)
         raise AssertionError(f"no leader of {members} members within {LIMIT_S} s: {statuses}")
+
+    async def move_leader(self) -> None:
+        """Hand leadership over to another member."""
+        leader = await self.leader()
+        members = {one.name: one.id for one in await self.api(leader).members()}
+        heir = next(name for name in NAMES if name != leader)
+        await self.api(leader).move_leader(members[heir])
+        assert await self.leader() == heir
 
     async def cut(self, name: str) -> None:
         """Cut a member off from the others, not from clients."""

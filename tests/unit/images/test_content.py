@@ -75,3 +75,13 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
     return found
+
+
+def test_what_an_image_is_made_of_reaches_a_docker_build() -> None:
+    """`docker build .` sees of the checkout only what .dockerignore lets through."""
+    let_through = [
+        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
+    ]
+    for spec in IMAGES:
+        for source in spec.sources:
+            assert any(f"{source}/".startswith(f"{path}/") for path in let_through), source

@@ -160,7 +160,7 @@ class NetworkLoss(LinkFaultLife):
 
 class NetworkSlow(LinkFaultLife):
     """See `scenario_faults`. Effective once packets were held, and round trips to each victim last
-    longer than before by most of the delay.
+    longer than before by most of the delay; a rate alone needs only packets that were held.
 
     The round trip is measured from inside another member's network namespace, a TCP connection's
     first packet and its answer. Where there is nobody to measure from, or the links are those to
@@ -241,8 +241,9 @@ class NetworkSlow(LinkFaultLife):
 
 
 def _grown(before_ms: float, during_ms: float | None, felt_ms: float) -> bool:
-    # No answer at all within the probe's time-out is slower than any delay asked for.
-    return during_ms is None or during_ms - before_ms >= felt_ms
+    # No answer at all within the probe's time-out is slower than any delay asked for. A rate delays
+    # a lone probe by next to nothing, less than it varies anyway.
+    return felt_ms == 0 or during_ms is None or during_ms - before_ms >= felt_ms
 
 
 def _of_each(seen: dict[str, Met]) -> dict[str, dict[str, object]]:

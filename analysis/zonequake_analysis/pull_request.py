@@ -193,8 +193,10 @@ def _where(told: Told) -> str:
     lines = []
     if facts is not None and facts.replay:
         lines += ["Again:", "", f"    {facts.replay}", ""]
-    here = told.folder or "beside this file"
-    lines.append(f"Report: `report.html`, {_cell(here)}.")
+    if told.folder:
+        # A run that nobody judged has no page.
+        what = "Report: `report.html` in" if told.document.numbers else "Run folder:"
+        lines.append(f"{what} {_cell(told.folder)}")
     if facts is not None:
         known = {"target": facts.target, "kubernetes": facts.cluster, **facts.versions}
         said = ", ".join(f"{name} {_cell(version)}" for name, version in known.items() if version)

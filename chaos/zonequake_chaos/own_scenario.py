@@ -24,6 +24,7 @@ from rich.console import Console
 from zonequake_analysis.document import CheckEntry, VerdictDocument, read_document
 from zonequake_chaos import manifest
 from zonequake_chaos.cluster.locks import lock_folder
+from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.errors import HarnessError, ManifestError
 from zonequake_chaos.fault_agent import hands_left
 from zonequake_chaos.journal import Journal
@@ -34,7 +35,7 @@ from zonequake_chaos.run_command import Ask, judge_run, planned, run_once
 from zonequake_chaos.runner import clean
 from zonequake_chaos.scenario_part import file_name
 
-_MARKED = ("zones", "scenario", "seed", "pools", "set")
+_MARKED = ("zones", "scenario", "seed", "pools", "set", "target", "image")
 _TURN_S = 3600.0
 """How long a run waits for others of this machine in the same release: they take turns."""
 
@@ -104,10 +105,12 @@ class OwnScenario:
         document: dict[str, Any],
         overrides: Sequence[str],
         place: Place,
+        choice: Choice,
         seed: int,
         out: Path,
         replay: str,
     ) -> None:
+        self._choice = choice
         self._document = document
         self._overrides = overrides
         self._place = place
@@ -149,6 +152,7 @@ class OwnScenario:
             document=_begin(name, marked),
             overrides=list(marked.get("set", ())),
             place=place,
+            choice=Choice(target=marked.get("target", OURS), image=marked.get("image")),
             seed=drawn,
             out=out / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}",
             replay=replay,
@@ -203,7 +207,12 @@ class OwnScenario:
         file = folder / "scenario.yaml"
         file.write_text(yaml.safe_dump(self._document, sort_keys=False, allow_unicode=True))
         ask = Ask(
-            scenario=str(file), overrides=self._overrides, seed=seed, out=folder, analyze=True
+            scenario=str(file),
+            overrides=self._overrides,
+            seed=seed,
+            out=folder,
+            analyze=True,
+            choice=self._choice,
         )
         planned(ask)
         self._folders.append(folder)

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 _MARKER = "zonequake"
 _ABOUT = (
-    "zonequake(zones=None, scenario=None, seed=None, pools=None, set=()): the zones that the "
-    "fixture `zonequake` makes, or the scenario (a shipped name, or a file) that it begins with."
+    "zonequake(zones=None, scenario=None, seed=None, pools=None, set=(), target='zonequake', "
+    "image=None): the zones that the fixture `zonequake` makes, or the scenario (a shipped name, "
+    "or a file) that it begins with."
 )
 _RESULTS: pytest.StashKey[list[Result]] = pytest.StashKey()
 

@@ -46,7 +46,7 @@ def test_a_run_against_a_foreign_target_says_so_at_once() -> None:
 def test_it_says_how_to_replay_and_where_the_report_is() -> None:
     text = render_summary([every_kind()])
     assert "\n    zonequake run leader-kill --seed 7\n" in text
-    assert "`report.html`, out/seed-7" in text
+    assert "Report: `report.html` in out/seed-7" in text
 
 
 def test_the_longest_window_of_each_partition_stands_there_with_its_cause() -> None:

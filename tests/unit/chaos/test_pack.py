@@ -11,7 +11,7 @@ import yaml
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.pack import pack
 
-KUBECONFIG = "/home/someone/.kube/config"
+KUBECONFIG = "/where-keys-are/kubeconfig"
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
 PARQUET = b"PAR1" + TOKEN.encode()

@@ -35,6 +35,7 @@ paid = []
 
 async def run_once(ask, place, console):
     run = manifest.load(ask.scenario, ask.overrides)
+    print("target", ask.choice.target, ask.choice.image)
     folder = RunFolder.create(ask.out)
     (folder.path / "run.yaml").write_text(
         f"scenario: {{run.metadata.name}}\\nseed: {{ask.seed}}\\n"
@@ -51,7 +52,7 @@ def judge_run(ask, folder, report, console):
     folder.conclude(judged, report, why="3 of 9 acknowledged writes are lost")
     return Ended(folder=folder.path, verdict=judged)
 
-async def clean(kube, folder, *, node):
+async def clean(kube, folder, *, node, hands):
     print("cleaned", [debt for _, debt in Journal(folder).debts])
     return ["zone orders is still there"] if owes == "for ever" else []
 
@@ -62,6 +63,10 @@ class NoKube:
 async def connect(self):
     return NoKube()
 
+async def no_hands(*_):
+    return None
+
+own_scenario.hands_left = no_hands
 own_scenario.run_once, own_scenario.judge_run, own_scenario.clean = run_once, judge_run, clean
 own_scenario.find_place = lambda **_: PLACE
 Place.connect = connect
@@ -183,6 +188,13 @@ def test_ours(zonequake):
         assert run.metadata.name == "leader-kill"
         assert run.spec.times.before_s == 1
         assert run.spec.faults[0].name == "kill-leader"
+
+
+def test_a_marker_can_name_another_target(session: object) -> None:
+    test = TEST.replace("seed=7", "target='etcd', image='etcd:9'").replace(".passed", ".seed < 0")
+    result = session(test)  # type: ignore[operator]
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["target etcd etcd:9"])
 
 
 def test_an_interrupted_run_ends_the_session(session: object) -> None:

@@ -8,7 +8,7 @@ import json
 import msgspec
 
 from zonequake_chaos.cleaning import delete_zone
-from zonequake_chaos.errors import ClusterError, NotFound, UsageError, ZoneRefused
+from zonequake_chaos.errors import ClusterError, NotFound, UsageError, WaitExpired, ZoneRefused
 from zonequake_chaos.journal import DeleteZone, Journal
 from zonequake_chaos.kube import Json, Kube
 from zonequake_chaos.load_objects import RUN_LABEL
@@ -39,6 +39,35 @@ def zone_object(zone: Zone, run_id: str) -> Json:
         "metadata": {"name": spec.pop("name"), "labels": {RUN_LABEL: run_id}},
         "spec": spec,
     }
+
+
+async def wait_departed(kube: Kube, observer: Observer, *, timeout_s: float) -> None:
+    """Waits until the operator counts no node whose pod is gone.
+
+    A zone that is made before takes that node for a member, and waits for it. Raises WaitExpired.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
+    while True:
+        ghosts = await _ghosts(kube, observer)
+        if not ghosts:
+            return
+        if loop.time() >= deadline_s:
+            raise WaitExpired(
+                f"not within {timeout_s:g} s: the operator still counts "
+                f"{', '.join(sorted(ghosts))}, whose pods are gone: is it running?"
+            )
+        await asyncio.sleep(LOOK_S)
+
+
+async def _ghosts(kube: Kube, observer: Observer) -> set[str]:
+    """Nodes of the topology without a pod."""
+    try:
+        topology = await kube.get("LogicalTopology", TOPOLOGY)
+    except NotFound:
+        return set()
+    known = {str(node["name"]) for node in (topology.get("status") or {}).get("nodes") or []}
+    return known - set(observer.view().nodes)
 
 
 async def create_zone(kube: Kube, journal: Journal, zone: Zone, run_id: str) -> None:

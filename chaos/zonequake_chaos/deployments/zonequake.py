@@ -16,7 +16,7 @@ from zonequake_chaos.load_objects import Installation, load_plan
 from zonequake_chaos.observe import DataNodes, Observer
 from zonequake_chaos.scenario import Spec, Zone
 from zonequake_chaos.state import ClusterView
-from zonequake_chaos.zones import create_zone, wait_available
+from zonequake_chaos.zones import create_zone, wait_available, wait_departed
 from zonequake_load.control import LoadPlan
 from zonequake_store.admin_protocol import StoreEvent
 
@@ -65,6 +65,7 @@ class ZonequakeDeployment:
                 f"({', '.join(view.nodes) or 'no pod'})"
             ),
         )
+        await wait_departed(self._kube, observer, timeout_s=spec.times.setup_timeout_s)
         for zone in spec.zones:
             await create_zone(self._kube, journal, zone, self._run_id)
 

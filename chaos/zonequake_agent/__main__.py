@@ -14,14 +14,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from zonequake_agent import links, pods, probe
+from zonequake_agent import failing_syncs, filling, links, pods, probe, wall_clock
 from zonequake_agent.delayer import delay
 from zonequake_agent.link_fault import LinkFault, OrderRefused
 from zonequake_agent.queue_socket import QueueRefused
 from zonequake_agent.watch import watch
 
 ABSENT = 3
-_REFUSED = (OrderRefused, QueueRefused, links.LinkTrouble)
+_REFUSED = (
+    OrderRefused,
+    QueueRefused,
+    links.LinkTrouble,
+    failing_syncs.NotTraced,
+    filling.NotItsOwn,
+    wall_clock.ClockUnreachable,
+    OSError,
+)
 
 
 def main(words: Sequence[str]) -> int:
@@ -48,6 +56,14 @@ def _parser() -> argparse.ArgumentParser:
         "counts": "what a link fault's rules met",
         "left": "what is there of link faults, in words",
         "probe": "round trips from inside the pod to a port, in milliseconds",
+        "clock": "by how much each process's wall clock is off",
+        "step-clock": "steps the processes' wall clock; by 0: back to the machine's",
+        "fail-syncs": "lets the pod's fsync, fdatasync and msync fail",
+        "failing-syncs": "how many have failed so far",
+        "let-syncs-pass": "ends that",
+        "fill": "takes all room in one of the pod's volumes",
+        "filled": "how that volume stands",
+        "empty": "gives its room back",
     }
     made = {verb: verbs.add_parser(verb, help=text) for verb, text in of_pods.items()}
     for each in made.values():
@@ -61,6 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     made["probe"].add_argument("port", type=int)
     made["probe"].add_argument("count", type=int)
     made["probe"].add_argument("timeout_s", type=float)
+    made["step-clock"].add_argument("seconds", type=int)
+    made["fail-syncs"].add_argument("seconds", type=float, help="at most so long")
+    for verb in ("fill", "filled", "empty"):
+        made[verb].add_argument("path", help="where the pod has the volume")
     trips = verbs.add_parser("round-trips", help="the same from where this runs")
     for name, kind in (
         ("address", str),
@@ -104,6 +124,23 @@ def _do(asked: argparse.Namespace) -> None:
             )
         case "delay":
             delay(LinkFault.of(asked.order), asked.uid, ready=asked.ready)
+        case "clock":
+            _answer([asdict(wall_clock.step_of(pid)) for pid in pods.workers(asked.uid)])
+        case "step-clock":
+            stepped = [wall_clock.step(pid, asked.seconds) for pid in pods.workers(asked.uid)]
+            _answer([asdict(each) for each in stepped])
+        case "fail-syncs":
+            _answer(asdict(failing_syncs.begin(asked.uid, seconds=asked.seconds)))
+        case "failing-syncs":
+            _answer(asdict(failing_syncs.look(asked.uid)))
+        case "let-syncs-pass":
+            _answer(asdict(failing_syncs.end(asked.uid)))
+        case "fill":
+            _answer(asdict(filling.fill(asked.uid, asked.path)))
+        case "filled":
+            _answer(asdict(filling.look(asked.uid, asked.path)))
+        case "empty":
+            _answer(asdict(filling.empty(asked.uid, asked.path)))
         case "sweep":
             _answer(links.sweep(time.time()))
         case "watch":

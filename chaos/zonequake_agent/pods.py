@@ -68,6 +68,17 @@ def all_uids(proc: Path = PROC) -> list[str]:
     return sorted({uid.replace("_", "-") for uid in found})
 
 
+def workers(uid: str) -> list[int]:
+    """The processes that do the pod's work: all but that of the container that only holds the
+    namespaces, which began first. Raises PodAbsent if there is none.
+    """
+    running = processes(uid)
+    found = [process.pid for process in running if process.container != running[0].container]
+    if not found:
+        raise PodAbsent(f"no process of the pod with UID {uid} works on this node")
+    return found
+
+
 def inside(uid: str, namespaces: Sequence[str], command: Sequence[str]) -> list[str]:
     """The command, inside the pod's namespaces of these kinds (`net`, `mount`, `pid`, …).
 

@@ -43,6 +43,8 @@ REQUIREMENTS = (
     Requirement(program="setsid", package="util-linux", why="lets the node outlive its start"),
     Requirement(program="unshare", package="util-linux", why="keeps the node apart"),
     Requirement(program="nsenter", package="util-linux", why="acts inside the node"),
+    Requirement(program="mkfs.ext4", package="e2fsprogs", why="makes volumes of limited size"),
+    Requirement(program="strace", package="strace", why="lets the syncs of pods fail"),
     Requirement(program="setpriv", package="util-linux", why="ends a build with its parent"),
 )
 _CNI = Requirement(

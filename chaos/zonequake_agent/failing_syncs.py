@@ -1,0 +1,152 @@
+"""Lets a pod's fsync, fdatasync and msync fail with EIO, without a disk that is broken.
+
+strace attaches to the pod's processes and answers these calls in the kernel's place (`-e inject`).
+It writes a line for each, which is the proof. While it is attached, each system call of these
+processes costs some 0.1 ms more. Whatever ends it, SIGKILL too, they go on as before; and it ends
+by itself after a while, should nobody come back for it. A process that is started anew is not hit.
+
+Not reached: writes to files opened with O_SYNC or O_DSYNC.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_agent import pods
+
+CALLS = "fsync,fdatasync,msync"
+_ATTACH_TIMEOUT_S = 5.0
+_END_TIMEOUT_S = 5.0
+_POLL_S = 0.05
+_SAID = 300
+_LOGS = Path("/tmp")  # noqa: S108 - the agent's own, or the machine's; named by the pod's UID
+
+
+class NotTraced(Exception):
+    """strace isn't there, or could not attach; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """The pod's processes, those whose syncs fail now, and how many have failed so far."""
+
+    running: list[int]
+    traced: list[int]
+    failed: int
+
+
+def begin(uid: str, *, seconds: float) -> Failing:
+    """The pod's syncs fail from now on, for so many seconds at most.
+
+    Raises PodAbsent, NotTraced.
+    """
+    pids = pods.workers(uid)
+    if shutil.which("strace") is None:
+        raise NotTraced("there is no strace on this node: apt-get install strace")
+    end(uid)
+    log, said = _log(uid), _log(uid, "said")
+    # In a session of its own, and nobody's child: the agent ends, and strace stays.
+    command = [
+        *("setsid", "--fork", "timeout", "--kill-after=2", f"{seconds:g}"),
+        *("strace", "-f", "-q", "-o", str(log)),
+        *("-e", f"trace={CALLS}", "-e", f"inject={CALLS}:error=EIO", "-e", "signal=none"),
+        *(word for pid in pids for word in ("-p", str(pid))),
+    ]
+    with said.open("wb") as output:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    deadline = time.monotonic() + _ATTACH_TIMEOUT_S
+    while set(_tracers(pids)) != set(pids):
+        if time.monotonic() >= deadline:
+            words = said.read_text(errors="replace").strip()[-_SAID:]
+            end(uid)
+            raise NotTraced(f"strace did not attach to {pids}: {words or 'it said nothing'}")
+        time.sleep(_POLL_S)
+    return look(uid)
+
+
+def look(uid: str) -> Failing:
+    """How it stands."""
+    try:
+        lines = _log(uid).read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    pids = [process.pid for process in pods.processes(uid)]
+    return Failing(
+        running=pids,
+        traced=sorted(_tracers(pids)),
+        failed=sum("(INJECTED)" in line for line in lines),
+    )
+
+
+def end(uid: str) -> Failing:
+    """Sees to it that no sync of the pod is made to fail; what had failed until then."""
+    found = look(uid)
+    pids = [process.pid for process in pods.processes(uid)]
+    tracers = {*_tracers(pids).values(), *_writing_to(_log(uid))}
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _signal_all(tracers, number)
+        deadline = time.monotonic() + _END_TIMEOUT_S
+        while any(map(_runs, tracers)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+    for log in (_log(uid), _log(uid, "said")):
+        log.unlink(missing_ok=True)
+    return found
+
+
+def _log(uid: str, kind: str = "log") -> Path:
+    return _LOGS / f"zonequake-syncs-{uid}.{kind}"
+
+
+def _tracers(pids: Sequence[int]) -> dict[int, int]:
+    """Who traces each of these processes, for those that strace does."""
+    found = {}
+    for pid in pids:
+        try:
+            status = (pods.PROC / str(pid) / "status").read_text()
+            tracer = int(status.partition("TracerPid:")[2].split()[0])
+            if tracer and _name(tracer) == "strace":
+                found[pid] = tracer
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def _writing_to(log: Path) -> set[int]:
+    """Every strace that was told to write to this file, and what bounds its time."""
+    found = set()
+    for folder in pods.PROC.iterdir():
+        if folder.name.isdigit():
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if b"strace" in words and str(log).encode() in words:
+                found.add(int(folder.name))
+    return found
+
+
+def _name(pid: int) -> str:
+    return (pods.PROC / str(pid) / "comm").read_text().strip()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = (pods.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def _signal_all(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,125 @@
+"""Fills a pod's volume, so that the kernel answers its writes with ENOSPC.
+
+Only a volume that is a file system of its own: one that shares it, with the node's root or with
+other volumes, would be filled for all of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_agent import pods
+
+FILE_NAME = ".zonequake-fill"
+_LARGEST_PIECE = 64 << 20
+_BLOCK = 4096
+
+
+class NotItsOwn(Exception):
+    """The volume shares its file system; the text says with whom."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """How a volume stands: what the fill file holds, what is left, and whether a write of one more
+    block was answered with ENOSPC."""
+
+    file_bytes: int
+    free_bytes: int
+    refuses: bool
+
+
+def fill(uid: str, path: str) -> Filled:
+    """Takes all of the room in the volume that the pod has at `path`.
+
+    Raises PodAbsent, NotItsOwn, OSError.
+    """
+    pid = pods.workers(uid)[0]
+    _check(pid, path)
+    handle = os.open(_file(pid, path), os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        size, piece = os.fstat(handle).st_size, _LARGEST_PIECE
+        while piece >= _BLOCK:
+            try:
+                os.posix_fallocate(handle, size, piece)
+                size += piece
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                piece //= 2
+    finally:
+        os.close(handle)
+    return look(uid, path)
+
+
+def look(uid: str, path: str) -> Filled:
+    """How the volume stands; one more block is written behind the fill file, if it is there.
+
+    Raises PodAbsent, OSError.
+    """
+    pid = pods.workers(uid)[0]
+    found = os.statvfs(_volume(pid, path))
+    free_bytes = found.f_bavail * found.f_frsize
+    try:
+        handle = os.open(_file(pid, path), os.O_WRONLY)
+    except FileNotFoundError:
+        return Filled(file_bytes=0, free_bytes=free_bytes, refuses=False)
+    try:
+        size = os.fstat(handle).st_size
+        return Filled(file_bytes=size, free_bytes=free_bytes, refuses=_refuses(handle, size))
+    finally:
+        os.close(handle)
+
+
+def empty(uid: str, path: str) -> Filled:
+    """Sees to it that the fill file is gone. Raises PodAbsent, OSError."""
+    _file(pods.workers(uid)[0], path).unlink(missing_ok=True)
+    return look(uid, path)
+
+
+def own_file_system(mounts: str, path: str, root_device: str) -> None:
+    """Raises NotItsOwn unless what is mounted at `path` is a file system as a whole, and not the
+    node's root. `mounts`: /proc/PID/mountinfo (proc(5)); devices are `major:minor`.
+    """
+    for line in mounts.splitlines():
+        words = line.split()
+        if words[4] != path:
+            continue
+        if words[3] != "/":
+            raise NotItsOwn(
+                f"{path} is the folder {words[3]} of a file system that others use too: filling it "
+                "would fill theirs. Give the pod a volume with a limit of its own (docs/faults.md)"
+            )
+        if words[2] == root_device:
+            raise NotItsOwn(f"{path} is the node's root file system: it is never filled")
+        return
+    raise NotItsOwn(f"nothing is mounted at {path}: it belongs to the container's own file system")
+
+
+def _refuses(handle: int, size: int) -> bool:
+    try:
+        os.pwrite(handle, bytes(_BLOCK), size)
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return True
+        raise
+    os.ftruncate(handle, size)
+    return False
+
+
+def _check(pid: int, path: str) -> None:
+    of_node = (pods.PROC / "1" / "mountinfo").read_text().splitlines()
+    root = next((line.split()[2] for line in of_node if line.split()[4] == "/"), "")
+    own_file_system((pods.PROC / str(pid) / "mountinfo").read_text(), path, root)
+
+
+def _volume(pid: int, path: str) -> Path:
+    return pods.PROC / str(pid) / "root" / path.lstrip("/")
+
+
+def _file(pid: int, path: str) -> Path:
+    return _volume(pid, path) / FILE_NAME

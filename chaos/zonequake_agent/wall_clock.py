@@ -1,0 +1,173 @@
+"""Steps the wall clock of single processes, in their own memory.
+
+The machine's wall clock has no namespace: setting it would step it for everybody. What a process
+calls to read it is the vDSO, two pages that the kernel maps into each process; a write through
+/proc/PID/mem gives that process copies of its own (as Chaos Mesh does). Behind its code there
+is room for three small functions, which ask the kernel and add the step to what it says of the wall
+clock; the first 8 bytes of the vDSO's own functions, aligned and written at once, become jumps:
+
+    clock_gettime:  jmp ─┐      … the kernel's code, unreachable now …
+                         └────► mov 228, eax; syscall; REALTIME? add the step; ret
+
+The monotonic clock stays as it is. A process that is started anew has pages of its own again. Not
+reached: who asks the kernel without the vDSO, and timers of the kernel.
+"""
+
+from __future__ import annotations
+
+import platform
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+MACHINE = "x86_64"
+
+_JUMP = 5
+"""Bytes of a jump: an opcode and a distance."""
+
+_ENTRY = 8
+"""Bytes that are exchanged at a function's entry: what the kernel writes in one piece."""
+
+_SLOT = 64
+"""Bytes for one of our functions."""
+
+_MOVE = 2
+"""Bytes of `mov` to a register of 64 bits, before the value."""
+
+_SHT_DYNSYM = 11
+
+_HEADER_BYTES = 1024
+"""The part of a vDSO that is compared: headers and symbols, and none of what is changed here."""
+
+
+def _clock_gettime(step_s: int) -> bytes:
+    """For the clocks REALTIME, REALTIME_COARSE and TAI."""
+    add = b"\x48\xb9" + struct.pack("<q", step_s) + b"\x48\x01\x0e"  # rcx = step; [rsi] += rcx
+    is_wall = b"\x85\xff\x74\x0a\x83\xff\x05\x74\x05\x83\xff\x0b\x75" + bytes([len(add)])
+    then = is_wall + add
+    return _call(228) + b"\x85\xc0\x75" + bytes([len(then)]) + then + b"\xc3"
+
+
+def _gettimeofday(step_s: int) -> bytes:
+    add = b"\x48\xb9" + struct.pack("<q", step_s) + b"\x48\x01\x0f"  # rcx = step; [rdi] += rcx
+    then = b"\x48\x85\xff\x74" + bytes([len(add)]) + add
+    return _call(96) + b"\x85\xc0\x75" + bytes([len(then)]) + then + b"\xc3"
+
+
+def _time(step_s: int) -> bytes:
+    add = b"\x48\xb9" + struct.pack("<q", step_s) + b"\x48\x01\xc8"  # rcx = step; rax += rcx
+    return _call(201) + add + b"\x48\x85\xff\x74\x03\x48\x89\x07\xc3"
+
+
+def _call(number: int) -> bytes:
+    return b"\xb8" + struct.pack("<I", number) + b"\x0f\x05"  # eax = number; syscall
+
+
+_FUNCTIONS = {
+    "__vdso_clock_gettime": _clock_gettime,
+    "__vdso_gettimeofday": _gettimeofday,
+    "__vdso_time": _time,
+}
+
+
+class ClockUnreachable(Exception):
+    """This process's clock can't be stepped; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """By how much a process's wall clock is off; 0: it is the machine's."""
+
+    pid: int
+    step_s: int
+
+
+def vdso_of(pid: int | str) -> tuple[int, bytes]:
+    """Where a process has its vDSO, and what is in it."""
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        if line.endswith("[vdso]"):
+            begin, _, end = line.split()[0].partition("-")
+            address = int(begin, 16)
+            with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+                memory.seek(address)
+                return address, memory.read(int(end, 16) - address)
+    raise ClockUnreachable(f"process {pid} has no vDSO: its clock can't be stepped")
+
+
+def functions_in(vdso: bytes) -> dict[str, int]:
+    """Offsets of the functions that tell the wall clock's time, by name."""
+    sections, width, count = (
+        struct.unpack_from("<Q", vdso, 40)[0],
+        *struct.unpack_from("<HH", vdso, 58),
+    )
+    headers = [struct.unpack_from("<IIQQQQIIQQ", vdso, sections + n * width) for n in range(count)]
+    symbols = next(header for header in headers if header[1] == _SHT_DYNSYM)
+    names = headers[symbols[6]][4]
+    found = {}
+    for offset in range(symbols[4], symbols[4] + symbols[5], 24):
+        name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", vdso, offset)
+        text = vdso[names + name : vdso.index(b"\0", names + name)].decode()
+        if text in _FUNCTIONS:
+            found[text] = value
+    return found
+
+
+def patches(vdso: bytes, step_s: int) -> list[tuple[int, bytes]]:
+    """What to write where, in this order: our functions, then the jumps to them."""
+    functions = functions_in(vdso)
+    if set(functions) != set(_FUNCTIONS) or any(at % _ENTRY for at in functions.values()):
+        raise ClockUnreachable(f"this kernel's vDSO is of another kind: it has {functions}")
+    room = -(-len(vdso.rstrip(b"\0")) // 16) * 16
+    if room + _SLOT * len(functions) > len(vdso):
+        raise ClockUnreachable("this kernel's vDSO has no room behind its code")
+    bodies, jumps = [], []
+    for number, (name, at) in enumerate(sorted(functions.items())):
+        slot = room + number * _SLOT
+        bodies.append((slot, _FUNCTIONS[name](step_s).ljust(_SLOT, b"\xcc")))
+        jump = b"\xe9" + struct.pack("<i", slot - at - _JUMP)
+        jumps.append((at, jump + vdso[at + _JUMP : at + _ENTRY]))
+    return bodies + jumps
+
+
+def pristine(vdso: bytes) -> list[tuple[int, bytes]]:
+    """The functions' entries as the kernel made them."""
+    return [(at, vdso[at : at + _ENTRY]) for at in functions_in(vdso).values()]
+
+
+def _write(pid: int | str, writes: list[tuple[int, bytes]]) -> None:
+    """Writes into a process's vDSO."""
+    address, _ = vdso_of(pid)
+    with open(f"/proc/{pid}/mem", "wb", buffering=0) as memory:
+        for offset, content in writes:
+            memory.seek(address + offset)
+            memory.write(content)
+
+
+def step(pid: int, step_s: int) -> Stepped:
+    """From now on the process's wall clock is so many seconds off; 0: not any more.
+
+    Raises ClockUnreachable, FileNotFoundError or ProcessLookupError if it has ended.
+    """
+    if platform.machine() != MACHINE:
+        raise ClockUnreachable(f"clocks are stepped on {MACHINE}, not on {platform.machine()}")
+    _, own = vdso_of("self")
+    found = vdso_of(pid)[1]
+    if found[:_HEADER_BYTES] != own[:_HEADER_BYTES]:
+        raise ClockUnreachable(f"process {pid} runs under another kernel than this program")
+    # Back to the kernel's own first: no thread may be sent into a function half written.
+    _write(pid, pristine(own))
+    if step_s:
+        _write(pid, patches(own, step_s))
+    return Stepped(pid=pid, step_s=step_s)
+
+
+def step_of(pid: int) -> Stepped:
+    """By how much the process's wall clock is off now."""
+    _, own = vdso_of("self")
+    _, found = vdso_of(pid)
+    at = functions_in(own)["__vdso_time"]
+    if found[at : at + _ENTRY] == own[at : at + _ENTRY]:
+        return Stepped(pid=pid, step_s=0)
+    slot = at + _JUMP + struct.unpack_from("<i", found, at + 1)[0]
+    written = len(_call(201)) + _MOVE
+    return Stepped(pid=pid, step_s=struct.unpack_from("<q", found, slot + written)[0])

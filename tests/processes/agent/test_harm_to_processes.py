@@ -1,0 +1,198 @@
+"""What the fault agent does to single processes and their volumes, on real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from zonequake_agent import failing_syncs, filling, pods, wall_clock
+
+UID = "0a0a0a0a-1111-2222-3333-444455556666"
+DAY_S = 86_400
+
+CLOCK = """
+import json, time
+while True:
+    clocks = [time.time(), time.monotonic(), time.clock_gettime(time.CLOCK_TAI)]
+    print(json.dumps(clocks), flush=True)
+    time.sleep(0.02)
+"""
+SYNCS = """
+import os, sys, threading, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+def sync():
+    while True:
+        os.pwrite(file, b"x", 0)
+        try:
+            os.fdatasync(file)
+            print("stored", flush=True)
+        except OSError as error:
+            print(error.errno, flush=True)
+        time.sleep(0.02)
+threading.Thread(target=sync, daemon=True).start()
+time.sleep(600)
+"""
+SLEEPS = "import time; print('here', flush=True); time.sleep(600)"
+
+
+@contextmanager
+def running(
+    code: str, *words: str, before: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    command = [*before, sys.executable, "-c", code, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes one process the whole of a pod, for whoever asks for its processes."""
+
+    def of(pid: int) -> None:
+        only = [pods.Process(pid=pid, name="python", container="c")]
+        monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: only)
+        monkeypatch.setattr(pods, "workers", lambda uid: [pid])
+
+    return of
+
+
+def said(process: subprocess.Popen[str], count: int = 1) -> list[str]:
+    """Its next lines, behind what waits in the pipe."""
+    os.set_blocking(process.stdout.fileno(), False)
+    while process.stdout.readline():
+        continue
+    os.set_blocking(process.stdout.fileno(), True)
+    return [process.stdout.readline().strip() for _ in range(count + 1)][1:]
+
+
+def off_s(process: subprocess.Popen[str]) -> tuple[float, float, float]:
+    """By how much its clocks are off: the wall's, the monotonic one, and atomic time."""
+    wall, monotonic, atomic = json.loads(said(process)[0])
+    tai = time.clock_gettime(time.CLOCK_TAI)
+    return wall - time.time(), monotonic - time.monotonic(), atomic - tai
+
+
+@pytest.mark.parametrize("step_s", [3600, -DAY_S, 1 << 31])
+def test_a_wall_clock_is_stepped_for_one_process_alone_and_comes_back(step_s: int) -> None:
+    with running(CLOCK) as victim, running(CLOCK) as bystander:
+        assert wall_clock.step(victim.pid, step_s).step_s == step_s
+        assert off_s(victim) == pytest.approx((step_s, 0, step_s), abs=2)
+        assert off_s(bystander) == pytest.approx((0, 0, 0), abs=2)
+        assert wall_clock.step_of(victim.pid).step_s == step_s
+        wall_clock.step(victim.pid, -step_s)
+        assert off_s(victim) == pytest.approx((-step_s, 0, -step_s), abs=2)
+        for _ in range(2):
+            wall_clock.step(victim.pid, 0)
+            assert off_s(victim) == pytest.approx((0, 0, 0), abs=2)
+        assert wall_clock.step_of(victim.pid).step_s == 0
+
+
+def test_syncs_fail_while_strace_is_there_and_pass_again(
+    tmp_path: Path, pod_of: Callable[[int], None]
+) -> None:
+    with running(SYNCS, str(tmp_path / "file")) as victim:
+        pod_of(victim.pid)
+        assert failing_syncs.begin(UID, seconds=60).traced == [victim.pid]
+        assert set(said(victim, 5)) == {"5"}, "EIO"
+        assert failing_syncs.look(UID).failed >= 5
+        assert failing_syncs.end(UID).failed >= 5
+        assert set(said(victim, 5)) == {"stored"}
+        again = failing_syncs.end(UID)
+        assert (again.traced, again.failed) == ([], 0)
+
+
+def test_a_process_goes_on_when_its_strace_is_killed(
+    tmp_path: Path, pod_of: Callable[[int], None]
+) -> None:
+    with running(SYNCS, str(tmp_path / "file")) as victim:
+        pod_of(victim.pid)
+        failing_syncs.begin(UID, seconds=60)
+        (tracer,) = failing_syncs._tracers([victim.pid]).values()
+        os.kill(tracer, signal.SIGKILL)
+        assert set(said(victim, 5)) == {"stored"}
+        assert failing_syncs.look(UID).traced == [], "and it is seen that nothing fails any more"
+        failing_syncs.end(UID)
+
+
+def test_syncs_pass_again_by_themselves_when_nobody_comes_back(
+    tmp_path: Path, pod_of: Callable[[int], None]
+) -> None:
+    with running(SYNCS, str(tmp_path / "file")) as victim:
+        pod_of(victim.pid)
+        failing_syncs.begin(UID, seconds=0.5)
+        deadline = time.monotonic() + 20
+        while failing_syncs.look(UID).traced:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert set(said(victim, 5)) == {"stored"}
+        failing_syncs.end(UID)
+
+
+def test_strace_at_a_process_that_never_syncs_proves_nothing(
+    pod_of: Callable[[int], None],
+) -> None:
+    with running(SLEEPS) as wrong:
+        pod_of(wrong.pid)
+        failing_syncs.begin(UID, seconds=60)
+        time.sleep(0.3)
+        assert failing_syncs.look(UID).failed == 0
+        failing_syncs.end(UID)
+
+
+WRITES = """
+import errno, os, sys, time
+os.mkdir("/tmp/volume")
+assert os.system("mount -t tmpfs -o size=1m limited /tmp/volume") == 0
+print("here", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_volume_is_filled_to_the_last_block_and_emptied(
+    pod_of: Callable[[int], None], tmp_path: Path
+) -> None:
+    code = WRITES.replace("/tmp/volume", str(tmp_path / "volume"))
+    path = str(tmp_path / "volume")
+    with running(code, before=("unshare", "--mount", "--")) as owner:
+        pod_of(owner.pid)
+        assert filling.look(UID, path) == filling.Filled(
+            file_bytes=0, free_bytes=1 << 20, refuses=False
+        )
+        full = filling.fill(UID, path)
+        assert full == filling.Filled(file_bytes=1 << 20, free_bytes=0, refuses=True)
+        Path(f"/proc/{owner.pid}/root{path}/{filling.FILE_NAME}").unlink()
+        assert not filling.look(UID, path).refuses, "a file that is gone is seen"
+        filling.fill(UID, path)
+        for _ in range(2):
+            assert filling.empty(UID, path).free_bytes == 1 << 20
+
+
+def test_a_folder_of_the_nodes_own_disk_is_never_filled(
+    pod_of: Callable[[int], None], tmp_path: Path
+) -> None:
+    pod_of(os.getpid())
+    with pytest.raises(filling.NotItsOwn, match="nothing is mounted"):
+        filling.fill(UID, str(tmp_path))
+    with pytest.raises(filling.NotItsOwn, match="root file system"):
+        filling.fill(UID, "/")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_volume_that_is_a_folder_of_a_larger_one_is_never_filled() -> None:
+    shared = "36 25 254:16 /volumes/pvc-1 /data rw,relatime shared:1 - ext4 /dev/vdb rw"
+    with pytest.raises(filling.NotItsOwn, match=r"/volumes/pvc-1 .* others use too"):
+        filling.own_file_system(shared, "/data", "254:0")
+    filling.own_file_system(shared.replace("/volumes/pvc-1", "/"), "/data", "254:0")

@@ -1,4 +1,4 @@
-"""`zonequake cluster up | down | status | kubeconfig`."""
+"""`zonequake cluster up | down | status | kubeconfig | limited-volumes`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from zonequake_chaos.cluster.choice import choose_cluster
+from zonequake_chaos.cluster.embedded import EmbeddedCluster
+from zonequake_chaos.cluster.limited_volumes import SMALLEST_MEBIBYTES, STORAGE_CLASS
 from zonequake_chaos.cluster.provider import ClusterStatus
 from zonequake_chaos.errors import HarnessError, UsageError
 
@@ -77,6 +79,20 @@ def kubeconfig(name: Name = None) -> None:
         if not path.is_file():
             raise HarnessError("the cluster does not run: start it with `zonequake cluster up`")
     typer.echo(path)
+
+
+@app.command("limited-volumes")
+def limited_volumes(
+    name: Name = None,
+    count: Annotated[int, typer.Option(min=1, max=20, help="How many there shall be.")] = 3,
+    mebibytes: Annotated[
+        int, typer.Option(min=SMALLEST_MEBIBYTES, max=65_536, help="Size of each new one.")
+    ] = 192,
+) -> None:
+    """Adds volumes of the storage class `limited`, whose size the kernel enforces."""
+    with _reporting():
+        EmbeddedCluster(name, say=_say).limit_volumes(count=count, mebibytes=mebibytes)
+        _say(f"{count} volumes of storage class {STORAGE_CLASS}, new ones of {mebibytes} MiB")
 
 
 def _show(found: ClusterStatus) -> None:

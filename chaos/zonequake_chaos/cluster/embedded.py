@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from zonequake_chaos.cluster import cgroups, network, processes, requirements
+from zonequake_chaos.cluster import cgroups, limited_volumes, network, processes, requirements
 from zonequake_chaos.cluster.api import Api
 from zonequake_chaos.cluster.configuration import PAUSE_IMAGE, render_all
 from zonequake_chaos.cluster.errors import NotRunning, ProviderError, StartFailed
@@ -148,6 +148,18 @@ class EmbeddedCluster:
     def images(self) -> list[str]:
         """Names of the node's images. Raises NotRunning."""
         return list_images(self._running_init())
+
+    def limit_volumes(self, *, count: int, mebibytes: int) -> None:
+        """Sees to it that there are so many volumes of the class `limited`, each with a file system
+        of its own. Raises NotRunning, ProviderError."""
+        init, spec = self._running_init(), self._instance.read_spec()
+        if spec is None:
+            raise NotRunning(f"cluster {self.name} is just starting: wait until it is Ready")
+        limited_volumes.make(init, count=count, mebibytes=mebibytes)
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch, "volumes.json")
+            file.write_text(limited_volumes.manifests(spec, count=count, mebibytes=mebibytes))
+            self._api().apply(file)
 
     def _start(self, programs: Programs) -> None:
         folder = self._instance.folder

@@ -45,6 +45,7 @@ class PlantedFault(enum.StrEnum):
     DROP_LOG_TAIL = "drop-log-tail"
     FORGET_REQUEST_ID = "forget-request-id"
     JOINT_BEFORE_CAUGHT_UP = "joint-before-caught-up"
+    IGNORE_FAILED_SYNC = "ignore-failed-sync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ from zonequake_store.errors import (
 from zonequake_store.lmdb_files import check_pages, free_bytes, renew
 from zonequake_store.log_store import LogStore
 from zonequake_store.log_writes import GroupRecord, LogWrite
-from zonequake_store.settings import NodeSettings
+from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.writer import Writer
 
 Opened = TypeVar("Opened", LogStore, DataStore)
@@ -90,6 +90,7 @@ class Storage:
 
     def __init__(self, settings: NodeSettings, *, fresh_incarnation: str) -> None:
         directory = self._directory = settings.data_dir
+        self._ignores_failures = settings.planted_fault is PlantedFault.IGNORE_FAILED_SYNC
         self._log_map_bytes = settings.log_map_bytes
         self._data_map_bytes = settings.data_map_bytes
         try:
@@ -212,6 +213,8 @@ class Storage:
             except StorageFull:
                 raise
             except Exception as error:
+                if self._ignores_failures:
+                    return
                 self.distrust(name, error)  # at once, and in this thread
                 raise
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from zonequake_agent.failing_syncs import Failing
 from zonequake_chaos.deployments.etcd import delete_etcd
 from zonequake_chaos.errors import ClusterError, HarnessError, NotFound, WaitExpired
+from zonequake_chaos.faults.disk_full import empty_volume
 from zonequake_chaos.faults.node_outage import remove_finalizer
 from zonequake_chaos.faults.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process
@@ -15,15 +17,18 @@ from zonequake_chaos.journal import (
     DeleteEtcd,
     DeleteLoad,
     DeleteZone,
+    EmptyVolume,
     JoinNetwork,
+    LetSyncsPass,
     RemoveFinalizer,
+    RestoreClock,
     RestoreScale,
     ResumeComponent,
 )
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.link_faults import undo_links
 from zonequake_chaos.load_pods import delete_load
-from zonequake_chaos.node_hands import NodeHands, PodOnNode
+from zonequake_chaos.node_hands import NodeHands, PodOnNode, asked, asked_if_there
 from zonequake_chaos.own_node import OwnNode
 
 ZONE_GONE_S = 60.0
@@ -38,6 +43,14 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None, hands: NodeHands 
             await undo_links(_within_reach(hands, debt), carried, debt.fault)
         case ResumeComponent():
             _there(node, debt).resume(debt.component)
+        case LetSyncsPass():
+            on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
+            await asked(_there(node, debt), on_node, Failing, "let-syncs-pass", debt.uid)
+        case RestoreClock():
+            on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
+            await asked_if_there(_there(node, debt), on_node, "step-clock", debt.uid, "0")
+        case EmptyVolume():
+            await empty_volume(kube, _there(node, debt), pod=debt.pod, path=debt.path)
         case RemoveFinalizer():
             await remove_finalizer(kube, pod=debt.pod, finalizer=debt.finalizer)
         case ContinueProcess():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from zonequake_chaos.clock import Moment, SystemClock
 from zonequake_chaos.errors import ClusterError, NotFound
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.kube import Kube
@@ -82,6 +83,7 @@ async def store_events(
 ) -> tuple[dict[str, list[StoreEvent]], list[str]]:
     """What each data node recorded since then, also before its last restart; and problems."""
     found: dict[str, list[StoreEvent]] = {}
+    now = SystemClock().now()
     problems = []
     for node in nodes:
         try:
@@ -92,8 +94,16 @@ async def store_events(
         except (ClusterError, msgspec.MsgspecError) as error:
             problems.append(f"no events of {node}: {error}")
         else:
-            found[node] = [event for event in events if event.wall >= since_wall_ns]
+            found[node] = [event for event in events if _since(event, since_wall_ns, now)]
     return found, problems
+
+
+def _since(event: StoreEvent, since_wall_ns: int, now: Moment) -> bool:
+    """Whether it was recorded since then: by the monotonic clock where it is the same as ours,
+    because a node's wall clock may have been stepped."""
+    if event.clock == now.clock:
+        return event.time >= now.time_ns - (now.wall_ns - since_wall_ns)
+    return event.wall >= since_wall_ns
 
 
 async def pod_logs(kube: Kube, folder: Path) -> list[str]:

@@ -8,19 +8,24 @@ replicas alive than a majority says so in the manifest, `spec.floor`.
     lasts        ═══════════════════════════════════
     heldUntil: b ═════════════════ b's turn ════╌╌╌╌╌╌ away until one whose trigger is `settled`
 
-Counted as away: whoever is killed, paused, held down or cut off from its peers. Who only loses the
-API server is away for a HighAvailability zone, whose nodes stop when their Leases run out.
+Counted as away: whoever is killed, paused, held down, cut off from its peers or kept from its disk.
+Who only loses the API server is away for a HighAvailability zone, whose nodes stop when their
+Leases run out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zonequake_chaos.errors import PlanRefused
 from zonequake_chaos.scenario import ChaosRun, Zone
 from zonequake_chaos.scenario_faults import (
+    ClockStep,
+    ComponentKill,
     ComponentPause,
+    DiskFull,
+    FailedFsync,
     Fault,
     NetworkLoss,
     NetworkPartition,
@@ -43,7 +48,8 @@ class Harm:
 
     `nodes`: those that the plan names, as `pool-ordinal`; `others`: how many more, whoever they
     are; `leases_only`: they go on, but without the API server. `thing`: a component of the node.
-    `lasting`: gone with its pool's size.
+    `lasting`: gone with its pool's size. `runs`: its victims' processes run on, so that something
+    else can be done to them.
     """
 
     fault: str
@@ -52,6 +58,7 @@ class Harm:
     leases_only: bool = False
     thing: str | None = None
     lasting: bool = False
+    runs: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +114,7 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
             gone = range(fault.replicas, sizes.get(fault.pool, 0))
             names = frozenset(f"{fault.pool}-{ordinal}" for ordinal in gone)
             return Harm(fault=fault.name, nodes=names, lasting=True) if names else None
-        case ComponentPause():
+        case ComponentPause() | ComponentKill():
             everybody = sum(sizes.values()) if fault.component == API_SERVER else 0
             return Harm(fault=fault.name, others=everybody, leases_only=True, thing=fault.component)
         case RollingRestart():
@@ -117,8 +124,12 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
         case NetworkPartition(between=(first, second)):
             sides = [_side_size(side, sum(sizes.values())) for side in (first, second)]
             return Harm(fault=fault.name, others=min(sides))
+        case ClockStep():
+            return None
         case _ if target is None or not fault.disturbs:
             return None
+        case FailedFsync() | DiskFull():
+            return replace(_of_target(fault, fault.target, sizes, leases_only=False), runs=True)
         case _:
             leases_only = isinstance(fault, NetworkPartition) and fault.cut is Traffic.CONTROL
             return _of_target(fault, target, sizes, leases_only=leases_only)
@@ -187,7 +198,7 @@ def _twice(fault: Fault, plan: _Plan) -> str | None:
         same = sorted(harm.nodes & earlier.nodes)
         if harm.thing is not None and harm.thing == earlier.thing:
             same = [harm.thing]
-        if same and earlier.fault != fault.name:
+        if same and not earlier.runs and earlier.fault != fault.name:
             return (
                 f"fault {fault.name!r} is for {', '.join(same)}, which {earlier.fault!r} holds "
                 f"until {until!r}: end that one before (heldUntil), or aim at something else"

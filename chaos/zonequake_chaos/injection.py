@@ -7,16 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zonequake_chaos.clock import Clock, Moment
-from zonequake_chaos.errors import ChaosError, WaitExpired
+from zonequake_chaos.errors import ChaosError, FaultFailed, WaitExpired
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.faults.life import FaultLife, Injury, Proof, Victim, World
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.judge import Landing
 from zonequake_chaos.scenario_faults import (
+    ComponentKill,
     ComponentPause,
     Fault,
     LinkFault,
     LoadPause,
+    OperatorKill,
+    OperatorPause,
     Reached,
     RollingRestart,
     Scale,
@@ -52,6 +55,8 @@ class Done:
     recovering: list[tuple[FaultLife, Injury]] = field(default_factory=list)
     held: dict[str, list[Held]] = field(default_factory=dict)
     """By the name of the fault until which they hold."""
+    cut_short: dict[str, str] = field(default_factory=dict)
+    """Faults that were over before their recovery began, and how that was seen."""
 
 
 async def inject_fault(
@@ -73,7 +78,7 @@ async def release(until: str, *, done: Done, events: EventLog) -> None:
     """Begins the recovery of the faults that were held until this one."""
     for held in done.held.pop(until, []):
         events.emit("fault.stop", held.described, place=held.injury.sighting.place)
-        await held.life.recover(held.injury)
+        await _recover(held.life, held.injury, done=done, events=events)
         done.recovering.append((held.life, held.injury))
 
 
@@ -99,7 +104,12 @@ async def _inject_once(
     )
     described = _described(fault, nodes, sighting)
     life = life_of(fault)
-    await life.prepare(injury)
+    try:
+        await life.prepare(injury)
+    except FaultFailed as error:
+        await life.clean_up(injury)
+        _miss(fault, world, done, str(error))
+        return False
     note(f"{', '.join(nodes) or sighting.what}, seen: {_seen(sighting)}")
     injected = world.clock.now()
     world.events.emit("fault.start", described, place=sighting.place, at=injected)
@@ -120,12 +130,21 @@ async def _inject_once(
     await release(fault.name, done=done, events=world.events)
     await asyncio.sleep(fault.hold_s)
     world.events.emit("fault.stop", described, place=sighting.place)
-    await life.recover(injury)
+    await _recover(life, injury, done=done, events=world.events)
     if fault.wait_recovered:
         await finish(life, injury, described)
     else:
         done.recovering.append((life, injury))
     return True
+
+
+async def _recover(life: FaultLife, injury: Injury, *, done: Done, events: EventLog) -> None:
+    """Ends a fault; one that was over before didn't do what the scenario says, and is missed."""
+    await life.recover(injury)
+    if injury.ended_early is not None:
+        reason = f"it was over before its time: {injury.ended_early}"
+        done.cut_short[injury.name] = reason
+        events.emit("fault.missed", {"fault": injury.name, "reason": reason})
 
 
 async def finish(life: FaultLife, injury: Injury, described: dict[str, object]) -> None:
@@ -160,6 +179,16 @@ def _choose(
     match fault:
         case Scale() | ComponentPause() | LoadPause() | Reached():
             return (), ()
+        case (
+            Scale()
+            | ComponentPause()
+            | ComponentKill()
+            | OperatorPause()
+            | OperatorKill()
+            | LoadPause()
+            | Reached()
+        ):
+            return ()
         case RollingRestart():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]
             if not nodes:

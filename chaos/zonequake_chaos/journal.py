@@ -58,6 +58,29 @@ class ResumeComponent(msgspec.Struct, frozen=True, kw_only=True, tag="resume_com
     component: str
 
 
+class LetSyncsPass(msgspec.Struct, frozen=True, kw_only=True, tag="let_syncs_pass"):
+    """No sync of this pod is made to fail."""
+
+    pod: str
+    uid: str
+    host: str
+
+
+class EmptyVolume(msgspec.Struct, frozen=True, kw_only=True, tag="empty_volume"):
+    """The volume that pods of this name have at `path` holds no fill file."""
+
+    pod: str
+    path: str
+
+
+class RestoreClock(msgspec.Struct, frozen=True, kw_only=True, tag="restore_clock"):
+    """The wall clock of this pod's processes is the machine's."""
+
+    pod: str
+    uid: str
+    host: str
+
+
 class DeleteLoad(msgspec.Struct, frozen=True, kw_only=True, tag="delete_load"):
     """Nothing of the run's load is left."""
 
@@ -82,15 +105,27 @@ Debt = (
     | ContinueProcess
     | JoinNetwork
     | ResumeComponent
+    | LetSyncsPass
+    | EmptyVolume
+    | RestoreClock
     | DeleteLoad
     | DeleteZone
     | DeleteEtcd
 )
 
-HEALING = (ResumeComponent, JoinNetwork, RemoveFinalizer, ContinueProcess)
+HEALING = (
+    ResumeComponent,
+    JoinNetwork,
+    LetSyncsPass,
+    RestoreClock,
+    RemoveFinalizer,
+    ContinueProcess,
+    EmptyVolume,
+)
 """What harms the system under test as long as it is owed; the rest can wait for the collection.
 
-The node's components come first: without an API server nothing else can be paid.
+The node's components come first: without an API server nothing else can be paid. A volume is
+emptied once its pod may be there again.
 """
 
 _ORDER = (*HEALING, DeleteLoad, DeleteZone, DeleteEtcd, RestoreScale)

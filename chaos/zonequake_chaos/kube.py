@@ -11,6 +11,8 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -220,6 +222,16 @@ class Kube:
         """The API server's version."""
         return str((await self._json("GET", "/version"))["gitVersion"])
 
+    async def is_refused(self) -> bool:
+        """Whether nobody listens where the API server should."""
+        try:
+            await self.version()
+        except ClusterError as error:
+            return isinstance(error.__cause__, aiohttp.ClientConnectorError) and isinstance(
+                error.__cause__.os_error, ConnectionRefusedError
+            )
+        return False
+
     async def watch(
         self, kind: str, *, labels: str, resource_version: str
     ) -> AsyncIterator[WatchEvent]:
@@ -261,6 +273,20 @@ class Kube:
             params=params,
             timeout_s=timeout_s,
         )
+
+    async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
+        """What a pod's HTTP server takes for the time: the header `Date` of an answer, whole
+        seconds. Raises ClusterError, also if there is none.
+        """
+        prefix = "https:" if scheme == "https" else ""
+        call = self.path("Pod", f"{prefix}{pod}:{port}", "proxy") + path
+        async with self._request("GET", call) as response:
+            await response.read()
+            said = response.headers.get("Date")
+        try:
+            return parsedate_to_datetime(said or "")
+        except ValueError as error:
+            raise ClusterError(f"GET {call}: no date in the answer, but {said!r}") from error
 
     async def service_proxy(
         self,

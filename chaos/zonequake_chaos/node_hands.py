@@ -10,12 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.kube import ExecResult
 
 RUN_TIMEOUT_S = 20.0
+_Answer = TypeVar("_Answer")
+
+_ASKED_TIMEOUT_S = 60.0
+"""A volume of some gigabytes takes a while to be filled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,29 @@ async def processes(hands: NodeHands, pod: PodOnNode) -> list[HostProcess]:
     if ended.code != 0:
         raise FaultFailed(f"processes of pod {pod.name}: {_said(ended)}")
     return [HostProcess(**found) for found in json.loads(ended.stdout)]
+
+
+async def asked(
+    hands: NodeHands, pod: PodOnNode, answer: type[_Answer], verb: str, *words: str
+) -> _Answer:
+    """What the agent answers on the pod's node. Raises HarnessError, FaultFailed if it can't."""
+    ended = await hands.run(pod, [*hands.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
+    if ended.code != 0:
+        raise FaultFailed(f"{verb} in pod {pod.name}: {_said(ended)}")
+    return msgspec.json.decode(ended.stdout, type=answer)
+
+
+async def asked_if_there(hands: NodeHands, pod: PodOnNode, verb: str, *words: str) -> None:
+    """As `asked`, but nothing is left to be done where no process of the pod runs any more."""
+    ended = await hands.run(pod, [*hands.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
+    if ended.code not in (0, ABSENT):
+        raise FaultFailed(f"{verb} in pod {pod.name}: {_said(ended)}")
+
+
+def hands_of(hands: NodeHands | None) -> NodeHands:
+    """Those that were checked before the run."""
+    assert hands is not None, "checked before the run"
+    return hands
 
 
 async def inside(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from zonequake_chaos.kube import Json
 from zonequake_chaos.state import KeysView, LinkView, PodView
 
 STORE_LABELS = "app.kubernetes.io/component=store"
+OPERATOR_LABELS = "app.kubernetes.io/component=operator"
 POOL_LABEL = "zonequake.io/pool"
 STORE_CONTAINER = "store"
 PROGRAM_LABEL = "zonequake.io/program"
@@ -62,6 +64,42 @@ def is_ready(pod: Json) -> bool:
     """The pod's Ready condition: its containers' probes and its readiness gates."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpProbe:
+    """An address in a pod that answers the kubelet."""
+
+    port: int
+    path: str
+    scheme: str
+
+
+def http_probe(pod: Json) -> HttpProbe | None:
+    """The first HTTP probe that the pod's containers have; None if they have none."""
+    for container in pod["spec"]["containers"]:
+        ports = {p.get("name"): int(p["containerPort"]) for p in container.get("ports") or []}
+        for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+            asked = (container.get(kind) or {}).get("httpGet")
+            if asked is not None:
+                port = asked["port"]
+                return HttpProbe(
+                    port=port if isinstance(port, int) else ports[port],
+                    path=asked.get("path", "/"),
+                    scheme=asked.get("scheme", "HTTP").lower(),
+                )
+    return None
+
+
+def claim_path(pod: Json) -> str | None:
+    """Where the pod has its first volume that a claim stands for; None if it has none."""
+    spec = pod["spec"]
+    claims = {v["name"] for v in spec.get("volumes") or [] if "persistentVolumeClaim" in v}
+    for container in spec["containers"]:
+        for mount in container.get("volumeMounts") or []:
+            if mount["name"] in claims:
+                return str(mount["mountPath"])
+    return None
 
 
 def keys_view(partition: Json) -> KeysView:

@@ -75,6 +75,13 @@ class OwnNode:
         os.kill(pid, signal.SIGSTOP)
         return pid
 
+    def kill(self, component: str) -> int:
+        """Kills a component of the node; its process, 0 if none runs at the moment."""
+        pid = self._pid(component)
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+        return pid
+
     def resume(self, component: str) -> None:
         """Sees to it that the component isn't stopped."""
         pid = self._pid(component)

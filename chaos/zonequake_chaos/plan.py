@@ -137,6 +137,14 @@ def _fault_in_words(fault: Fault) -> str:
             what = f"restart every node of {fault.pool or 'all pools'}, one after another"
         case manifest.ComponentPause():
             what = f"pause of the node's {fault.component}"
+        case manifest.ComponentKill():
+            what = f"kill of the node's {fault.component}, whenever it is back"
+        case manifest.ClockStep():
+            what = f"step of the wall clock of {target_in_words(fault.target)} by {fault.step_s} s"
+        case manifest.OperatorPause():
+            what = "pause of the operator"
+        case manifest.OperatorKill():
+            what = "kill of the operator"
         case manifest.LoadPause():
             what = "no load"
         case manifest.Reached():

@@ -246,6 +246,10 @@ class Runner:
         times = self._spec.times
         for name in list(self._done.held):
             await release(name, done=self._done, events=self._events)
+        for name, reason in self._done.cut_short.items():
+            step = self._progress.plan.step(f"fault:{name}")
+            step.mark, step.note = Mark.MISSED, reason
+            self._problems.add(Verdict.UNKNOWN, f"{name} missed: {reason}")
         self._problems.texts += await self._heal()
         try:
             for life, injury in self._done.recovering:

@@ -181,6 +181,40 @@ class ComponentPause(FaultBase, frozen=True, kw_only=True, tag="component_pause"
     component: Literal["kube-apiserver", "kubelet"] = "kube-apiserver"
 
 
+class ComponentKill(FaultBase, frozen=True, kw_only=True, tag="component_kill"):
+    """SIGKILL a component of the node again and again for `hold_s`: connections are refused."""
+
+    component: Literal["kube-apiserver"] = "kube-apiserver"
+
+
+class OperatorPause(FaultBase, frozen=True, kw_only=True, tag="operator_pause"):
+    """SIGSTOP the operator's processes for `hold_s`: nobody decides, and nobody takes over."""
+
+
+class OperatorKill(FaultBase, frozen=True, kw_only=True, tag="operator_kill"):
+    """SIGKILL the operator's processes; the kubelet restarts their containers."""
+
+
+class FailedFsync(FaultBase, frozen=True, kw_only=True, tag="failed_fsync"):
+    """Let fsync, fdatasync and msync of the pods' processes fail with EIO for `hold_s`, or for as
+    long as these processes live."""
+
+    target: Target
+
+
+class DiskFull(FaultBase, frozen=True, kw_only=True, tag="disk_full"):
+    """Fill the pods' volumes for `hold_s`; only volumes that are file systems of their own."""
+
+    target: Target
+
+
+class ClockStep(FaultBase, frozen=True, kw_only=True, tag="clock_step"):
+    """Step the wall clock of the pods' processes by `step_s` for `hold_s`, forward or back."""
+
+    target: Target
+    step_s: Annotated[int, Meta(ge=-3_000_000_000, le=3_000_000_000)]
+
+
 class LoadPause(FaultBase, frozen=True, kw_only=True, tag="load_pause"):
     """No load and no probes for `hold_s`: nothing is written meanwhile."""
 
@@ -214,12 +248,27 @@ Fault = (
     | NetworkSlow
     | ForceDelete
     | ComponentPause
+    | ComponentKill
+    | FailedFsync
+    | DiskFull
+    | ClockStep
+    | OperatorPause
+    | OperatorKill
     | LoadPause
     | Reached
     | Scale
 )
 
 OnTheNode = ForceDelete | ComponentPause
+OnTheNode = (
+    NetworkPartition
+    | ForceDelete
+    | ComponentPause
+    | ComponentKill
+    | FailedFsync
+    | DiskFull
+    | ClockStep
+)
 """Faults that are made on the node itself, and so need an embedded cluster on this machine."""
 
 ByAgent = NetworkPartition | NetworkLoss | NetworkSlow

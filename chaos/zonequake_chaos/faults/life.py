@@ -102,6 +102,8 @@ class Injury:
     debts: list[int] = field(default_factory=list)
     killed_ns: dict[str, int] = field(default_factory=dict)
     """Victims whose process is known to have got SIGKILL, and by when (monotonic)."""
+    ended_early: str | None = None
+    """Why the fault was over before its recovery began, as `recover` found it."""
 
     def owe(self, debt: Debt) -> None:
         """Records what this fault will have to undo."""

@@ -1,4 +1,5 @@
 """Faults made on the node itself: a hung kubelet or API server.
+"""Faults made on the node itself: cut-off pods, a hung kubelet, a hung or dead API server.
 
 They need the embedded cluster (`zonequake_chaos.own_node`); elsewhere the run is refused before it
 begins.
@@ -6,6 +7,7 @@ begins.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from zonequake_chaos.errors import FaultFailed, UsageError
@@ -18,6 +20,9 @@ from zonequake_chaos.scenario_faults import Fault, OnTheNode
 from zonequake_chaos.state import ClusterView
 
 KUBELET = "kubelet"
+
+_KILL_AGAIN_S = 0.1
+"""Between two looks whether a component is back: far less than an API server takes to begin."""
 
 
 def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
@@ -105,6 +110,67 @@ class ComponentPause:
     async def clean_up(self, injury: Injury) -> None:
         await self.recover(injury)
         injury.pay()
+
+
+class ComponentKill:
+    """See `scenario.ComponentKill`. Effective once it was killed and its port refuses connections.
+
+    The node's supervisor starts it again after fractions of a second, so it is killed whenever it
+    is back. Nothing is owed: with the harness the kills end.
+    """
+
+    def __init__(self, *, component: str) -> None:
+        self._component = component
+        self._killed: list[int] = []
+        self._killing: asyncio.Task[None] | None = None
+
+    async def prepare(self, injury: Injury) -> None:
+        """Nothing will have to be undone."""
+
+    async def inject(self, injury: Injury) -> None:
+        self._killing = asyncio.create_task(self._kill_again(_node(injury)))
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        async def refused() -> bool:
+            return bool(self._killed) and await injury.world.kube.is_refused()
+
+        await injury.until(
+            refused,
+            waiting_for=lambda: (
+                f"{self._component} was killed {len(self._killed)} times and isn't known to refuse"
+            ),
+        )
+        return {"component": self._component, "killed": list(self._killed), "refused": True}
+
+    async def recover(self, injury: Injury) -> None:
+        if not await injury.world.kube.is_refused():
+            injury.ended_early = f"{self._component} accepted connections before its outage ended"
+        await self._stop()
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        """Every data node's report comes through the API server."""
+        await injury.world.observer.wait(
+            lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
+            timeout_s=injury.timeout_s,
+            waiting_for=lambda view: f"not every data node answers through {self._component}",
+        )
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self._stop()
+        injury.pay()
+
+    async def _kill_again(self, node: OwnNode) -> None:
+        while True:
+            killed = await asyncio.to_thread(node.kill, self._component)
+            if killed:
+                self._killed.append(killed)
+            await asyncio.sleep(_KILL_AGAIN_S)
+
+    async def _stop(self) -> None:
+        if self._killing is not None:
+            self._killing.cancel()
+            await asyncio.gather(self._killing, return_exceptions=True)
+            self._killing = None
 
 
 def _node(injury: Injury) -> OwnNode:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from zonequake_chaos import scenario_faults as scenario
+from zonequake_chaos.faults.clock_step import ClockStep
+from zonequake_chaos.faults.disk_full import DiskFull
+from zonequake_chaos.faults.failed_fsync import FailedFsync
 from zonequake_chaos.faults.life import FaultLife
 from zonequake_chaos.faults.links import NetworkLoss, NetworkPartition, NetworkSlow
 from zonequake_chaos.faults.load_pause import LoadPause
 from zonequake_chaos.faults.node_outage import NodeOutage
-from zonequake_chaos.faults.on_the_node import ComponentPause, ForceDelete
+from zonequake_chaos.faults.on_the_node import (
+    ComponentKill,
+    ComponentPause,
+    ForceDelete,
+    NetworkPartition,
+)
+from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill
 from zonequake_chaos.faults.processes import ProcessKill, ProcessPause
 from zonequake_chaos.faults.reached import Reached
@@ -46,6 +55,18 @@ def life_of(fault: scenario.Fault) -> FaultLife:
             return ForceDelete()
         case scenario.ComponentPause():
             return ComponentPause(component=fault.component)
+        case scenario.ComponentKill():
+            return ComponentKill(component=fault.component)
+        case scenario.FailedFsync():
+            return FailedFsync()
+        case scenario.DiskFull():
+            return DiskFull()
+        case scenario.ClockStep():
+            return ClockStep(step_s=fault.step_s)
+        case scenario.OperatorPause():
+            return OperatorPause()
+        case scenario.OperatorKill():
+            return OperatorKill()
         case scenario.LoadPause():
             return LoadPause()
         case scenario.Reached():

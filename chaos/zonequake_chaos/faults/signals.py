@@ -35,6 +35,30 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 """
 
 
+STOPPED = "T"
+"""The state of a process that SIGSTOP has stopped (proc(5))."""
+
+_STATES_OF_CHILDREN = """
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        state, parent = open("/proc/" + pid + "/stat").read().rpartition(")")[2].split()[:2]
+        if parent == "1" and int(pid) != os.getpid():
+            print(pid, state)
+    except FileNotFoundError:
+        pass
+"""
+
+
+async def process_states(kube: Kube, *, pod: str, container: str) -> dict[int, str]:
+    """The kernel's word on each child of the container's PID 1. Raises ClusterError."""
+    result = await kube.execute(
+        pod, container, ["python", "-c", _STATES_OF_CHILDREN], timeout_s=EXEC_TIMEOUT_S
+    )
+    rows = [line.split() for line in result.stdout.splitlines()]
+    return {int(pid): state for pid, state in rows}
+
+
 async def send_signal(
     kube: Kube, *, pod: str, container: str, number: signal.Signals, program: str = ""
 ) -> ExecResult:

@@ -1,0 +1,293 @@
+"""Failed syncs, full disks, stepped clocks, a stopped operator: proofs, early ends, debts.
+
+The node and the API server are played; what the agent does is in tests/processes/agent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zonequake_chaos import cleaning
+from zonequake_chaos.errors import FaultFailed, WaitExpired
+from zonequake_chaos.faults.clock_step import ClockStep
+from zonequake_chaos.faults.disk_full import DiskFull
+from zonequake_chaos.faults.failed_fsync import FailedFsync
+from zonequake_chaos.faults.life import FaultLife, Injury, Victim
+from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
+from zonequake_chaos.journal import ContinueProcess, EmptyVolume, Journal, LetSyncsPass
+from zonequake_chaos.journal import RestoreClock as RestoreClockDebt
+from zonequake_chaos.kube import ExecResult
+from zonequake_chaos.node_hands import PodOnNode
+
+PID = 77
+OPERATOR_LABEL = "app.kubernetes.io/component=operator"
+
+
+class Node:
+    """Plays the agent on the node: answers each verb from its own small state."""
+
+    agent = ("agent",)
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self.asked: list[tuple[str, ...]] = []
+        self.owed_before: list[str] = []
+        self.failed = 3
+        self.traced: list[int] = []
+        self.refuses = True
+        self.filled = False
+        self.step_s = 0
+        self.absent = False
+
+    async def run(self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = 0) -> ExecResult:
+        _, verb, uid, *words = argv
+        assert uid == pod.uid
+        self.asked.append((verb, *words))
+        if self.absent:
+            return ExecResult(code=3, stdout="", stderr="no process")
+        if verb in ("fail-syncs", "fill", "step-clock") and words != ["0"]:
+            self.owed_before.append(self._journal.read_text())
+        return ExecResult(code=0, stdout=json.dumps(self._answer(verb, words)), stderr="")
+
+    def _answer(self, verb: str, words: list[str]) -> object:
+        match verb:
+            case "fail-syncs":
+                self.traced = [PID]
+            case "let-syncs-pass":
+                self.traced = []
+            case "fill":
+                self.filled = True
+            case "empty":
+                self.filled = False
+            case "step-clock":
+                self.step_s = int(words[0])
+        if "sync" in verb:
+            return {"running": [PID], "traced": self.traced, "failed": self.failed}
+        if "clock" in verb:
+            return [{"pid": PID, "step_s": self.step_s}]
+        return {
+            "file_bytes": 4096 * self.filled,
+            "free_bytes": 0,
+            "refuses": self.filled and self.refuses,
+        }
+
+
+class Api:
+    """Plays the API server: two pods, what a command in a container says, a server's date."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.states = "7 T\n"
+        self.signals: list[int] = []
+        self.ignores_step = False
+        self.volumes: list[dict[str, Any]] = [{"name": "data", "persistentVolumeClaim": {}}]
+        self.operators = 1
+        self.uid = "uid-n0"
+
+    async def get(self, kind: str, name: str) -> dict[str, Any]:
+        return self._pod(name, self.uid if name == "n0" else f"uid-{name}")
+
+    async def find(self, kind: str, labels: str = "") -> list[dict[str, Any]]:
+        assert labels == OPERATOR_LABEL
+        return [self._pod(f"op{n}", f"uid-op{n}") for n in range(self.operators)]
+
+    def _pod(self, name: str, uid: str) -> dict[str, Any]:
+        return {
+            "metadata": {"name": name, "uid": uid},
+            "spec": {
+                "nodeName": "machine",
+                "volumes": self.volumes,
+                "containers": [
+                    {
+                        "name": "store",
+                        "ports": [{"name": "http", "containerPort": 8080}],
+                        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}},
+                        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                    }
+                ],
+            },
+            "status": {"phase": "Running", "containerStatuses": [{"restartCount": 1}]},
+        }
+
+    async def execute(
+        self, pod: str, container: str, command: list[str], *, timeout_s: float
+    ) -> ExecResult:
+        if len(command) == 3:
+            return ExecResult(code=0, stdout=self.states, stderr="")
+        self.signals.append(int(command[-1]))
+        return ExecResult(code=0, stdout="7\n", stderr="")
+
+    async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
+        assert (port, path, scheme) == (8080, "/healthz", "http")
+        step_s = 0 if self.ignores_step else self._node.step_s
+        return datetime.now(UTC) + timedelta(seconds=step_s)
+
+
+class Ticking:
+    """A clock that goes on by a second at each look, so that waits end at once."""
+
+    def __init__(self) -> None:
+        self._seconds = 0
+
+    def now(self) -> Any:
+        self._seconds += 1
+        return SimpleNamespace(time_ns=self._seconds * 10**9)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path / "cleanup.jsonl")
+
+
+@pytest.fixture
+def api(node: Node) -> Api:
+    return Api(node)
+
+
+@pytest.fixture
+def injury(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPatch) -> Injury:
+    monkeypatch.setattr("zonequake_chaos.faults.life._POLL_S", 0)
+    world: Any = SimpleNamespace(
+        kube=api, hands=node, node=node, journal=Journal(tmp_path), clock=Ticking()
+    )
+    victim = Victim(
+        node="n0",
+        pod_uid="uid-n0",
+        container="store",
+        restarts=0,
+        process_incarnation="p",
+        address="",
+        host="machine",
+    )
+    return Injury(world=world, name="f", victims=(victim,), sighting=Any, timeout_s=3, hold_s=1)
+
+
+LIVES: dict[str, tuple[Callable[[], FaultLife], type]] = {
+    "failed fsync": (FailedFsync, LetSyncsPass),
+    "full disk": (DiskFull, EmptyVolume),
+    "clock step": (lambda: ClockStep(step_s=-3600), RestoreClockDebt),
+    "operator pause": (OperatorPause, ContinueProcess),
+}
+
+
+def has_no_effect(node: Node, api: Api) -> None:
+    """Whatever is put in does nothing."""
+    node.failed = 0
+    node.refuses = False
+    api.ignores_step = True
+    api.states = "7 S\n"
+
+
+@pytest.mark.parametrize("fault", LIVES)
+async def test_a_fault_that_took_effect_is_proven_and_lasts(fault: str, injury: Injury) -> None:
+    life = LIVES[fault][0]()
+    await life.prepare(injury)
+    await life.inject(injury)
+    assert await life.wait_until_effective(injury)
+    await life.recover(injury)
+    assert injury.ended_early is None
+    await life.clean_up(injury)
+    assert Journal(injury.world.journal._path.parent).debts == []
+
+
+@pytest.mark.parametrize("fault", LIVES)
+async def test_a_fault_without_effect_is_not_proven(
+    fault: str, injury: Injury, node: Node, api: Api
+) -> None:
+    life = LIVES[fault][0]()
+    await life.prepare(injury)
+    has_no_effect(node, api)
+    await life.inject(injury)
+    with pytest.raises(WaitExpired):
+        await life.wait_until_effective(injury)
+
+
+@pytest.mark.parametrize("fault", LIVES)
+async def test_a_fault_that_somebody_ended_before_its_time_says_so(
+    fault: str, injury: Injury, node: Node, api: Api
+) -> None:
+    life = LIVES[fault][0]()
+    await life.prepare(injury)
+    await life.inject(injury)
+    await life.wait_until_effective(injury)
+    node.traced, node.filled, node.step_s, api.states = [], False, 0, "7 S\n"
+    await life.recover(injury)
+    assert injury.ended_early is not None
+
+
+@pytest.mark.parametrize("fault", LIVES)
+async def test_what_a_fault_owes_is_written_before_it_goes_in_and_paid_by_another_process(
+    fault: str, injury: Injury, node: Node, api: Api, tmp_path: Path
+) -> None:
+    make, debt = LIVES[fault]
+    life = make()
+    await life.prepare(injury)
+    await life.inject(injury)
+    assert all(written.strip() for written in node.owed_before)
+    (found,) = [owed for _, owed in Journal(tmp_path).debts]
+    assert isinstance(found, debt)
+    for _ in range(2):
+        kube: Any = api
+        here: Any = node
+        await cleaning.pay(kube, found, node=here)
+    assert (node.traced, node.filled, node.step_s) == ([], False, 0)
+    if debt is ContinueProcess:
+        assert api.signals == [19, 18, 18]
+
+
+async def test_a_volume_is_emptied_through_the_pod_that_has_it_now(
+    injury: Injury, node: Node, api: Api
+) -> None:
+    life = DiskFull()
+    await life.prepare(injury)
+    await life.inject(injury)
+    api.uid = "uid-of-the-successor"
+    await life.clean_up(injury)
+    assert node.filled is False
+
+
+async def test_a_clock_whose_processes_have_ended_owes_nothing(
+    injury: Injury, node: Node, api: Api
+) -> None:
+    life = ClockStep(step_s=60)
+    await life.prepare(injury)
+    node.absent = True
+    await life.clean_up(injury)
+    assert injury.debts == []
+
+
+async def test_a_pod_without_a_claims_volume_is_not_filled(injury: Injury, api: Api) -> None:
+    api.volumes = []
+    with pytest.raises(FaultFailed, match="no volume that a claim stands for"):
+        await DiskFull().prepare(injury)
+
+
+@pytest.mark.parametrize("step_s", [0, 2, -3])
+async def test_a_step_that_could_not_be_told_from_none_is_refused(
+    step_s: int, injury: Injury
+) -> None:
+    with pytest.raises(FaultFailed, match="couldn't be told from none"):
+        await ClockStep(step_s=step_s).prepare(injury)
+
+
+async def test_a_killed_operator_is_proven_by_the_process_that_the_signal_met(
+    injury: Injury, api: Api
+) -> None:
+    life = OperatorKill()
+    await life.prepare(injury)
+    await life.inject(injury)
+    assert await life.wait_until_effective(injury) == {"killed": {"op0": "process 7"}}
+    assert api.signals == [9]
+
+
+async def test_a_release_without_an_operator_can_have_none_paused(injury: Injury, api: Api) -> None:
+    api.operators = 0
+    with pytest.raises(FaultFailed, match="no pod with the labels"):
+        await OperatorPause().prepare(injury)

@@ -101,8 +101,8 @@ def objections(run: ChaosRun) -> Iterator[str]:
         problem = _impossible(fault, plan.sizes) or _twice(fault, plan)
         if problem is not None:
             yield problem
-            continue
-        yield from _too_few(fault, run, plan)
+        else:
+            yield from _too_few(fault, run, plan)
         _go_on(fault, plan)
 
 

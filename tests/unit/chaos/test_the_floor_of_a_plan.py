@@ -159,6 +159,27 @@ def test_two_faults_on_the_same_thing_at_the_same_time_are_refused() -> None:
     assert "'b' is for kube-apiserver, which 'a' holds" in refused
 
 
+def test_what_was_held_until_a_refused_fault_ends_with_it() -> None:
+    (refused,) = objections(
+        plan(
+            outage("down", "default-0", "default-1", heldUntil="twice"),
+            outage("twice", "default-0"),
+            kill("later", 2, **SETTLED),
+            floor=1,
+        )
+    )
+    assert "'twice' is for default-0" in refused
+
+
+def test_two_things_can_be_done_to_a_node_whose_process_runs_on() -> None:
+    broken = {"type": "failed_fsync", "target": {"role": "nodes", "nodes": ["default-0"]}}
+    assert not list(
+        objections(
+            plan({"name": "syncs", "heldUntil": "dies"} | broken, outage("dies", "default-0"))
+        )
+    )
+
+
 def test_a_cut_of_a_majority_needs_a_floor_that_says_so() -> None:
     cut = {
         "name": "cut",

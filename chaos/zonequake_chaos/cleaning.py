@@ -45,12 +45,12 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None, hands: NodeHands 
             _there(node, debt).resume(debt.component)
         case LetSyncsPass():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
-            await asked(_there(node, debt), on_node, Failing, "let-syncs-pass", debt.uid)
+            await asked(_within_reach(hands, debt), on_node, Failing, "let-syncs-pass", debt.uid)
         case RestoreClock():
             on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
-            await asked_if_there(_there(node, debt), on_node, "step-clock", debt.uid, "0")
+            await asked_if_there(_within_reach(hands, debt), on_node, "step-clock", debt.uid, "0")
         case EmptyVolume():
-            await empty_volume(kube, _there(node, debt), pod=debt.pod, path=debt.path)
+            await empty_volume(kube, _within_reach(hands, debt), pod=debt.pod, path=debt.path)
         case RemoveFinalizer():
             await remove_finalizer(kube, pod=debt.pod, finalizer=debt.finalizer)
         case ContinueProcess():

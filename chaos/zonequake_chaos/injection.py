@@ -177,8 +177,6 @@ def _choose(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The victims; and the other side, where the fault is between two."""
     match fault:
-        case Scale() | ComponentPause() | LoadPause() | Reached():
-            return (), ()
         case (
             Scale()
             | ComponentPause()
@@ -188,7 +186,7 @@ def _choose(
             | LoadPause()
             | Reached()
         ):
-            return ()
+            return (), ()
         case RollingRestart():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]
             if not nodes:

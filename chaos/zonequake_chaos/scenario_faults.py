@@ -259,19 +259,10 @@ Fault = (
     | Scale
 )
 
-OnTheNode = ForceDelete | ComponentPause
-OnTheNode = (
-    NetworkPartition
-    | ForceDelete
-    | ComponentPause
-    | ComponentKill
-    | FailedFsync
-    | DiskFull
-    | ClockStep
-)
+OnTheNode = ForceDelete | ComponentPause | ComponentKill
 """Faults that are made on the node itself, and so need an embedded cluster on this machine."""
 
-ByAgent = NetworkPartition | NetworkLoss | NetworkSlow
+ByAgent = NetworkPartition | NetworkLoss | NetworkSlow | FailedFsync | DiskFull | ClockStep
 """Faults that need hands on the node of a pod: the fault agent, or an embedded cluster here."""
 
 

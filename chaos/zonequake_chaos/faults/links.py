@@ -34,7 +34,7 @@ def check_hands(faults: Sequence[Fault], hands: NodeHands | None) -> None:
     needed = [fault.name for fault in faults if isinstance(fault, ByAgent)]
     if needed and hands is None:
         raise UsageError(
-            f"{', '.join(needed)}: faults of links are made by the fault agent, which this release "
+            f"{', '.join(needed)}: such faults are made by the fault agent, which this release "
             "doesn't have: install it with --set faultAgent.enabled=true (docs/agent.md), or use "
             "an embedded cluster on this machine: `zonequake cluster up`"
         )

@@ -1,5 +1,4 @@
-"""Faults made on the node itself: a hung kubelet or API server.
-"""Faults made on the node itself: cut-off pods, a hung kubelet, a hung or dead API server.
+"""Faults made on the node itself: a hung kubelet, a hung or dead API server.
 
 They need the embedded cluster (`zonequake_chaos.own_node`); elsewhere the run is refused before it
 begins.

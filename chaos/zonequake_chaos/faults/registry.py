@@ -14,7 +14,6 @@ from zonequake_chaos.faults.on_the_node import (
     ComponentKill,
     ComponentPause,
     ForceDelete,
-    NetworkPartition,
 )
 from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill

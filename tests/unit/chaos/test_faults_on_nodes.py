@@ -236,7 +236,7 @@ async def test_what_a_fault_owes_is_written_before_it_goes_in_and_paid_by_anothe
     for _ in range(2):
         kube: Any = api
         here: Any = node
-        await cleaning.pay(kube, found, node=here)
+        await cleaning.pay(kube, found, node=None, hands=here)
     assert (node.traced, node.filled, node.step_s) == ([], False, 0)
     if debt is ContinueProcess:
         assert api.signals == [19, 18, 18]

@@ -6,6 +6,7 @@ pipeline must not take a run that never began for one without problems.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,6 +89,8 @@ def _walk(
         for one in each(current, series.repeat):
             current = one
             folder, report = uvloop.run(run_once(current, place, console))
+            # A run takes its handlers away again, and an analysis ended by SIGTERM told of nothing.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             ended = judge_run(current, folder, report, console)
             walked.ended.append(ended)
             walked.told.append(

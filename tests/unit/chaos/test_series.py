@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -119,6 +122,28 @@ def test_an_interrupted_run_is_the_last_one(
     words = ["run", "leader-kill", "--repeat", "2", "--seed", "1", "--out", str(tmp_path / "out")]
     zonequake(*words, monkeypatch=monkeypatch)
     assert runs.seeds == [1]
+
+
+def test_a_sigterm_during_the_analysis_is_told_of_as_an_interrupt(
+    ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends(Verdict.PASSED)  # type: ignore[operator]
+
+    def judge_run(*_: object) -> Ended:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+        raise AssertionError("the signal was not heard")
+
+    monkeypatch.setattr(series, "judge_run", judge_run)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        junit = tmp_path / "j.xml"
+        words = ["run", "leader-kill", "--out", str(tmp_path / "out"), "--junit", str(junit)]
+        assert zonequake(*words, monkeypatch=monkeypatch) == 255
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    ((case,),) = JUnitXml.fromfile(str(junit))
+    assert case.result[0].message == "interrupted"
 
 
 @pytest.mark.parametrize(

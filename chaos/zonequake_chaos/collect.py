@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -24,6 +25,7 @@ from zonequake_store.admin_protocol import DumpHeader, StoreEvent
 PROMETHEUS_PORT = 9090
 _DUMP_TIMEOUT_S = 60.0
 _RETRIES = 5
+_T = TypeVar("_T")
 _RETRY_S = 1.0
 
 
@@ -87,7 +89,7 @@ async def store_events(
     problems = []
     for node in nodes:
         try:
-            lines = await _patiently(
+            lines = await patiently(
                 partial(kube.pod_proxy, node, ADMIN_PORT, "/admin/v1/events", params={"after": "0"})
             )
             events = [msgspec.json.decode(line, type=StoreEvent) for line in lines.splitlines()]
@@ -124,8 +126,9 @@ async def pod_logs(kube: Kube, folder: Path) -> list[str]:
     return problems
 
 
-async def _patiently(call: Callable[[], Awaitable[bytes]]) -> bytes:
-    """A node may just be restarting: asks some more times before it gives up."""
+async def patiently(call: Callable[[], Awaitable[_T]]) -> _T:
+    """A node may just be restarting, or an answer break off on its way through the API server: asks
+    some more times before it gives up. Only for what may be asked twice."""
     for _ in range(_RETRIES - 1):
         try:
             return await call()

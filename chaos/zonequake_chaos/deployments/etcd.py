@@ -7,11 +7,12 @@ The run owes its removal to the journal before it makes anything, as for zones a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from zonequake_chaos.collect import applied_alike
+from zonequake_chaos.collect import applied_alike, patiently
 from zonequake_chaos.deployment import Described
 from zonequake_chaos.deployments.etcd_objects import (
     CLIENT_PORT,
@@ -140,9 +141,10 @@ class EtcdDeployment:
 
     async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
         problems = []
+        prefix = dump_prefix(self._zone.name)
         for pod in self._members.pods:
             try:
-                dump = await etcd_at(self._kube, pod).dump(dump_prefix(self._zone.name))
+                dump = await patiently(partial(etcd_at(self._kube, pod).dump, prefix))
             except (ChaosError, EtcdError) as error:
                 problems.append(f"no dump of {pod}: {error}")
                 continue

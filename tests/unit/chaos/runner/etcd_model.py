@@ -22,6 +22,8 @@ class ClusterWithEtcd(FakeCluster):
         super().__init__()
         self.hashes: dict[str, int] = {}
         self.plans: list[dict[str, Any]] = []
+        self.broken_ranges = 0
+        """So many of the next answers to a range break off."""
         self.term = 2
         self.leader = f"{NAME}-0"
 
@@ -92,6 +94,9 @@ class ClusterWithEtcd(FakeCluster):
         if pod in self.stopped:
             await asyncio.sleep(2)
         assert request.match_info["port"] == "2379"
+        if path == "v3/kv/range" and self.broken_ranges:
+            self.broken_ranges -= 1
+            return web.json_response({"message": "broke off"}, status=502)
         return web.json_response(self._answer(pod, path))
 
     def _answer(self, pod: str, path: str) -> dict[str, Any]:

@@ -125,6 +125,17 @@ async def test_members_whose_hashes_differ_are_named(
     assert len(digests) == 2
 
 
+async def test_a_dump_that_broke_off_is_asked_for_again(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    cluster.broken_ranges = 1
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
+    )
+    assert report.problems == []
+    assert len(of_kind(events_of(folder.path), "replica.audit")) == 3
+
+
 async def test_an_etcd_that_is_no_runs_is_left_alone(
     cluster: Any, place: Place, tmp_path: Path
 ) -> None:

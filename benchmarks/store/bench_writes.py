@@ -95,9 +95,9 @@ class EchoClients(Clients):
             self.answered(request.id)
 
 
-async def connect(kind: type[Clients], group: str, port: int) -> Clients:
+async def connect(kind: type[Clients], group: str, port: int, **tls: object) -> Clients:
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: kind(group), "127.0.0.1", port)
+    _, connection = await loop.create_connection(lambda: kind(group), "127.0.0.1", port, **tls)  # type: ignore[arg-type]
     return connection
 
 

@@ -256,6 +256,12 @@ _lazy(
     "chaos,operator",
     "CREATE, ALTER, DROP, DESCRIBE and SELECT zones and tables.",
 )
+_lazy(
+    "certificates",
+    "zonequake_chaos.certificates_command",
+    "chaos",
+    "Show and replace the release's certificates.",
+)
 _lazy("kv", "zonequake_chaos.kv", "chaos", "Get, put, cas and append single keys.")
 _lazy(
     "simulate",

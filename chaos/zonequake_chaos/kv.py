@@ -8,9 +8,12 @@ held by this process and ended with it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
 import secrets
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,11 +28,18 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.stream import portforward
 
 from zonequake_chaos.errors import ClusterError, UsageError
+from zonequake_chaos.kv_credentials import own_credentials, release_credentials
 from zonequake_chaos.kv_steps import FORMS, transaction_of, value_of
 from zonequake_chaos.options import Context, Kubeconfig, Namespace, Release
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_load.client import Client
-from zonequake_load.connection import Connection, Connections, split_address
+from zonequake_load.connection import (
+    Connection,
+    Connections,
+    dialer,
+    split_address,
+    tls_words,
+)
 from zonequake_load.errors import LoadError
 from zonequake_load.operation import (
     Function,
@@ -40,6 +50,7 @@ from zonequake_load.operation import (
     Transaction,
     Type,
 )
+from zonequake_tls.credentials import Credentials
 
 CLIENT_PORT = 7002
 ABSENT_EXIT_CODE = 3
@@ -226,21 +237,31 @@ async def _execute(
 ) -> Outcome:
     deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
     rng = random.Random()  # noqa: S311 - jitter
-    if where.addresses:
-        for address in where.addresses:
-            _check(address)
-        client = Client(zone, where.addresses, rng=rng)
-    else:
-        place = find_place(
-            kubeconfig=where.kubeconfig,
-            context=where.context,
-            namespace=where.namespace,
-            release=where.release,
-        )
-        forwards = await asyncio.to_thread(PortForwards.to_release, place)
-        connections = Connections(forwards.dial, connect_timeout_s=_API_TIMEOUT_S)
-        client = Client(zone, forwards.addresses, rng=rng, connections=connections)
-        forwards.name_of = client.table.name_of
+    with contextlib.ExitStack() as stack:
+        if where.addresses:
+            for address in where.addresses:
+                _check(address)
+            connections = Connections(dialer(own_credentials(os.environ)))
+            client = Client(zone, where.addresses, rng=rng, connections=connections)
+        else:
+            place = find_place(
+                kubeconfig=where.kubeconfig,
+                context=where.context,
+                namespace=where.namespace,
+                release=where.release,
+            )
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zonequake-tls-"))
+            credentials = await release_credentials(place, Path(folder))
+            forwards = await asyncio.to_thread(PortForwards.to_release, place, credentials)
+            connections = Connections(forwards.dial)
+            client = Client(zone, forwards.addresses, rng=rng, connections=connections)
+            forwards.name_of = client.table.name_of
+        return await _executed(client, operation, timeout_s, deadline_ns)
+
+
+async def _executed(
+    client: Client, operation: Operation | Transaction, timeout_s: float, deadline_ns: int
+) -> Outcome:
     await client.open(timeout_s)
     try:
         limits = Limits(deadline_ns=deadline_ns, attempt_ns=_ATTEMPT_NS, retry=True)
@@ -263,15 +284,20 @@ class PortForwards:
     """
 
     def __init__(
-        self, configuration: kube_client.Configuration, namespace: str, pods: dict[str, str]
+        self,
+        configuration: kube_client.Configuration,
+        namespace: str,
+        pods: dict[str, str],
+        credentials: Credentials | None,
     ) -> None:
+        self._credentials = credentials
         self._configuration = configuration
         self._namespace = namespace
         self._pods = pods  # address -> pod
         self.name_of: Callable[[str], str] = lambda address: address
 
     @classmethod
-    def to_release(cls, place: Place) -> PortForwards:
+    def to_release(cls, place: Place, credentials: Credentials | None) -> PortForwards:
         """To the running data nodes of a release. Raises UsageError, ClusterError."""
         configuration = kube_client.Configuration()
         try:
@@ -309,7 +335,7 @@ class PortForwards:
                 f"found no running data node of release {place.release} in namespace "
                 f"{place.namespace}; name others with --release and --namespace"
             )
-        return cls(configuration, place.namespace, pods)
+        return cls(configuration, place.namespace, pods, credentials)
 
     @property
     def addresses(self) -> list[str]:
@@ -318,8 +344,11 @@ class PortForwards:
     async def dial(self, address: str, connection: Callable[[], Connection]) -> Connection:
         """Open a connection to the pod at `address`. Raises OSError."""
         pod = self._pods.get(address) or self.name_of(address)
-        end = await asyncio.to_thread(self._forward, pod)
-        _, opened = await asyncio.get_running_loop().create_connection(connection, sock=end)
+        async with asyncio.timeout(_API_TIMEOUT_S):
+            end = await asyncio.to_thread(self._forward, pod)
+            _, opened = await asyncio.get_running_loop().create_connection(
+                connection, sock=end, **tls_words(self._credentials)
+            )
         return opened
 
     def _forward(self, pod: str) -> socket.socket:

@@ -14,6 +14,7 @@ import msgspec
 
 from zonequake_chaos.kube import Json
 from zonequake_chaos.scenario import Load, Zone
+from zonequake_chaos.tls_place import TlsPlace
 from zonequake_load.control import (
     AppendListWorkload,
     LoadPlan,
@@ -21,11 +22,14 @@ from zonequake_load.control import (
     Probes,
     RegisterWorkload,
 )
+from zonequake_tls.identity import Role
 
 LOAD_PORT = 8081
 CLIENT_PORT = 7002
 RUN_LABEL = "zonequake.io/run"
 _VOLUME_SIZE = "2Gi"
+_TLS_FOLDER = "/tls"
+_TLS_MOUNT = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class Installation:
     load_pull_policy: str
     store_service: str
     prometheus_service: str
+    tls: TlsPlace | None
     agent_namespace: str = ""
 
     @classmethod
@@ -51,6 +56,7 @@ class Installation:
             load_pull_policy=data["loadPullPolicy"],
             store_service=data["storeService"],
             prometheus_service=data.get("prometheusService", ""),
+            tls=TlsPlace.of(data),
             agent_namespace=data.get("faultAgentNamespace", ""),
         )
 
@@ -168,6 +174,7 @@ def _stateful_set(
 
 
 def _pod_spec(name: str, installation: Installation) -> Json:
+    tls = installation.tls
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -192,6 +199,7 @@ def _pod_spec(name: str, installation: Installation) -> Json:
                         "name": "ZQ_LOAD_POD",
                         "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
                     },
+                    *([] if tls is None else tls.environment(_TLS_FOLDER)),
                 ],
                 "ports": [{"name": "http", "containerPort": LOAD_PORT}],
                 "readinessProbe": {
@@ -212,11 +220,13 @@ def _pod_spec(name: str, installation: Installation) -> Json:
                     {"name": "plan", "mountPath": "/plan", "readOnly": True},
                     {"name": "history", "mountPath": "/history"},
                     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+                    *([] if tls is None else [_TLS_MOUNT]),
                 ],
             }
         ],
         "volumes": [
             {"name": "plan", "configMap": {"name": name}},
             {"name": "tmp", "emptyDir": {}},
+            *([] if tls is None else [tls.volume(Role.LOAD)]),
         ],
     }

@@ -19,7 +19,7 @@ NEEDED = {
     ("load", "store", 7002),
     ("etcd", "etcd", 7001),
     ("load", "etcd", 2379),
-    ("operator", "store", 8080),
+    ("operator", "store", 7003),
     ("prometheus", "store", 8080),
     ("prometheus", "operator", 8080),
     ("prometheus", "load", 8081),
@@ -29,7 +29,7 @@ NEEDED = {
 }
 PARTS = ("store", "operator", "prometheus", "load", "etcd")
 COMPONENTS = (*PARTS, "test", "stranger")
-PORTS = (2379, 7001, 7002, 8080, 8081, 9090)
+PORTS = (2379, 7001, 7002, 7003, 8080, 8081, 9090)
 API = "10.1.2.3"
 
 
@@ -104,6 +104,13 @@ def test_exactly_what_the_parts_need_gets_through(policies: Policies) -> None:
     assert {(s, t, p) for s, t, p in asked if policies.lets_in(t, labels(s), p)} == NEEDED
     own = {(s, t, p) for s, t, p in asked if s in PARTS}
     assert {(s, t, p) for s, t, p in own if policies.lets_out(s, labels(t), p)} == NEEDED & own
+
+
+def test_without_tls_the_operator_gives_its_orders_where_the_reports_are(render: Callable) -> None:
+    policies = Policies(render(sets=["networkPolicy.enabled=true", "tls.enabled=false"]))
+    assert policies.connects("operator", "store", 8080)
+    assert not policies.lets_in("store", labels("operator"), 7003)
+    assert not policies.lets_out("operator", labels("store"), 7003)
 
 
 def test_names_can_be_looked_up_and_the_api_reached_by_those_who_need_it(

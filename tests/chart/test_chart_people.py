@@ -41,9 +41,9 @@ def test_an_editor_writes_zones_and_tables_and_never_what_the_operator_decides(
 
 def test_roles_are_bound_to_nobody_and_can_be_left_out(render: Callable) -> None:
     bound = {d["roleRef"]["name"] for d in render() if d["kind"] == "RoleBinding"}
-    assert not bound & {"zq-viewer", "zq-editor", "zq-node-reports"}
+    assert not bound & {"zq-viewer", "zq-editor", "zq-node-reports", "zq-kv"}
     left = {d["metadata"]["name"] for d in render(sets=["roles.create=false"])}
-    assert not left & {"zq-viewer", "zq-editor", "zq-node-reports"}
+    assert not left & {"zq-viewer", "zq-editor", "zq-node-reports", "zq-kv"}
 
 
 def test_data_nodes_are_spread_over_zones_and_machines_as_told(

@@ -44,6 +44,7 @@ def test_a_pool_is_a_parallel_stateful_set_behind_the_common_service(
         "peers": 7001,
         "clients": 7002,
         "http": 8080,
+        "orders": 7003,
     }
 
 
@@ -57,6 +58,10 @@ def test_a_data_node_gets_its_identity_from_its_pod(render: Callable, one: Calla
         "ZQ_POD_IP": "field:status.podIP",
         "ZQ_PEER_DOMAIN": "zq-store.zonequake.svc",
         "ZQ_DATA_DIR": "/data",
+        "ZQ_TLS_DIR": "/tls",
+        "ZQ_TLS_DOMAIN": "zq.zonequake.zonequake.internal",
+        "ZQ_TLS_RENEW_SECONDS": "300",
+        "ZQ_TLS_CLIENTS": "load,harness",
         "ZQ_LEASE_SECONDS": "10",
         "ZQ_LOG_MAP_BYTES": "1073741824",
         "ZQ_DATA_MAP_BYTES": "4294967296",
@@ -142,7 +147,13 @@ def test_the_harness_is_told_what_it_needs(render: Callable, one: Callable) -> N
         "storeService": "zq-store",
         "prometheusService": "zq-prometheus",
         "faultAgentNamespace": "",
+        "tlsDomain": "zq.zonequake.zonequake.internal",
+        "tlsRenewSeconds": "300",
+        "tlsAuthorities": "",
+        "tlsAuthoritiesKey": "ca.crt",
     }
+    plain = one(render(sets=["tls.enabled=false"]), "ConfigMap", "zq-harness")["data"]
+    assert plain["tlsDomain"] == ""
     own = one(render(values=[POOLS]), "ConfigMap", "zq-harness")["data"]
     assert own["loadImage"] == "registry.example/zonequake/load:1.2.3"
     without = one(render(sets=["prometheus.enabled=false"]), "ConfigMap", "zq-harness")["data"]

@@ -20,8 +20,8 @@ CHART = ROOT / "charts" / "zonequake"
 API_SCHEMAS = (
     Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / "v1.34.0-local-strict"
 )
-# Their schemas belong to the Prometheus Operator; promtool judges what is in the rules.
-FOREIGN_KINDS = "ServiceMonitor,PodMonitor,PrometheusRule"
+# Of the Prometheus Operator and of cert-manager; promtool judges what is in the rules.
+FOREIGN_KINDS = "ServiceMonitor,PodMonitor,PrometheusRule,Certificate"
 
 
 @pytest.fixture(scope="session")

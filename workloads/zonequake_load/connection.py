@@ -11,7 +11,7 @@ import itertools
 import random
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -25,6 +25,10 @@ CONNECT_TIMEOUT_S = 0.3
 
 REFUSED_PAUSE_S = 0.05
 """After a failed connect further requests fail at once for so long: a pod needs longer to start."""
+
+HANDSHAKE_TIMEOUT_S = 1.0
+"""A connection is taken by the node's kernel, a TLS handshake by its event loop, and as late as any
+request. Given up too soon it has cost the node its work for nothing, and is begun again."""
 
 TCP_USER_TIMEOUT_MS = 1_000
 """The kernel gives a connection up when sent data stays unacknowledged for so long."""
@@ -144,30 +148,38 @@ class Dialer(Protocol):
     ) -> Awaitable[Connection]: ...
 
 
-async def dial_tcp(address: str, connection: Callable[[], Connection]) -> Connection:
-    """Connect to `host:port`. Raises OSError."""
-    host, port = split_address(address)
-    _, opened = await asyncio.get_running_loop().create_connection(connection, host, port)
-    return opened
-
-
 def dialer(credentials: Credentials | None) -> Dialer:
-    """TCP, with TLS if there are credentials."""
-    if credentials is None:
-        return dial_tcp
+    """Connects to `host:port`, with TLS if there are credentials; raises OSError."""
 
     async def dial(address: str, connection: Callable[[], Connection]) -> Connection:
         host, port = split_address(address)
-        _, opened = await asyncio.get_running_loop().create_connection(
-            connection,
-            host,
-            port,
-            ssl=credentials.for_connecting(Role.STORE),
-            server_hostname=credentials.name_of(Role.STORE),
-        )
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            (family, kind, number, _, where), *_ = await loop.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )
+            raw = socket.socket(family, kind, number)
+            try:
+                raw.setblocking(False)
+                await loop.sock_connect(raw, where)
+            except BaseException:
+                raw.close()
+                raise
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            _, opened = await loop.create_connection(connection, sock=raw, **tls_words(credentials))
         return opened
 
     return dial
+
+
+def tls_words(credentials: Credentials | None) -> dict[str, Any]:
+    """What `create_connection` must be told to reach a data node."""
+    if credentials is None:
+        return {}
+    return {
+        "ssl": credentials.for_connecting(Role.STORE),
+        "server_hostname": credentials.name_of(Role.STORE),
+    }
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -186,12 +198,10 @@ class Connections:
 
     def __init__(
         self,
-        dial: Dialer = dial_tcp,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        dial: Dialer | None = None,
         renew_s: float | None = None,
     ) -> None:
-        self._dial = dial
-        self._connect_timeout_s = connect_timeout_s
+        self._dial = dial or dialer(None)
         self._renew_s = renew_s
         self._open: dict[str, Connection] = {}
         self._renewals: dict[str, asyncio.Task[None]] = {}
@@ -233,8 +243,7 @@ class Connections:
     async def _open_one(self, address: str) -> Connection:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                connection = await self._dial(address, lambda: Connection(address))
+            connection = await self._dial(address, lambda: Connection(address))
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             why = f"cannot connect to {address}: {error or type(error).__name__}"
             self._refused[address] = (loop.time() + REFUSED_PAUSE_S, why)
@@ -252,8 +261,7 @@ class Connections:
             if not self._open[address].usable:
                 continue  # the next request opens one
             try:
-                async with asyncio.timeout(self._connect_timeout_s):
-                    fresh = await self._dial(address, lambda: Connection(address))
+                fresh = await self._dial(address, lambda: Connection(address))
             except OSError:
                 continue  # this one is used as long as it lives
             self._open[address].retire()

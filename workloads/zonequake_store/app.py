@@ -25,6 +25,7 @@ from prometheus_client import CollectorRegistry
 
 from zonequake_store.admin import DRAIN_TIMEOUT_S, AdminApi
 from zonequake_store.admin_protocol import NodeIdentity
+from zonequake_store.blame import is_of_the_loop
 from zonequake_store.client_server import ClientServer
 from zonequake_store.errors import ProtocolError, SettingsError
 from zonequake_store.events import Clock, Journal
@@ -236,7 +237,10 @@ class Node:
 
     def _unexpected(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and is_of_the_loop(error):
+            # The loop's TLS writes to connections that are closed already. They are gone, no more.
+            _log.warning("a connection ended: %s: %s", context.get("message"), error)
+        elif isinstance(error, Exception):
             self._fail(error)
         else:
             _log.error("the event loop reports: %s", context.get("message"))

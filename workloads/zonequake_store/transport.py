@@ -135,6 +135,7 @@ class _Link:
                     await connection.gone.wait()
                     return
             fresh = None
+            self._hurry.clear()  # what the peer said of itself is known by now
             if loop.time() - self.used_s < _UNUSED_S:
                 fresh = await self._connect_to_any()
                 if fresh is None:

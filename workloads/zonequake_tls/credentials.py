@@ -8,6 +8,7 @@ and a metric.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import ssl
 import time
@@ -67,6 +68,11 @@ class Credentials:
     def start_s(self) -> float:
         """When the certificate began to hold, unix seconds."""
         return self._loaded.start_s
+
+    @property
+    def trust(self) -> str:
+        """Names the authorities that are trusted, all of them together."""
+        return trust_of(self._loaded.authorities.encode())
 
     def for_accepting(self, *words: str) -> ssl.SSLContext:
         """For a connection that is accepted now, from roles or identities."""
@@ -165,6 +171,11 @@ class Credentials:
             expiry_s=ssl.cert_time_to_seconds(str(shown["notAfter"])),
             contexts=pair,
         )
+
+
+def trust_of(authorities: bytes) -> str:
+    """A name for the content of a `ca.crt`."""
+    return hashlib.sha256(authorities).hexdigest()[:16]
 
 
 def _context_of(

@@ -180,7 +180,5 @@ def reason_of(error: OSError) -> tuple[str, str]:
         if "ALERT" in error.reason:
             return "refused-us", f"it refused our certificate: {error.reason}"
         return _REASONS.get(error.reason, ("no-tls", f"no handshake: {error.reason}"))
-    return (
-        "no-handshake",
-        f"it left before or during the handshake: {error or type(error).__name__}",
-    )
+    text = str(error) or type(error).__name__
+    return "no-handshake", f"it left before or during the handshake: {text}"

@@ -39,6 +39,13 @@ class CertificateCollector(Collector):
             family = GaugeMetricFamily(f"zonequake_certificate_{name}", text, labels=("identity",))
             family.add_metric((credentials.identity,), value)
             yield family
+        trust = GaugeMetricFamily(
+            "zonequake_certificate_trust_info",
+            "1 for the digest of the trusted authorities (ca.crt).",
+            labels=("identity", "authorities"),
+        )
+        trust.add_metric((credentials.identity, credentials.trust), 1)
+        yield trust
         refused = CounterMetricFamily(
             "zonequake_connections_refused",
             "Connections that ended in their handshake, by port and reason.",

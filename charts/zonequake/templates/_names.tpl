@@ -62,6 +62,43 @@ imagePullSecrets:
 {{- join " " $urls }}
 {{- end }}
 
+{{/* What the identities of the release end in (docs/tls.md). */}}
+{{- define "zonequake.tlsDomain" -}}
+{{ printf "%s.%s.zonequake.internal" .Release.Name .Release.Namespace }}
+{{- end }}
+
+{{/* What a process must know of TLS; call with the root. */}}
+{{- define "zonequake.tlsEnvironment" -}}
+- name: ZQ_TLS_DIR
+  value: /tls
+- name: ZQ_TLS_DOMAIN
+  value: {{ include "zonequake.tlsDomain" . | quote }}
+- name: ZQ_TLS_RENEW_SECONDS
+  value: {{ .Values.tls.renewSeconds | quote }}
+{{- end }}
+
+{{/* The files of one role; call with (dict "root" $ "role" "store"). */}}
+{{- define "zonequake.tlsVolume" -}}
+name: tls
+projected:
+  defaultMode: 0440
+  sources:
+    - secret:
+        name: {{ .root.Release.Name }}-tls-{{ .role }}
+        items:
+          - {key: tls.crt, path: tls.crt}
+          - {key: tls.key, path: tls.key}
+          {{- if not .root.Values.tls.authorities.configMap }}
+          - {key: ca.crt, path: ca.crt}
+          {{- end }}
+    {{- with .root.Values.tls.authorities.configMap }}
+    - configMap:
+        name: {{ . }}
+        items:
+          - {key: {{ $.root.Values.tls.authorities.key }}, path: ca.crt}
+    {{- end }}
+{{- end }}
+
 {{/* Parts of network policies; call zonequake.ofUs with (dict "root" $ "components" "store, load"). */}}
 {{- define "zonequake.ofUs" -}}
 podSelector:

@@ -118,3 +118,64 @@ def test_the_releases_prometheus_has_the_alerts_and_what_they_look_at(words: Wor
         while not words.query(f"query?query={quote(metric)}")["result"]:
             assert time.monotonic() < deadline_s, metric
             time.sleep(1)
+
+
+ORDER = """
+import ssl, urllib.request
+context = ssl.create_default_context(cafile="/tls/ca.crt")
+context.load_cert_chain("/tls/tls.crt", "/tls/tls.key")
+context.check_hostname = False
+url = "https://zq-default-0.zq-store:7003/admin/v1/orders"
+request = urllib.request.Request(url, data=b'{"orders":[]}', method="POST")
+print(urllib.request.urlopen(request, context=context, timeout=10).read())
+"""
+
+
+@pytest.mark.parametrize(("role", "may"), [("load", False), ("operator", True)])
+def test_an_order_is_taken_from_the_operators_certificate_and_from_no_other(
+    words: Words, role: str, may: bool
+) -> None:
+    image = words.kubectl("get", "pod/zq-default-0", "-o=jsonpath={.spec.containers[0].image}")
+    name = f"orders-as-{role}"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "fsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "order",
+                    "image": image,
+                    "imagePullPolicy": "Never",
+                    "args": ["python", "-c", ORDER],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                    "volumeMounts": [{"name": "tls", "mountPath": "/tls"}],
+                }
+            ],
+            "volumes": [
+                {"name": "tls", "secret": {"secretName": f"zq-tls-{role}", "defaultMode": 0o440}}
+            ],
+        },
+    }
+    words.kubectl("apply", "--filename", "-", stdin=json.dumps(pod))
+    try:
+        wanted = "Succeeded" if may else "Failed"
+        phase = f"--for=jsonpath={{.status.phase}}={wanted}"
+        words.kubectl("wait", f"pod/{name}", phase, "--timeout=60s")
+        assert ("process_incarnation" in words.kubectl("logs", name)) is may
+    finally:
+        words.kubectl("delete", "pod", name)
+    if not may:
+        log = words.kubectl("logs", "zq-default-0", "--since=60s")
+        assert "may not come in: found load.zq.zonequake.zonequake.internal" in log

@@ -30,6 +30,7 @@ class LoadPod:
     directory: Path
     plan_file: Path
     port: int
+    environment: dict[str, str]
     process: subprocess.Popen[bytes] | None = None
 
     def spawn(self) -> None:
@@ -46,6 +47,7 @@ class LoadPod:
                     "ZQ_LOAD_PORT": str(self.port),
                     "ZQ_LOAD_POD": self.name,
                     "ZQ_BIND": "127.0.0.1",
+                    **self.environment,
                 },
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -63,6 +65,7 @@ class LoadPods:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.environment: dict[str, str] = {}
         self.pods: list[LoadPod] = []
         self._session: aiohttp.ClientSession | None = None
 
@@ -92,7 +95,7 @@ class LoadPods:
         plan_file.write_bytes(msgspec.json.encode(plan))
         for ordinal in range(plan.pods):
             name, (port,) = f"load-{ordinal}", free_ports(1)
-            pod = LoadPod(name, self.directory / name, plan_file, port)
+            pod = LoadPod(name, self.directory / name, plan_file, port, self.environment)
             self.pods.append(pod)
             pod.spawn()
         for pod in self.pods:

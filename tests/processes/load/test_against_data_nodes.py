@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from certificates import Certificates
 from load_pod import LoadPods, check_contract, check_final_reads
-from local_nodes import LocalNodes
+from local_nodes import BOTH, LocalNodes
 
 from zonequake_load.control import (
     AppendListWorkload,
@@ -17,6 +18,7 @@ from zonequake_load.control import (
     Preload,
     RegisterWorkload,
 )
+from zonequake_tls.identity import Role
 
 pytestmark = pytest.mark.processes
 
@@ -24,10 +26,17 @@ PARTITIONS = 3
 
 
 @pytest.fixture
-async def nodes(tmp_path: Path) -> AsyncIterator[LocalNodes]:
+async def nodes(
+    request: pytest.FixtureRequest, tmp_path: Path, pods: LoadPods
+) -> AsyncIterator[LocalNodes]:
     directory = tmp_path / "nodes"
     directory.mkdir()
-    async with LocalNodes(directory) as started:
+    certificates = None
+    if getattr(request, "param", "tcp") == "tls":
+        # Often renewed, so that it happens several times in a test.
+        certificates = Certificates(tmp_path / "certificates", renew_s=2)
+        pods.environment = certificates.environment(Role.LOAD)
+    async with LocalNodes(directory, certificates) as started:
         yield started
 
 
@@ -46,6 +55,7 @@ def plan_for(nodes: LocalNodes) -> LoadPlan:
     )
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_a_killed_leader_costs_no_operation_and_no_data(
     nodes: LocalNodes, pods: LoadPods
 ) -> None:

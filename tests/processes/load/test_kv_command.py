@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import WSMsgType, web
+from certificates import DOMAIN, Certificates
+from local_nodes import BOTH
 from reference_store import ZONE, ReferenceStore
+
+from zonequake_tls.identity import Role
 
 pytestmark = pytest.mark.processes
 
@@ -44,14 +49,18 @@ class PortForwardApi:
     Each channel of a port begins with the port's number; even channels carry data.
     """
 
-    def __init__(self, store: ReferenceStore) -> None:
+    def __init__(self, store: ReferenceStore, certificates: Certificates | None) -> None:
         self._store = store
+        self._certificates = certificates
         self.forwarded: list[str] = []
         self.url = ""
 
     async def start(self) -> web.AppRunner:
         app = web.Application()
         app.router.add_get("/api/v1/namespaces/zonequake/pods", self._pods)
+        base = "/api/v1/namespaces/zonequake"
+        app.router.add_get(f"{base}/configmaps/zq-harness", self._harness)
+        app.router.add_get(f"{base}/secrets/zq-tls-harness", self._secret)
         app.router.add_get("/api/v1/namespaces/zonequake/pods/{pod}/portforward", self._forward)
         runner = web.AppRunner(app)
         await runner.setup()
@@ -60,6 +69,26 @@ class PortForwardApi:
         host, port = runner.addresses[0][:2]
         self.url = f"http://{host}:{port}"
         return runner
+
+    async def _harness(self, _: web.Request) -> web.Response:
+        data = {
+            "release": "zq",
+            "tlsDomain": "" if self._certificates is None else DOMAIN,
+            "tlsRenewSeconds": "300",
+            "tlsAuthorities": "",
+            "tlsAuthoritiesKey": "",
+        }
+        return web.json_response({"kind": "ConfigMap", "apiVersion": "v1", "data": data})
+
+    async def _secret(self, _: web.Request) -> web.Response:
+        if self._certificates is None:
+            raise web.HTTPForbidden
+        folder = self._certificates.directory / "harness"
+        data = {
+            name: base64.b64encode((folder / name).read_bytes()).decode()
+            for name in ("tls.crt", "tls.key", "ca.crt")
+        }
+        return web.json_response({"kind": "Secret", "apiVersion": "v1", "data": data})
 
     async def _pods(self, request: web.Request) -> web.Response:
         assert "component=store" in request.query["labelSelector"]
@@ -94,8 +123,16 @@ class PortForwardApi:
 
 
 @pytest.fixture
-async def api(store: ReferenceStore, tmp_path: Path) -> AsyncIterator[PortForwardApi]:
-    served = PortForwardApi(store)
+async def api(
+    request: pytest.FixtureRequest, store: ReferenceStore, tmp_path: Path
+) -> AsyncIterator[PortForwardApi]:
+    certificates = None
+    if getattr(request, "param", "tcp") == "tls":
+        certificates = Certificates(tmp_path / "certificates")
+        credentials = certificates.credentials(Role.STORE)
+        await store.stop()
+        await store.start(credentials.for_accepting(Role.HARNESS))
+    served = PortForwardApi(store, certificates)
     runner = await served.start()
     (tmp_path / "kubeconfig").write_text(
         json.dumps(
@@ -129,6 +166,7 @@ async def test_keys_are_put_read_compared_and_appended_directly(store: Reference
     assert (await kv("get", "list", *to)).out == "1\n2"
 
 
+@pytest.mark.parametrize("api", BOTH, indirect=True)
 async def test_keys_are_reached_through_the_kubernetes_api(
     store: ReferenceStore, api: PortForwardApi, tmp_path: Path
 ) -> None:
@@ -139,6 +177,23 @@ async def test_keys_are_reached_through_the_kubernetes_api(
     assert leader in written.error
     assert leader in api.forwarded
     assert (await kv("get", "colour", *to)).out == "blue"
+
+
+@pytest.mark.parametrize("api", ["tls"], indirect=True)
+async def test_keys_are_reached_directly_with_the_harnesss_certificate_and_not_without(
+    store: ReferenceStore, api: PortForwardApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = ("--zone", ZONE, "--address", store.addresses[0], "--timeout", "1")
+    assert (await kv("put", "colour", "blue", *to)).code == 255
+    assert store.nodes[0].requests == []
+    monkeypatch.setenv("ZQ_TLS_DIR", str(tmp_path / "certificates" / "harness"))
+    monkeypatch.setenv("ZQ_TLS_DOMAIN", DOMAIN)
+    written = await kv("put", "colour", "blue", *to)
+    assert written.code == 0, written.error
+    monkeypatch.setenv("ZQ_TLS_DIR", str(tmp_path / "certificates" / "load"))
+    stolen = await kv("put", "colour", "red", *to)
+    assert stolen.code == 254
+    assert "harness.zq.test.zonequake.internal" in stolen.error
 
 
 async def test_an_unknown_zone_and_a_wrong_address_are_explained(store: ReferenceStore) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import re
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,7 @@ from certificates import DOMAIN, Certificates
 from local_nodes import LocalNodes, Node, until
 
 from zonequake_chaos.authority import Authority
-from zonequake_store.client_protocol import Read, Request
+from zonequake_store.client_protocol import Read, Request, Status
 from zonequake_tls.identity import Role, identity_of
 
 pytestmark = pytest.mark.processes
@@ -133,6 +135,31 @@ async def test_the_open_port_answers_questions_and_changes_nothing(tls_nodes: Lo
         **nodes.certificates.to_store(Role.OPERATOR),
     ) as response:
         assert response.status == 200
+
+
+async def test_whoever_leaves_at_any_moment_of_the_handshake_takes_no_node_along(
+    tls_nodes: LocalNodes,
+) -> None:
+    nodes, certificates = tls_nodes, tls_nodes.certificates
+    assert certificates is not None
+    await nodes.start("n0")
+    random_s = random.Random(5)
+    for folder, name in (("load", "clients"), ("store", "peers"), ("operator", "orders")):
+        context = Stranger(folder, certificates).context
+        port = ports_of(nodes.nodes["n0"])[name]
+
+        async def leave(context: ssl.SSLContext = context, port: int = port) -> None:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(random_s.uniform(0, 0.03)):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+                    writer.write(b"\xff" * 100)
+                    writer.transport.abort()
+
+        for _ in range(20):
+            await asyncio.gather(*(leave() for _ in range(8)))
+    assert nodes.nodes["n0"].is_alive
+    zone = await nodes.create("z", on=["n0"])
+    assert (await nodes.client().write(zone.groups[0], "k", 1)).status is Status.OK
 
 
 async def test_nobody_takes_an_impostor_for_a_data_node(tls_nodes: LocalNodes) -> None:

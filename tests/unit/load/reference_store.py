@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -82,8 +83,8 @@ class Node:
     def running(self) -> bool:
         return self._server is not None
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=tls)
 
     async def kill(self) -> None:
         """As a SIGKILL: listener and connections go at once."""
@@ -159,9 +160,9 @@ class ReferenceStore:
         self.script: Callable[[Node, Body], Fault | None] = lambda node, body: None
         self.routes_follow_leader = True
 
-    async def start(self) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
         for node in self.nodes:
-            await node.start()
+            await node.start(tls)
 
     async def stop(self) -> None:
         for node in self.nodes:

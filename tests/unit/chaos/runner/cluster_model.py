@@ -79,6 +79,7 @@ class ClusterModel:
                 "loadPullPolicy": "Never",
                 "storeService": "zq-store",
                 "prometheusService": "",
+                "tlsDomain": "",
             },
         }
         for ordinal in range(3):

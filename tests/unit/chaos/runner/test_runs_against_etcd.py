@@ -252,6 +252,7 @@ def test_members_start_with_the_scenarios_time_outs_and_sync_their_disks_unless_
             load_pull_policy="Never",
             store_service="zq-store",
             prometheus_service="",
+            tls=None,
         )
         objects = etcd_objects(members, run_id="run-1", installation=installation)
         (found,) = [o for o in objects if o["kind"] == "StatefulSet"]

@@ -1,0 +1,208 @@
+"""Certificates and authorities that are replaced while data nodes and a client go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import re
+import ssl
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from certificates import DOMAIN, Certificates
+from local_nodes import LocalNodes, Zone, until
+
+from zonequake_chaos.authority import Authority
+from zonequake_load.client import Client
+from zonequake_load.connection import Connections, dialer
+from zonequake_load.operation import Function, Limits, Once, Operation, Type
+from zonequake_tls.identity import Role, identity_of
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+THREE = ["n0", "n1", "n2"]
+EXPIRY = "expiry_timestamp_seconds"
+RENEW_S = 2
+OVER_S = 2 * RENEW_S + 2
+"""After so long no connection is left that began before."""
+
+
+@contextlib.asynccontextmanager
+async def released(directory: Path) -> AsyncIterator[tuple[LocalNodes, Certificates, Zone]]:
+    certificates = Certificates(directory / "certificates", renew_s=RENEW_S)
+    async with LocalNodes(directory, certificates) as nodes:
+        await nodes.start(*THREE)
+        yield nodes, certificates, await nodes.create("z", on=THREE, partitions=2)
+
+
+class Load:
+    """The load's own client library, one operation after the other; each must end well."""
+
+    def __init__(self, nodes: LocalNodes, certificates: Certificates) -> None:
+        dial = dialer(certificates.credentials(Role.LOAD))
+        self.client = Client(
+            "z",
+            [f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()],
+            rng=random.Random(1),
+            connections=Connections(dial, renew_s=certificates.renew_s),
+        )
+        self.done = 0
+        self.failed: list[str] = []
+
+    async def run(self) -> None:
+        await self.client.open()
+        number = 0
+        try:
+            while True:
+                number += 1
+                operation = Operation(f=Function.APPEND, key=f"k{number % 8}", value=number)
+                deadline_ns = time.monotonic_ns() + 1_000_000_000
+                # Without a retry: what a renewal breaks off would be seen.
+                limits = Limits(deadline_ns=deadline_ns, attempt_ns=1_000_000_000, retry=False)
+                outcome = await self.client.execute(operation, limits, Once("load", number))
+                if outcome.type is Type.OK:
+                    self.done += 1
+                else:
+                    self.failed.append(f"{outcome.type}: {outcome.error}")
+                await asyncio.sleep(0.002)
+        finally:
+            await self.client.close()
+
+
+async def told(nodes: LocalNodes, name: str) -> float:
+    """A metric of the first node's certificate."""
+    metrics = await nodes.metrics("n0")
+    found = re.search(rf"zonequake_certificate_{name}\{{[^}}]*\}} (\S+)", metrics)
+    assert found is not None
+    return float(found[1])
+
+
+async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_operation_fails(
+    tmp_path: Path,
+) -> None:
+    async with released(tmp_path) as (nodes, certificates, zone):
+        load = Load(nodes, certificates)
+        running = asyncio.create_task(load.run())
+        stolen = certificates.write("stolen", identity=identity_of(Role.LOAD, DOMAIN))
+        assert stolen.is_dir()
+        old, before = certificates.authority, await told(nodes, EXPIRY)
+        for role in Role:
+            certificates.write(role, lifetime=timedelta(days=2))
+
+        async def is_in_use() -> bool:
+            return await told(nodes, EXPIRY) > before + 80_000
+
+        await until(is_in_use, "the new certificate is in use", timeout_s=5)
+        await asyncio.sleep(OVER_S)
+        # The next authority: trusted beside the old one, then in use, then alone.
+        fresh = Authority.made("the next authority", datetime.now(UTC))
+        certificates.trusted = old.certificate + fresh.certificate
+        for role in Role:
+            certificates.write(role)
+        await asyncio.sleep(2)
+        certificates.authority = fresh
+        for role in Role:
+            certificates.write(role)
+        await asyncio.sleep(OVER_S)
+        assert await gets_in(nodes, certificates, "stolen"), "during the overlap the old one counts"
+        certificates.trusted = fresh.certificate
+        for role in Role:
+            certificates.write(role)
+        await asyncio.sleep(2)
+        assert not await gets_in(nodes, certificates, "stolen")
+
+        async def is_told() -> bool:
+            return "its certificate can't be trusted" in (tmp_path / "n0.log").read_text()
+
+        await until(is_told, "the old authority's certificate is refused aloud", timeout_s=5)
+        await asyncio.sleep(OVER_S)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        assert load.done > 1000
+        assert load.failed == []
+        for group in zone.groups:
+            await nodes.until_equal(group, THREE)
+            assert await leaderships(nodes, group) == 1, "a link that was renewed cost a leader"
+
+
+async def gets_in(nodes: LocalNodes, certificates: Certificates, folder: str) -> bool:
+    """Whether a data node answers whoever holds these files."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    there = certificates.directory / folder
+    context.load_cert_chain(there / "tls.crt", there / "tls.key")
+    try:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", nodes.nodes["n0"].client_port, ssl=context
+        )
+        writer.write(b"\x00\x00\x00\x01")
+        try:
+            async with asyncio.timeout(1.0):
+                return await reader.read() != b""
+        except TimeoutError:
+            return True  # it waits for the rest of the frame
+        finally:
+            writer.close()
+    except OSError:
+        return False
+
+
+async def leaderships(nodes: LocalNodes, group: str) -> int:
+    """How many leaders the group has had."""
+    partition = int(group.rpartition(".")[2])
+    terms = set()
+    for node in THREE:
+        for event in await nodes.events(node):
+            if event.kind == "leader.change" and event.partition == partition:
+                terms.add(event.data["term"])
+    return len(terms)
+
+
+async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_told(
+    tmp_path: Path,
+) -> None:
+    async with released(tmp_path) as (nodes, certificates, zone):
+        before = await told(nodes, EXPIRY)
+        another = Authority.made("nobody's", datetime.now(UTC))
+        for wrong in (
+            {"authority": another},
+            {"identity": identity_of(Role.LOAD, DOMAIN)},
+        ):
+            certificates.write(Role.STORE, **wrong)
+
+            async def is_told() -> bool:
+                metrics = await nodes.metrics("n0")
+                return (
+                    re.search(r"zonequake_certificate_problem\{[^}]*\} 1\.0", metrics) is not None
+                )
+
+            await until(is_told, "the files are called unusable", timeout_s=5)
+            assert await told(nodes, EXPIRY) == before
+        assert "the certificate in use stays" in (tmp_path / "n0.log").read_text()
+        await asyncio.sleep(OVER_S)  # every connection was opened anew meanwhile
+        await nodes.client().write(zone.groups[0], "k", 1)
+        certificates.write(Role.STORE)
+
+        async def is_well() -> bool:
+            return await told(nodes, "problem") == 0.0
+
+        await until(is_well, "the next files are taken", timeout_s=5)
+
+
+async def test_a_connection_that_nobody_renews_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
+    """As of a client whose certificate has been withdrawn and who holds on to what it has."""
+    async with released(tmp_path) as (nodes, certificates, _):
+        words = certificates.to_store(Role.LOAD)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", nodes.nodes["n0"].client_port, **words
+        )
+        begun_s = time.monotonic()
+        async with asyncio.timeout(4 * RENEW_S):
+            assert await reader.read() == b""
+        assert RENEW_S < time.monotonic() - begun_s < 2 * RENEW_S + 2
+        writer.close()

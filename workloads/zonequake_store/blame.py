@@ -1,0 +1,14 @@
+"""Whose error it is that nobody expected."""
+
+from __future__ import annotations
+
+import traceback
+
+
+def is_of_the_loop(error: BaseException) -> bool:
+    """Whether no code but the event loop's own took part in it, by its traceback.
+
+    uvloop's compiled frames carry names like `uvloop/sslproto.pyx`.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and all(frame.filename.startswith("uvloop/") for frame in frames)

@@ -12,10 +12,9 @@
         │   ├── NotFound
         │   └── Conflict
         ├── WaitExpired     a state did not come in time
+        ├── ZoneRefused     the operator says that a zone of the run can't be served
         ├── FaultFailed     a fault was tried and could not be proven
         └── JournalFailed   a debt could not be recorded, so nothing was done
-        ├── ZoneRefused     the operator says that a zone of the run can't be served
-        └── FaultFailed     a fault was tried and could not be proven
 
 A fault whose trigger never came is no error: it is a `fault.missed` event, and the run is unknown.
 """

@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         "apply": "puts a link fault in",
         "undo": "takes a link fault out, or all of them",
         "counts": "what a link fault's rules met",
+        "holds": "whether a link fault is there and not over",
         "left": "what is there of link faults, in words",
         "probe": "round trips from inside the pod to a port, in milliseconds",
         "clock": "by how much each process's wall clock is off",
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     made["apply"].add_argument("order", help="a LinkFault as JSON")
     made["undo"].add_argument("name", nargs="?")
     made["counts"].add_argument("name")
+    made["holds"].add_argument("name")
     made["probe"].add_argument("address")
     made["probe"].add_argument("port", type=int)
     made["probe"].add_argument("count", type=int)
@@ -110,6 +112,8 @@ def _do(asked: argparse.Namespace) -> None:
             links.undo(asked.uid, asked.name)
         case "counts":
             _answer(links.counted(asked.uid, asked.name))
+        case "holds":
+            _answer(links.holds(asked.uid, asked.name, time.time()))
         case "left":
             _answer(links.left(asked.uid))
         case "probe":

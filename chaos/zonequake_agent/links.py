@@ -70,6 +70,20 @@ def counted(uid: str, name: str) -> dict[str, object]:
     return found
 
 
+def holds(uid: str, name: str, now_s: float) -> bool:
+    """Whether the fault is there and not over: its rules, before their deadline, and its delayer if
+    they lead to one. Raises LinkTrouble.
+    """
+    try:
+        saved = _saved(uid)
+    except pods.PodAbsent:
+        return False
+    return any(
+        fault.name == name and fault.until >= now_s and (not fault.delays or delayers(uid, name))
+        for fault in rules.standing(saved)
+    )
+
+
 def left(uid: str) -> list[str]:
     """What is there of faults, in words; empty if nothing is, or if the pod is gone."""
     found = []

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from zonequake_agent.link_fault import LinkFault
 
 _IN, _OUT = "in", "out"
+_DELAYS = "mangle"
 _CHAIN = re.compile(r":(ZQ-[0-9a-f]{8})-(?:in|out) ")
 _DEADLINE = re.compile(r'--comment "?zonequake-until-(\d+)')
 _RULE = re.compile(r"(?:\[(\d+):(\d+)\] )?-A (\S+) (.*)")
@@ -35,15 +36,19 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A fault whose rules are there; `until` is its deadline (Unix seconds)."""
+    """A fault whose rules are there; `until` is its deadline (Unix seconds).
+
+    `delays`: they lead to a delayer.
+    """
 
     name: str
     until: int
+    delays: bool
 
 
 def insertion(fault: LinkFault, *, until: int) -> str:
     """Puts the fault's rules in, all of them or none."""
-    table = "mangle" if fault.delays else "filter"
+    table = _DELAYS if fault.delays else "filter"
     hooks = {_IN: "INPUT", _OUT: "POSTROUTING" if fault.delays else "OUTPUT"}
     stop = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     lines = [f"*{table}"]
@@ -116,13 +121,19 @@ def removal(saved: str, name: str | None = None) -> str:
 def standing(saved: str) -> list[Standing]:
     """The faults whose rules are there; a chain that nothing leads to has a deadline of 0."""
     found: dict[str, int] = {}
-    for _, lines in _tables(saved):
-        found |= dict.fromkeys(_names(lines) - set(found), 0)
+    delaying: set[str] = set()
+    for table, lines in _tables(saved):
+        names = _names(lines)
+        found |= dict.fromkeys(names - set(found), 0)
+        delaying |= names if table == _DELAYS else set()
         for line in lines:
             deadline = _DEADLINE.search(line)
             if deadline is not None:
                 found[line.rpartition(" -j ")[2].rpartition("-")[0]] = int(deadline[1])
-    return [Standing(name=name, until=until) for name, until in sorted(found.items())]
+    return [
+        Standing(name=name, until=until, delays=name in delaying)
+        for name, until in sorted(found.items())
+    ]
 
 
 def counts(saved: str, name: str) -> Counts:

@@ -52,6 +52,11 @@ async def met(hands: NodeHands, pod: PodOnNode, fault: str) -> Met:
     )
 
 
+async def holds(hands: NodeHands, pod: PodOnNode, fault: str) -> bool:
+    """Whether the fault is at the pod and not over. Raises HarnessError."""
+    return bool(await _ask(hands, pod, "holds", pod.uid, fault))
+
+
 async def left_behind(hands: NodeHands, pods: Sequence[PodOnNode]) -> list[str]:
     """What is there of link faults in these pods' network namespaces, in words; empty: nothing.
 

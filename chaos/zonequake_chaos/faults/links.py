@@ -14,7 +14,7 @@ from zonequake_chaos.errors import UsageError
 from zonequake_chaos.faults.life import Injury, Proof, Victim, together
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.journal import JoinNetwork
-from zonequake_chaos.link_faults import Met, break_links, met, round_trip_ms, undo_links
+from zonequake_chaos.link_faults import Met, break_links, holds, met, round_trip_ms, undo_links
 from zonequake_chaos.node_hands import NodeHands
 from zonequake_chaos.scenario_faults import ByAgent, Direction, Fault, Traffic
 
@@ -72,6 +72,15 @@ class LinkFaultLife(ABC):
         )
 
     async def recover(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            if not await holds(_hands(injury), victim.on_node, _chain(injury, victim)):
+                injury.ended_early = (
+                    f"{victim.node} has none of it any more: its pod was replaced, or somebody "
+                    "took it out, or its deadline has passed"
+                )
+        await self._undo(injury)
+
+    async def _undo(self, injury: Injury) -> None:
         await together(
             undo_links(_hands(injury), victim.on_node, _chain(injury, victim))
             for victim in injury.victims
@@ -81,7 +90,7 @@ class LinkFaultLife(ABC):
         await until_answering(injury)
 
     async def clean_up(self, injury: Injury) -> None:
-        await self.recover(injury)
+        await self._undo(injury)
         injury.pay()
 
     async def met(self, injury: Injury) -> dict[str, Met]:

@@ -238,6 +238,25 @@ async def test_a_slow_link_that_slows_nothing_down_is_not_effective(
     await life.clean_up(injury)
 
 
+@pytest.mark.parametrize("taken_out", ["nothing", "rules", "delayer"])
+async def test_a_fault_that_is_over_before_its_time_is_told_at_its_end(
+    pods: list[FakePod], hands: OwnNode, injury_of: Callable[..., Injury], taken_out: str
+) -> None:
+    injury, life = injury_of(), slow(delay_ms=20.0)
+    await life.prepare(injury)
+    await life.inject(injury)
+    if taken_out == "rules":
+        pods[0].agent("undo")
+    elif taken_out == "delayer":
+        left = await left_behind(hands, [v.on_node for v in injury.victims])
+        os.kill(next(int(one.split()[-1]) for one in left if "delayer" in one), signal.SIGKILL)
+        await asyncio.sleep(0.5)
+    await life.recover(injury)
+    assert (injury.ended_early is None) == (taken_out == "nothing")
+    await life.clean_up(injury)
+    assert pods[0].agent("left") == []
+
+
 async def test_a_narrow_link_is_proven_by_how_long_packets_were_held(
     pods: list[FakePod], injury_of: Callable[..., Injury]
 ) -> None:

@@ -42,6 +42,8 @@ VALUES = (
     # Hundreds of groups that were just written keep their logs' ends in memory.
     "store.resources.limits.memory=3Gi",
     "store.resources.limits.cpu=2",
+    # Values are written from here straight to the pods, without a certificate.
+    "tls.enabled=false",
 )
 CLONE_NEWNET = 0x40000000
 

@@ -20,13 +20,13 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_chaos import manifest, run_command
+from zonequake_chaos.clean_up import Proof
 from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.errors import ChaosError, UsageError
 from zonequake_chaos.options import Context, Kubeconfig, Namespace, Release
 from zonequake_chaos.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_chaos.run_command import Ask
-from zonequake_chaos.run_folder import RunFolder
 from zonequake_chaos.series import Series, run_series
 
 app = typer.Typer(
@@ -67,6 +67,7 @@ Target = Annotated[str, typer.Option("--target", help="What is under test: zoneq
 TargetImage = Annotated[
     str | None, typer.Option("--image", help="With --target etcd: any other build of it.")
 ]
+RunName = Annotated[str | None, typer.Argument(help="A run's folder, or its name.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")]
 
 
@@ -183,33 +184,44 @@ def status(
 
 
 @app.command()
-def clean(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
-    """Undo what a run left behind; may be called again at any time."""
-    from zonequake_chaos.fault_agent import hands_left
-    from zonequake_chaos.own_node import OwnNode
-    from zonequake_chaos.runner import clean as pay_debts
+def clean(
+    run: RunName = None,
+    everything: Annotated[bool, typer.Option("--all", help="Whatever any run left.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """Undo what a run left behind, and prove it; may be called again at any time."""
+    from zonequake_chaos import clean_command
 
-    where = RunFolder.open(run).cluster()
-    place = Place(
-        kubeconfig=Path(where.kubeconfig) if where.kubeconfig else None,
-        context=where.context,
-        namespace=where.namespace,
-        release=where.release,
-        embedded=False,
-    )
+    if everything == (run is not None):
+        raise UsageError("zonequake clean: name a run, or say --all")
+    found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
+    _say_proof(run or "all runs", asyncio.run(clean_command.clean(found)))
 
-    async def pay() -> list[str]:
-        async with await place.connect() as kube:
-            node = OwnNode.of(place.kubeconfig)
-            hands = await hands_left(kube, place.release, node)
-            return await pay_debts(kube, run, node=node, hands=hands)
 
-    problems = asyncio.run(pay())
-    for problem in problems:
-        console.print(problem, style="red")
-    if problems:
+@app.command()
+def abort(
+    run: Annotated[str, typer.Argument(help="A run's folder, or its name.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """End a run that is under way, from anywhere; heal, clean and prove it."""
+    from zonequake_chaos import clean_command
+
+    found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
+    _say_proof(run, asyncio.run(clean_command.abort(found, console.print)))
+
+
+def _say_proof(run: str, proof: Proof) -> None:
+    for problem in proof.problems:
+        console.print(problem, style="red", markup=False)
+    if not proof.proven:
         _exit(Verdict.CLEANUP_NOT_PROVEN)
-    console.print(f"{run}: nothing is left")
+    console.print(f"{run}: nothing is left. Checked: {', '.join(proof.checked)}", markup=False)
 
 
 @app.command()

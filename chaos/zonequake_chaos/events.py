@@ -34,13 +34,18 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventLog:
-    """Appends events to a file; may be called from any thread or task."""
+    """Appends events to a file; may be called from any thread or task.
+
+    `problem`: why something is missing. A disk that takes no more must not stop what heals.
+    """
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
+        self._path = path
         self._file = path.open("ab", buffering=0)
         self._lock = threading.Lock()
         self._encoder = msgspec.json.Encoder()
+        self.problem: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +91,13 @@ class EventLog:
     def _write(self, events: Iterable[Event]) -> None:
         lines = b"".join(self._encoder.encode(event) + b"\n" for event in events)
         with self._lock:
-            self._file.write(lines)
+            try:
+                written = self._file.write(lines)
+            except OSError as error:
+                self.problem = self.problem or f"events are missing in {self._path}: {error}"
+            else:
+                if written != len(lines):
+                    self.problem = self.problem or f"events are missing in {self._path}: disk full"
 
 
 def from_store(node: str, event: StoreEvent) -> Event:

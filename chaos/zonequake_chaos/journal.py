@@ -4,17 +4,22 @@ A line of `cleanup.jsonl` is either a debt (written and fsynced before the fault
 number of a debt that was paid. The harness may die at any instant: `zonequake clean RUN` reads the
 file and pays what is left. Paying twice does no harm, as each action states what shall hold and
 not what to do.
+
+A line that is no JSON is one that its writer died over, before anything was done. A line that is,
+with a debt that is unknown here, was written by another version: it can't be paid, and is never
+forgotten.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
-from zonequake_chaos.errors import HarnessError
+from zonequake_chaos.errors import JournalFailed
 
 FILE_NAME = "cleanup.jsonl"
 
@@ -144,6 +149,8 @@ class Journal:
         self._path = folder / FILE_NAME
         self._open: dict[int, Debt] = {}
         self._last = 0
+        self.unknown: list[str] = []
+        """Lines of another version that are still owed, as they stand in the file."""
         if self._path.exists():
             for raw in self._path.read_bytes().splitlines():
                 self._read(raw)
@@ -151,9 +158,11 @@ class Journal:
     def _read(self, raw: bytes) -> None:
         try:
             line = msgspec.json.decode(raw, type=_Line)
-        except msgspec.DecodeError:
-            # A torn last line: the harness died while writing it, so nothing was injected yet.
+        except msgspec.ValidationError:
+            self.unknown.append(raw.decode(errors="replace"))
             return
+        except msgspec.DecodeError:
+            return  # torn: the harness died while writing it, so nothing was injected yet
         self._last = max(self._last, line.number)
         if line.debt is not None:
             self._open[line.number] = line.debt
@@ -169,16 +178,20 @@ class Journal:
         return sorted(self._open.items(), key=lambda owed: (_ORDER.index(type(owed[1])), -owed[0]))
 
     def owe(self, debt: Debt) -> int:
-        """Records `debt` durably; only then may the fault go in."""
+        """Records `debt` durably; only then may the fault go in. Raises JournalFailed."""
         self._last += 1
         self._append(_Line(number=self._last, debt=debt))
         self._open[self._last] = debt
         return self._last
 
     def paid(self, number: int) -> None:
-        """Records that a debt was paid; a number that isn't owed changes nothing."""
+        """Records that a debt was paid; a number that isn't owed changes nothing.
+
+        On a disk that takes nothing the record is left out: to pay again does no harm.
+        """
         if self._open.pop(number, None) is not None:
-            self._append(_Line(number=number))
+            with contextlib.suppress(JournalFailed):
+                self._append(_Line(number=number))
 
     async def pay_all(
         self, pay: Callable[[Debt], Awaitable[None]], kinds: tuple[type[Debt], ...] = _ORDER
@@ -190,19 +203,35 @@ class Journal:
                 continue
             try:
                 await pay(debt)
-            except HarnessError as error:
-                problems.append(f"{debt}: {error}")
+            except Exception as error:  # noqa: BLE001 - the others must be paid in any case
+                problems.append(f"{debt}: {str(error) or type(error).__name__}")
             else:
                 self.paid(number)
         return problems
 
     def _append(self, line: _Line) -> None:
-        before = self._path.read_bytes() if self._path.exists() else b""
-        torn = before and not before.endswith(b"\n")
-        data = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        """Writes the whole line and has it on disk, or raises JournalFailed.
+
+        A disk that is full takes a part of a line without an error: what a short write left is a
+        torn line, which the next one begins anew behind.
+        """
         try:
-            os.write(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            before = self._path.read_bytes() if self._path.exists() else b""
+            torn = before and not before.endswith(b"\n")
+            data = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                written = os.write(handle, data)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise JournalFailed(
+                f"the cleanup journal {self._path} can't be written ({error}): free the disk; "
+                "what was to be recorded was not done"
+            ) from error
+        if written < len(data):
+            raise JournalFailed(
+                f"the cleanup journal {self._path} took {written} of {len(data)} bytes: free the "
+                "disk; what was to be recorded was not done"
+            )

@@ -19,6 +19,7 @@ from pathlib import Path
 from zonequake_agent import pods
 from zonequake_chaos.cluster import processes
 from zonequake_chaos.cluster.instance import MARK, Instance
+from zonequake_chaos.embedded_proof import proven_instance
 from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.kube import ExecResult
 from zonequake_chaos.node_hands import RUN_TIMEOUT_S, PodOnNode
@@ -31,15 +32,10 @@ class OwnNode:
     instance: Instance
 
     @classmethod
-    def of(cls, kubeconfig: Path | None) -> OwnNode | None:
-        """The node that this kubeconfig leads to; None if it is no embedded cluster's here."""
-        if kubeconfig is None:
-            return None
-        folder = kubeconfig.resolve().parent
-        if len(folder.parents) < 3 or not (folder / "instance.json").is_file():
-            return None
-        found = Instance(name=folder.name, checkout=folder.parents[2])
-        return cls(found) if found.folder == folder and _init(found) is not None else None
+    def of(cls, kubeconfig: Path | None, context: str | None = None) -> OwnNode | None:
+        """The node that the context is proven to lead to; None if it is no embedded cluster's."""
+        found = proven_instance(kubeconfig, context)
+        return cls(found) if found is not None else None
 
     @property
     def agent(self) -> Sequence[str]:
@@ -88,10 +84,27 @@ class OwnNode:
         if pid:
             os.kill(pid, signal.SIGCONT)
 
+    def stopped_components(self) -> list[str]:
+        """The node's components that are stopped now."""
+        names = [component.name for component in self.instance.read_components()]
+        return [name for name in names if is_stopped(self._pid(name))]
+
+    def stopped_processes(self, pod_uid: str) -> list[int]:
+        """The pod's processes that are stopped now."""
+        return [pid for pid in _pids(pod_uid) if is_stopped(pid)]
+
     def _pid(self, component: str) -> int:
         init = _init(self.instance)
         inner = [c.pid for c in self.instance.read_components() if c.name == component and c.pid]
         return processes.host_pid(init, inner[0]) if init is not None and inner else 0
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process was stopped by a signal; one that is gone is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _pids(pod_uid: str) -> list[int]:

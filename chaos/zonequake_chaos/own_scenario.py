@@ -22,17 +22,14 @@ import yaml
 from rich.console import Console
 
 from zonequake_analysis.document import CheckEntry, VerdictDocument, read_document
-from zonequake_chaos import manifest
+from zonequake_chaos import clean_command, manifest
 from zonequake_chaos.cluster.locks import lock_folder
 from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.errors import HarnessError, ManifestError
-from zonequake_chaos.fault_agent import hands_left
 from zonequake_chaos.journal import Journal
 from zonequake_chaos.outcome import Verdict
-from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.place import Place, find_place
 from zonequake_chaos.run_command import Ask, judge_run, planned, run_once
-from zonequake_chaos.runner import clean
 from zonequake_chaos.scenario_part import file_name
 
 _MARKED = ("zones", "scenario", "seed", "pools", "set", "target", "image")
@@ -239,13 +236,10 @@ class OwnScenario:
     def close(self) -> list[str]:
         """Undoes what a run that was broken off left behind; returns what could not be undone."""
         owing = [folder for folder in self._folders if Journal(folder).debts]
-        return [problem for folder in owing for problem in uvloop.run(self._pay(folder))]
-
-    async def _pay(self, folder: Path) -> list[str]:
-        async with await self._place.connect() as kube:
-            node = OwnNode.of(self._place.kubeconfig)
-            hands = await hands_left(kube, self._place.release, node)
-            return await clean(kube, folder, node=node, hands=hands)
+        runs = [clean_command.find_run(str(folder), lambda: self._place) for folder in owing]
+        return [
+            problem for run in runs for problem in uvloop.run(clean_command.clean(run)).problems
+        ]
 
     @property
     def _spec(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import shlex
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -26,7 +27,7 @@ from zonequake_chaos.fault_agent import hands_for
 from zonequake_chaos.faults.links import check_hands
 from zonequake_chaos.faults.on_the_node import check_node
 from zonequake_chaos.floor import check_plan
-from zonequake_chaos.guard import check_consent, installation
+from zonequake_chaos.guard import check_consent, installation, longest_s
 from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.place import Place
@@ -40,9 +41,11 @@ from zonequake_chaos.run_folder import (
     RunRecord,
     expectations,
 )
+from zonequake_chaos.run_mark import check_unmarked, place_mark
 from zonequake_chaos.runner import Runner
 from zonequake_chaos.scenario import ChaosRun
 from zonequake_chaos.status import look
+from zonequake_chaos.watchman import Permit
 
 RUNS = Path("runs")
 
@@ -96,14 +99,16 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
     run = planned(ask)
     seed = seed_of(ask)
     clock = SystemClock()
-    async with await place.connect() as kube:
-        await check_consent(kube, embedded=place.embedded)
+    async with await place.connect() as kube, AsyncExitStack() as held:
+        node = OwnNode.of(place.kubeconfig, place.context)
+        ceiling_s = await check_consent(kube, embedded=node is not None)
+        limit_s = longest_s(run, ceiling_s)
         installed = await installation(kube, place.release)
-        node = OwnNode.of(place.kubeconfig)
         hands = hands_for(kube, installed, node)
         check_node(run.spec.faults, node)
         check_hands(run.spec.faults, hands)
-        run_id = f"{run.metadata.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+        run_id = _run_id(run)
+        await check_unmarked(kube, place.release)
         deployment = await deployment_for(
             ask.choice,
             run,
@@ -133,6 +138,7 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             replay=replay_command(ask, seed),
         )
         folder.write(record)
+        held.enter_context(folder.held(wait_s=0))
         plan = build_plan(run, seed=seed, target=ask.choice.foreign)
         print_plan(console, plan)
         progress = Progress(plan=plan, console=console, clock=clock)
@@ -148,6 +154,17 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
             installation=installed,
             deployment=deployment,
             progress=progress,
+            permit=Permit(
+                embedded=node is not None,
+                limit_s=limit_s,
+                mark=await place_mark(
+                    kube,
+                    release=place.release,
+                    run=run_id,
+                    folder=str(folder.path.resolve()),
+                    zones=[zone.name for zone in run.spec.zones],
+                ),
+            ),
         )
         report = await runner.run()
         folder.write(_with_report(record, report, deployment.described))
@@ -203,6 +220,11 @@ def summarize(ended: Sequence[Ended], console: Console) -> Verdict:
         where = report if report.exists() else one.folder
         console.print(f"{one.verdict.value} (exit code {one.exit_code}): {where}")
     return worst(one.verdict for one in ended)
+
+
+def _run_id(run: ChaosRun) -> str:
+    """Its value fits into a label, which holds 63 characters."""
+    return f"{run.metadata.name[:44].rstrip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
 def seed_of(ask: Ask) -> int:

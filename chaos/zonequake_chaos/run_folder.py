@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from zonequake_analysis.run_folder import Harness
 from zonequake_analysis.tell import write_told
 from zonequake_analysis.verdict import Kind
 from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_chaos.cluster.locks import lock_folder
 from zonequake_chaos.deployment import Described
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.outcome import Verdict, worst
@@ -22,6 +25,10 @@ from zonequake_chaos.scenario import ChaosRun
 from zonequake_chaos.scenario_faults import Fault, Reached
 
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
+
+
+class FolderHeld(UsageError):
+    """Another process works on the run folder."""
 
 
 class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +43,9 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 INTERRUPTED = "interrupted"
 """The problem of a run that SIGINT or SIGTERM ended."""
+
+ABORTED = "aborted by `zonequake abort`"
+"""The problem of a run that was told to end."""
 
 
 class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +62,8 @@ class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def interrupted(self) -> bool:
-        """The user ended the run with a signal: no further one is wanted."""
-        return INTERRUPTED in self.problems
+        """The user ended the run, by a signal or `zonequake abort`: no further one is wanted."""
+        return not {INTERRUPTED, ABORTED}.isdisjoint(self.problems)
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +106,17 @@ class RunFolder:
             raise UsageError(f"{path} is no run folder: it has no run.yaml")
         return cls(path)
 
+    @contextmanager
+    def held(self, *, wait_s: float) -> Iterator[None]:
+        """Holds the folder for this process: a run's, or one that cleans it. Raises UsageError."""
+        with lock_folder(self.path, wait_s=wait_s) as held:
+            if not held:
+                raise FolderHeld(
+                    f"{self.path} is another process's: a run that is under way (zonequake abort "
+                    f"{self.path}), or somebody who cleans it"
+                )
+            yield
+
     def folder(self, name: str) -> Path:
         return self.path / name
 
@@ -113,6 +134,13 @@ class RunFolder:
             return msgspec.convert(raw["cluster"], ClusterPlace)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
             raise UsageError(f"{self.path}/run.yaml does not say where the run was") from error
+
+    def run_id(self) -> str:
+        """The run's name. Raises UsageError."""
+        raw = yaml.safe_load((self.path / "run.yaml").read_text())
+        if not isinstance(raw, dict) or not isinstance(raw.get("run"), str):
+            raise UsageError(f"{self.path}/run.yaml does not say which run it is")
+        return str(raw["run"])
 
     def has_history(self) -> bool:
         """Whether any load pod did anything: one that never began an operation writes no file."""

@@ -15,8 +15,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
+from zonequake_chaos.clean_up import clean_up
 from zonequake_chaos.cleaning import pay
 from zonequake_chaos.clock import Clock, Moment
 from zonequake_chaos.collect import pod_logs
@@ -41,6 +41,7 @@ from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
 from zonequake_chaos.scenario import ChaosRun, Zone
 from zonequake_chaos.scenario_faults import Fault
 from zonequake_chaos.triggers import unsettled
+from zonequake_chaos.watchman import Permit, Stop, Watchman
 from zonequake_load.control import Phase
 
 QUIET_TIMEOUT_S = 20.0
@@ -93,6 +94,7 @@ class Runner:
         installation: Installation,
         deployment: Deployment,
         progress: Progress,
+        permit: Permit,
     ) -> None:
         self._node = node
         self._hands = hands
@@ -106,12 +108,22 @@ class Runner:
         self._deployment = deployment
         self._progress = progress
         self._problems = Problems()
+        self._running: asyncio.Task[None] | None = None
         self._done = Done()
         self._targets = random.Random(f"{seed}/targets")  # noqa: S311 - replayable, not secret
         self._events = EventLog(folder.path / "events.jsonl", clock)
         self._journal = Journal(folder.path)
         self._observer = Observer(
             kube=kube, clock=clock, sight=deployment.sight, events=self._events
+        )
+        self._stopped: Stop | None = None
+        self._watchman = Watchman(
+            kube=kube,
+            clock=clock,
+            folder=folder.path,
+            release=installation.release,
+            permit=permit,
+            stop=self._stop,
         )
         self._started: Moment = clock.now()
         self._loads = [
@@ -127,15 +139,17 @@ class Runner:
     async def run(self) -> HarnessReport:
         """Walks all phases. Raises UsageError before anything was changed, else never."""
         with self._events:
-            async with self._observer.watching():
-                work = asyncio.create_task(self._work())
+            async with self._observer.watching(), self._watchman.watching():
+                self._running = asyncio.create_task(self._work())
                 loop = asyncio.get_running_loop()
+                interrupted = Stop(verdict=Verdict.HARNESS_FAILED, words=INTERRUPTED)
                 for number in (signal.SIGINT, signal.SIGTERM):
-                    loop.add_signal_handler(number, work.cancel)
+                    loop.add_signal_handler(number, self._stop, interrupted)
                 try:
-                    await work
+                    await self._running
                 except asyncio.CancelledError:
-                    self._problems.add(Verdict.HARNESS_FAILED, INTERRUPTED)
+                    stopped = self._stopped or interrupted
+                    self._problems.add(stopped.verdict, stopped.words)
                 except UsageError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the tail must be walked in any case
@@ -144,8 +158,16 @@ class Runner:
                     await self._tail()
                     for number in (signal.SIGINT, signal.SIGTERM):
                         loop.remove_signal_handler(number)
+        if self._events.problem is not None:
+            self._problems.add(Verdict.HARNESS_FAILED, self._events.problem)
         self._progress.skip_rest()
         return self._problems.report()
+
+    def _stop(self, stop: Stop) -> None:
+        """Ends the work; in the tail, which is walked in any case, nothing more comes of it."""
+        if self._running is not None and not self._running.done():
+            self._stopped = self._stopped or stop
+            self._running.cancel()
 
     async def _work(self) -> None:
         await self._phase("setup", self._set_up)
@@ -225,6 +247,7 @@ class Runner:
 
     async def _one_fault(self, fault: Fault, world: World) -> None:
         key = f"fault:{fault.name}"
+        await self._watchman.permit_fault()
         with self._progress.step(key) as step:
             try:
                 await inject_fault(
@@ -290,15 +313,17 @@ class Runner:
     # The tail, walked in any case --------------------------------------------------------------
 
     async def _tail(self) -> None:
-        for problem in await self._heal():
-            self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
+        self._problems.texts += await self._heal()  # what could not be, `clean` tries again
         self._events.emit("run.phase", {"phase": "end"})
-        for key, action in (("collect", self._collect), ("clean", self._clean)):
+        for key, action, failed in (
+            ("collect", self._collect, Verdict.HARNESS_FAILED),
+            ("clean", self._clean, Verdict.CLEANUP_NOT_PROVEN),
+        ):
             try:
                 with self._progress.step(key):
                     await action()
             except Exception as error:  # noqa: BLE001 - what comes after must be walked in any case
-                self._problems.add(Verdict.HARNESS_FAILED, f"{key}: {in_words(error)}")
+                self._problems.add(failed, f"{key}: {in_words(error)}")
 
     async def _heal(self) -> list[str]:
         return await self._journal.pay_all(self._pay, HEALING)
@@ -374,16 +399,17 @@ class Runner:
                     self._problems.add(Verdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
 
     async def _clean(self) -> None:
-        for problem in await self._journal.pay_all(self._pay):
+        proof = await clean_up(
+            self._kube,
+            node=self._node,
+            hands=self._hands,
+            release=self._installation.release,
+            run=self._run_id,
+            journal=self._journal,
+        )
+        for problem in proof.problems:
             self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
 
 
 def _load_name(installation: Installation, zone: Zone) -> str:
     return f"{installation.release}-load-{zone.name}"
-
-
-async def clean(
-    kube: Kube, folder: Path, *, node: OwnNode | None, hands: NodeHands | None
-) -> list[str]:
-    """Pays what a run of before still owes; returns what could not be paid."""
-    return await Journal(folder).pay_all(partial(pay, kube, node=node, hands=hands))

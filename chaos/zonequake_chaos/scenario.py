@@ -122,7 +122,11 @@ class Metadata(Part, frozen=True, kw_only=True):
 
 
 class Spec(Part, frozen=True, kw_only=True):
-    """All that a run does."""
+    """All that a run does.
+
+    `max_duration_s`: a run that is not at its tail by then is aborted, healed and cleaned. The
+    namespace of a foreign cluster sets a ceiling to it (`zonequake_chaos.guard`).
+    """
 
     pools: list[Pool]
     zones: Annotated[list[Zone], Meta(min_length=1, max_length=10)]
@@ -131,6 +135,7 @@ class Spec(Part, frozen=True, kw_only=True):
     times: Times = msgspec.field(default_factory=Times)
     faults: list[Fault] = msgspec.field(default_factory=list)
     floor: Floor | None = None
+    max_duration_s: Annotated[float, Meta(gt=0, le=86_400)] | None = None
     expectations: Expectations = msgspec.field(default_factory=Expectations)
 
 

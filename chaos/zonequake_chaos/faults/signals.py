@@ -34,6 +34,25 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         pass
 """
 
+_STOPPED_CHILDREN = """
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        if open("/proc/" + pid + "/stat").read().rpartition(")")[2].split()[0] in "Tt":
+            print(pid)
+    except FileNotFoundError:
+        pass
+"""
+
+
+async def stopped_processes(kube: Kube, *, pod: str, container: str) -> list[int]:
+    """The processes of the container that are stopped now. Raises HarnessError."""
+    command = ["python", "-c", _STOPPED_CHILDREN]
+    done = await kube.execute(pod, container, command, timeout_s=EXEC_TIMEOUT_S)
+    if done.code != 0:
+        raise FaultFailed(f"processes of pod {pod}: exit code {done.code}: {done.stderr[-300:]}")
+    return [int(pid) for pid in done.stdout.split()]
+
 
 STOPPED = "T"
 """The state of a process that SIGSTOP has stopped (proc(5))."""

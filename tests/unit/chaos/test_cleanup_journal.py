@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import get_args
 
-from zonequake_chaos.errors import ClusterError
+import pytest
+
+from zonequake_chaos import journal as module
+from zonequake_chaos.errors import ClusterError, JournalFailed
 from zonequake_chaos.journal import (
     FILE_NAME,
     HEALING,
@@ -103,3 +109,90 @@ async def test_a_line_torn_by_the_harnesss_death_costs_nothing_else(tmp_path: Pa
     after = Journal(tmp_path)
     after.owe(SCALE)
     assert [debt for _, debt in Journal(tmp_path).debts] == [ZONE, SCALE]
+
+
+def test_every_kind_of_debt_has_its_turn() -> None:
+    assert set(get_args(Debt)) == set(module._ORDER)
+
+
+async def test_a_line_that_another_version_wrote_is_kept_and_named(tmp_path: Path) -> None:
+    Journal(tmp_path).owe(ZONE)
+    with (tmp_path / FILE_NAME).open("a") as file:
+        file.write('{"number":7,"debt":{"type":"mend_the_moon","moon":1}}\n')
+    journal = Journal(tmp_path)
+    assert [debt for _, debt in journal.debts] == [ZONE]
+    assert len(journal.unknown) == 1
+    assert "mend_the_moon" in journal.unknown[0]
+
+
+def test_a_journal_of_the_first_version_is_read(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text(
+        '{"number":1,"debt":{"type":"restore_scale","stateful_set":"zq-default","replicas":3}}\n'
+        '{"number":2,"debt":{"type":"delete_zone","zone":"z"}}\n'
+        '{"number":2}\n'
+    )
+    assert [debt for _, debt in Journal(tmp_path).debts] == [SCALE]
+
+
+def test_a_full_disk_records_nothing_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", full)
+        with pytest.raises(JournalFailed, match="No space left"):
+            journal.owe(ZONE)
+    assert Journal(tmp_path).debts == []
+
+
+def test_a_disk_that_takes_half_a_line_has_recorded_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    journal = Journal(tmp_path)
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", lambda handle, data: write(handle, data[:20]))
+        with pytest.raises(JournalFailed, match="took 20 of"):
+            journal.owe(ZONE)
+    assert Journal(tmp_path).debts == []
+    again = Journal(tmp_path)
+    again.owe(SCALE)
+    assert [debt for _, debt in Journal(tmp_path).debts] == [SCALE]
+
+
+async def test_a_payment_that_cannot_be_recorded_is_made_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.owe(ZONE)
+    journal.owe(FINALIZER)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    payer = Payer()
+    assert await journal.pay_all(payer) == []
+    assert payer.paid == [FINALIZER, ZONE]
+
+
+async def test_a_payment_that_fails_for_any_reason_keeps_no_other_from_being_made(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path)
+    journal.owe(ZONE)
+    journal.owe(FINALIZER)
+    paid: list[Debt] = []
+
+    async def pay(debt: Debt) -> None:
+        if debt == FINALIZER:
+            raise PermissionError("not root")
+        paid.append(debt)
+
+    (problem,) = await journal.pay_all(pay)
+    assert "not root" in problem
+    assert paid == [ZONE]

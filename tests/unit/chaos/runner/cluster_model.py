@@ -65,7 +65,10 @@ class ClusterModel:
         self.deleted: list[str] = []
         self.signals: list[tuple[str, int]] = []
         self.commands: list[list[str]] = []
-        self.namespace_labels: dict[str, str] = {"zonequake.io/chaos": "allowed"}
+        self.namespace_labels: dict[str, str] = {
+            "zonequake.io/chaos": "allowed",
+            "zonequake.io/chaos-max-seconds": "3600",
+        }
         self.rate = 100.0
         self.never_catch_up = False
         self.refused: dict[str, str] | None = None
@@ -92,6 +95,7 @@ class ClusterModel:
                 "name": name,
                 "uid": uid,
                 "labels": {
+                    "app.kubernetes.io/name": "zonequake",
                     "app.kubernetes.io/component": "store",
                     "zonequake.io/pool": "default",
                 },

@@ -45,12 +45,25 @@ class FakeCluster(ClusterModel):
             return web.json_response({"message": "no previous"}, status=400)
         return web.Response(text="line\n")
 
-    def _items(self, plural: str) -> list[dict[str, Any]]:
+    def _items(self, plural: str, selector: str) -> list[dict[str, Any]]:
+        made = [found for (kind, _), found in self.objects.items() if kind == plural]
         if plural == "pods":
-            return list(self.pods.values())
+            made = list(self.pods.values())
         if plural == "partitions":
-            return [self._partition(group) for group in self.groups.values()]
-        return []
+            made = [self._partition(group) for group in self.groups.values()]
+        if plural == "distributionzones" and self.zone is None:
+            made = []
+        if plural == "statefulsets":
+            made.append(self._pool())
+        return [found for found in made if _selected(found, selector)]
+
+    def _pool(self) -> dict[str, Any]:
+        labels = {
+            "app.kubernetes.io/component": "store",
+            "app.kubernetes.io/instance": "zq",
+        }
+        size = {"replicas": self.replicas}
+        return {"metadata": {"name": "zq-default", "labels": labels}, "spec": size, "status": size}
 
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         plural = request.match_info["plural"]
@@ -60,9 +73,10 @@ class FakeCluster(ClusterModel):
                 if kind == plural and "load" in name:
                     del self.objects[kind, name]
             return web.json_response({})
-        selected = request.query.get("labelSelector", "")
+        if request.method == "POST":
+            return self._create(plural, json.loads(await request.read()))
         if not request.query.get("watch"):
-            items = self._items(plural) if "zonequake.io/load" not in selected else []
+            items = self._items(plural, request.query.get("labelSelector", ""))
             return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
         response = web.StreamResponse()
         await response.prepare(request)
@@ -73,6 +87,14 @@ class FakeCluster(ClusterModel):
                 await response.write(json.dumps(await queue.get()).encode() + b"\n")
         return response
 
+    def _create(self, plural: str, body: dict[str, Any]) -> web.Response:
+        name = body["metadata"]["name"]
+        if (plural, name) in self.objects:
+            return web.json_response({"message": f"{name} exists"}, status=409)
+        body["metadata"]["uid"] = f"uid-{next(self.versions)}"
+        self.objects[plural, name] = body
+        return web.json_response(body, status=201)
+
     async def _object(self, request: web.Request) -> web.Response:
         plural, name = request.match_info["plural"], request.match_info["name"]
         body = json.loads(await request.read() or b"{}")
@@ -82,9 +104,15 @@ class FakeCluster(ClusterModel):
             ready = {"conditions": [{"type": "Ready", "status": "True"}]}
             return web.json_response({"metadata": {"name": name}, "status": ready})
         if plural == "statefulsets" and name == "zq-default":
-            return web.json_response({"spec": {"replicas": self.replicas}})
+            return web.json_response(self._pool())
         if plural == "distributionzones":
             return self._on_zone(request.method, name, body)
+        if plural == "configmaps" and (plural, name) in self.objects and request.method != "GET":
+            if request.method == "DELETE":
+                return web.json_response(self.objects.pop((plural, name)))
+            notes = self.objects[plural, name]["metadata"].setdefault("annotations", {})
+            notes |= body["metadata"].get("annotations", {})
+            return web.json_response(self.objects[plural, name])
         if request.method == "PATCH":
             self.objects[plural, name] = body
             if plural == "statefulsets":
@@ -143,9 +171,15 @@ class FakeCluster(ClusterModel):
 
     async def _exec(self, request: web.Request) -> web.WebSocketResponse:
         name = request.match_info["name"]
-        number = int(request.query.getall("command")[3])
+        words = request.query.getall("command")
         socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
         await socket.prepare(request)
+        if len(words) < 4:  # the question which processes are stopped
+            await socket.send_bytes(b"\x01" + (b"12\n" if name in self.stopped else b""))
+            await socket.send_bytes(b'\x03{"status":"Success"}')
+            await socket.close()
+            return socket
+        number = int(words[3])
         self.signals.append((name, number))
         self.commands.append(request.query.getall("command"))
         if number == 9 and "deletionTimestamp" in self.pods[name]["metadata"]:
@@ -214,3 +248,12 @@ class FakeCluster(ClusterModel):
                 "probe_interval_ms": 100.0,
             }
         )
+
+
+def _selected(found: dict[str, Any], selector: str) -> bool:
+    labels = found["metadata"].get("labels") or {}
+    for part in filter(None, selector.split(",")):
+        key, _, value = part.partition("=")
+        if key not in labels or (value and labels[key] != value):
+            return False
+    return True

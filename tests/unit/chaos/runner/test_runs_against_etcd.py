@@ -13,6 +13,7 @@ import yaml
 from rich.console import Console
 
 from zonequake_chaos import manifest
+from zonequake_chaos.clean_up import clean_up
 from zonequake_chaos.deployments.choice import Choice
 from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
 from zonequake_chaos.errors import UsageError
@@ -21,7 +22,6 @@ from zonequake_chaos.load_objects import Installation
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
 from zonequake_chaos.run_command import Ask, planned, run_once
-from zonequake_chaos.runner import clean
 from zonequake_chaos.scenario import Etcd
 
 Events = Callable[[Path], list[dict[str, Any]]]
@@ -154,7 +154,10 @@ async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
     journal = Journal(tmp_path / "run")
     journal.owe(DeleteEtcd(name="zq-etcd-default"))
     async with await place.connect() as kube:
-        assert await clean(kube, tmp_path / "run", node=None, hands=None) == []
+        proof = await clean_up(
+            kube, node=None, hands=None, release="zq", run="dead", journal=Journal(tmp_path / "run")
+        )
+    assert proof.problems == []
     labels = "zonequake.io/etcd=zq-etcd-default"
     assert f"statefulsets {labels}" in cluster.deleted
     assert f"persistentvolumeclaims {labels}" in cluster.deleted

@@ -18,11 +18,10 @@ from rich.console import Console
 
 from zonequake_chaos.cli import main
 from zonequake_chaos.errors import GuardError, PlanRefused, UsageError
-from zonequake_chaos.journal import Journal, RemoveFinalizer
+from zonequake_chaos.journal import Journal
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
 from zonequake_chaos.run_command import Ask, dry_run, run_once
-from zonequake_chaos.runner import clean
 
 QUICK = [
     "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",
@@ -393,18 +392,6 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
     assert cluster.zone is None
     assert list((folder.path / "history").iterdir()), "what there was is collected"
     assert Journal(folder.path).debts == []
-
-
-async def test_clean_pays_what_a_killed_harness_still_owes(
-    cluster: Any, place: Place, tmp_path: Path
-) -> None:
-    finalizer = RemoveFinalizer(pod="zq-default-0", finalizer="zonequake.io/outage")
-    Journal(tmp_path).owe(finalizer)
-    cluster.pods["zq-default-0"]["metadata"]["finalizers"] = ["zonequake.io/outage", "other"]
-    async with await place.connect() as kube:
-        assert await clean(kube, tmp_path, node=None, hands=None) == []
-        assert await clean(kube, tmp_path, node=None, hands=None) == []
-    assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
 
 
 async def test_a_plan_below_its_floor_is_refused_before_anything_is_asked_of_a_cluster(

@@ -1,0 +1,56 @@
+"""`zonequake` with a fault planted into it, that tests of its cleaning must find.
+
+python planted.py forgetful STEPS_FILE PATTERN NUMBER WAY -- run SCENARIO ...
+python planted.py blind clean RUN
+python planted.py unpaying clean RUN
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import mortal
+
+from zonequake_chaos import cleaning, traces
+from zonequake_chaos.cli import main
+from zonequake_chaos.errors import FaultFailed
+from zonequake_chaos.journal import Journal
+from zonequake_chaos.node_hands import PodOnNode
+
+
+def forgetful() -> None:
+    """Faults are done without a record of what will have to be undone."""
+    journal: Any = Journal
+    owe = journal.owe
+
+    def forget(self: Journal, debt: Any) -> int:
+        return 0 if "pod" in debt.__struct_fields__ else int(owe(self, debt))
+
+    journal.owe = forget
+
+
+def blind() -> None:
+    """Only debts are paid: nobody looks what is there."""
+    traces.LOOKS.clear()
+
+
+def unpaying() -> None:
+    """No pod's links are mended."""
+
+    async def undo(_: object, pod: PodOnNode, fault: str = "") -> None:
+        raise FaultFailed(f"pod {pod.name} can't be entered")
+
+    for module in (cleaning, traces):
+        vars(module)["undo_links"] = undo
+
+
+if __name__ == "__main__":
+    what, rest = sys.argv[1], sys.argv[2:]
+    {"forgetful": forgetful, "blind": blind, "unpaying": unpaying}[what]()
+    if what == "forgetful":
+        own, rest = rest[: rest.index("--")], rest[rest.index("--") + 1 :]
+        mortal.install(mortal.Death(Path(own[0]), (own[1], int(own[2]), own[3])))
+    sys.argv = ["zonequake", *rest]
+    main()

@@ -1,0 +1,137 @@
+"""A run's mark, its traces and their cleaning, as a real API server has it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from zonequake_chaos.clean_up import clean_up
+from zonequake_chaos.errors import UsageError
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.run_mark import ALIVE, Heard, answer, ask, place_mark, read_mark
+
+from .api_server import ApiServer
+
+RELEASE = "zq"
+STORE = {"app.kubernetes.io/component": "store", "app.kubernetes.io/instance": RELEASE}
+
+
+def pod_template(labels: dict[str, str]) -> dict[str, Any]:
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "none"}]},
+    }
+
+
+def claim(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Mi"}},
+        },
+    }
+
+
+def objects(server: ApiServer) -> set[str]:
+    found = server.kubectl("get", "cm,sts,svc,pvc,pods,dz", "-o", "name").stdout.split()
+    return set(found) - {"configmap/kube-root-ca.crt"}
+
+
+def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
+    api_server: ApiServer,
+) -> None:
+    server = api_server.in_namespace("cleaned")
+    pool = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "zq-default", "labels": STORE},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": STORE},
+            "template": pod_template(STORE),
+        },
+    }
+    for made in (pool, claim("data-zq-default-0", STORE)):
+        assert server.apply(made).returncode == 0
+    before = objects(server)
+    run = {"zonequake.io/run": "dead", "zonequake.io/load": "zq-load-z"}
+
+    async def left_and_cleaned() -> None:
+        async with await Kube.open(
+            kubeconfig=server.kubeconfig, context=None, namespace=server.namespace
+        ) as kube:
+            mark = await place_mark(kube, release=RELEASE, run="dead", folder="/f", zones=["z"])
+            assert dict(mark.scales) == {"zq-default": 0}
+            assert mark.volumes == {"data-zq-default-0"}
+            with pytest.raises(UsageError, match="is that of the run dead"):
+                await place_mark(kube, release=RELEASE, run="other", folder="/f", zones=[])
+            server.patch("sts", "zq-default", {"spec": {"replicas": 1}})
+            server.apply(claim("data-zq-default-1", STORE))
+            server.apply(
+                {"apiVersion": "v1", "kind": "ConfigMap"}
+                | {"metadata": {"name": "m", "labels": run}}
+            )
+            server.apply(claim("history-zq-load-z-0", run))
+            server.apply(
+                {"apiVersion": "v1", "kind": "Pod"}
+                | pod_template({"app.kubernetes.io/name": "zonequake"})
+                | {
+                    "metadata": {
+                        "name": "zq-default-0",
+                        "finalizers": ["zonequake.io/outage", "a.b/c"],
+                    }
+                }
+            )
+            for name in ("data-zq-default-1", "history-zq-load-z-0"):
+                # The controller that lets unused volumes go is not there, and nobody plays it.
+                server.patch("pvc", name, {"metadata": {"finalizers": None}}, "--type=merge")
+            other = await clean_up(
+                kube, node=None, hands=None, release=RELEASE, run="another", journal=None
+            )
+            assert other.problems == []
+            assert "sizes of the pools" not in other.checked
+            proof = await clean_up(
+                kube, node=None, hands=None, release=RELEASE, run="dead", journal=None
+            )
+            assert proof.problems == []
+            assert await read_mark(kube, RELEASE) is None
+
+    asyncio.run(left_and_cleaned())
+    assert objects(server) == before | {"pod/zq-default-0"}
+    assert server.get("pod", "zq-default-0")["metadata"]["finalizers"] == ["a.b/c"]
+    assert server.get("sts", "zq-default")["spec"]["replicas"] == 0
+
+
+def test_a_run_that_answers_lives_and_one_that_does_not_is_dead(
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zonequake_chaos.run_mark.ANSWER_S", 2.0)
+    server = api_server.in_namespace("asked")
+
+    async def asked() -> list[Heard]:
+        async with await Kube.open(
+            kubeconfig=server.kubeconfig, context=None, namespace=server.namespace
+        ) as kube:
+            mark = await place_mark(kube, release=RELEASE, run="r", folder="/f", zones=[])
+            heard = [await ask(kube, mark, ALIVE)]
+
+            async def answers() -> None:
+                for _ in range(8):
+                    found = await read_mark(kube, RELEASE)
+                    if found is not None and found.asked != found.answered:
+                        await answer(kube, found)
+                    await asyncio.sleep(0.2)
+
+            living = asyncio.create_task(answers())
+            await asyncio.sleep(0.5)
+            heard.append(await ask(kube, mark, ALIVE))
+            await living
+            await kube.delete("ConfigMap", mark.name)
+            return [*heard, await ask(kube, mark, ALIVE)]
+
+    assert asyncio.run(asked()) == [Heard.NOTHING, Heard.ANSWER, Heard.GONE]

@@ -1,0 +1,333 @@
+"""Runs that are ended from outside, and what is proven once they are cleaned."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from zonequake_chaos import clean_up as cleaning_up
+from zonequake_chaos.clean_command import abort, clean, find_run
+from zonequake_chaos.errors import GuardError, JournalFailed, UsageError
+from zonequake_chaos.journal import Debt, Journal, RemoveFinalizer
+from zonequake_chaos.outcome import Verdict
+from zonequake_chaos.place import Place
+from zonequake_chaos.run_command import Ask, run_once
+from zonequake_chaos.run_folder import HarnessReport, RunFolder
+
+QUICK = [
+    "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",
+    "load={registerRate: 10}",
+]
+OUTAGE = "zonequake.io/outage"
+
+
+def start(
+    place: Place, out: Path, *overrides: str
+) -> asyncio.Task[tuple[RunFolder, HarnessReport]]:
+    """The scenario node-outage, whose fault lasts a minute."""
+    words = [*QUICK, "faults.0.holdSeconds=60", *overrides]
+    asked = Ask(scenario="node-outage", overrides=words, seed=1, out=out, analyze=False)
+    return asyncio.create_task(run_once(asked, place, Console(file=io.StringIO(), width=300)))
+
+
+def left_by_a_dead_run(cluster: Any, folder: Path, place: Place, run: str = "dead") -> None:
+    """A folder and the traces of a harness that was killed in the middle of an outage."""
+    RunFolder.create(folder)
+    where = {
+        "kubeconfig": str(place.kubeconfig),
+        "context": "x",
+        "namespace": "zonequake",
+        "release": "zq",
+        "version": "1",
+    }
+    (folder / "run.yaml").write_text(yaml.safe_dump({"run": run, "cluster": where}))
+    journal = Journal(folder)
+    journal.owe(RemoveFinalizer(pod="zq-default-0", finalizer=OUTAGE))
+    cluster.pods["zq-default-0"]["metadata"]["finalizers"] = [OUTAGE, "other"]
+    mark(cluster, run, folder)
+
+
+def mark(cluster: Any, run: str, folder: Path | str = "/gone", replicas: int = 3) -> None:
+    labels = {
+        "app.kubernetes.io/component": "run",
+        "app.kubernetes.io/instance": "zq",
+        "zonequake.io/run": run,
+    }
+    cluster.objects["configmaps", "zq-run"] = {
+        "metadata": {"name": "zq-run", "uid": "u", "labels": labels},
+        "data": {
+            "run": run,
+            "host": "h",
+            "folder": str(folder),
+            "zones": "chaos",
+            "volumes": "",
+            "scale.zq-default": str(replicas),
+        },
+    }
+
+
+def nowhere() -> Place:
+    raise AssertionError("a folder says itself where its run was")
+
+
+@pytest.fixture(autouse=True)
+def dead_runs_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zonequake_chaos.run_mark.ANSWER_S", 2.0)
+
+
+async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    for _ in range(2):
+        proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+        assert proof.problems == []
+        assert "finalizers on pods" in proof.checked
+        assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
+        assert ("configmaps", "zq-run") not in cluster.objects
+
+
+async def test_a_debt_that_nobody_recorded_is_found_by_looking(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    cluster.stopped.add("zq-default-1")
+    cluster.replicas = 4
+    zone = {"spec": {"partitions": 1}, "metadata": {"labels": {"zonequake.io/run": "dead"}}}
+    cluster._on_zone("PATCH", "chaos", zone)
+    cluster.objects["distributionzones", "chaos"]["metadata"]["name"] = "chaos"
+    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    assert proof.problems == []
+    assert (cluster.stopped, cluster.replicas, cluster.zone) == (set(), 3, None)
+
+
+async def test_a_run_whose_folder_is_lost_is_cleaned_by_its_name_and_by_all(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    for word in ("dead", None):
+        left_by_a_dead_run(cluster, tmp_path / f"folder-of-{word}", place)
+        proof = await clean(find_run(word, lambda: place))
+        assert proof.problems == []
+        assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
+        assert ("configmaps", "zq-run") not in cluster.objects
+
+
+async def test_what_cannot_be_undone_is_not_proven_and_the_mark_stays(
+    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    monkeypatch.setitem(cleaning_up.clean_up.__kwdefaults__, "within_s", 0.5)
+
+    kept = cluster._on_pod
+
+    async def without_patches(method: str, name: str, body: dict[str, Any]) -> Any:
+        return await kept("GET" if method == "PATCH" else method, name, body)
+
+    cluster._on_pod = without_patches
+    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    assert not proof.proven
+    assert any("carries the finalizer zonequake.io/outage" in p for p in proof.problems)
+    assert ("configmaps", "zq-run") in cluster.objects
+
+
+async def test_without_an_api_server_nothing_is_proven(
+    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    monkeypatch.setitem(cleaning_up.clean_up.__kwdefaults__, "within_s", 0.5)
+    assert place.kubeconfig is not None
+    config = place.kubeconfig.read_text()
+    place.kubeconfig.write_text(config.replace(str(cluster.address[1]), "1"))
+    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    assert any("doesn't answer" in problem for problem in proof.problems)
+    place.kubeconfig.unlink()
+    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    assert any("nothing is proven" in problem for problem in proof.problems)
+
+
+async def test_a_debt_of_another_version_is_not_forgotten(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    with (tmp_path / "run" / "cleanup.jsonl").open("a") as file:
+        file.write('{"number":9,"debt":{"type":"unfreeze_the_moon"}}\n')
+    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    assert len(proof.problems) == 1
+    assert "unfreeze_the_moon" in proof.problems[0]
+
+
+async def test_two_cleaners_at_once_both_prove_it(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    run = find_run(str(tmp_path / "run"), nowhere)
+    by_name = find_run("dead", lambda: place)
+    first, second = await asyncio.gather(clean(run), clean(by_name))
+    assert (first.problems, second.problems) == ([], [])
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
+    by_name: bool, cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    running = start(place, tmp_path / "run")
+    await asyncio.wait_for(cluster.held.wait(), timeout=20)
+    word = RunFolder.open(tmp_path / "run").run_id() if by_name else str(tmp_path / "run")
+    said: list[str] = []
+    proof = await abort(find_run(word, lambda: place), said.append)
+    assert proof.problems == []
+    assert "asked to end" in said[0]
+    folder, report = await asyncio.wait_for(running, timeout=20)
+    assert report.verdict is Verdict.HARNESS_FAILED
+    assert "aborted by `zonequake abort`" in report.problems
+    assert report.interrupted
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+    assert cluster.zone is None
+    assert list((folder.path / "history").iterdir()), "what there was is collected"
+    again = await abort(find_run(str(tmp_path / "run"), nowhere), said.append)
+    assert again.problems == []
+    assert len(said) == 1, "whoever has ended is asked nothing"
+
+
+async def test_a_run_that_is_under_way_is_not_cleaned_but_to_be_aborted(
+    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zonequake_chaos.clean_command.OTHER_CLEANER_S", 0.2)
+    running = start(place, tmp_path / "run")
+    await asyncio.wait_for(cluster.held.wait(), timeout=20)
+    name = RunFolder.open(tmp_path / "run").run_id()
+    with pytest.raises(UsageError, match="zonequake abort"):
+        await clean(find_run(str(tmp_path / "run"), nowhere))
+    with pytest.raises(UsageError, match=f"{name} is under way"):
+        await clean(find_run(name, lambda: place))
+    with pytest.raises(UsageError, match="is that of the run"):
+        await start(place, tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+    await abort(find_run(name, lambda: place), print)
+    await running
+
+
+async def test_consent_that_is_taken_away_ends_the_run_and_heals(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    running = start(place, tmp_path / "run")
+    await asyncio.wait_for(cluster.held.wait(), timeout=20)
+    cluster.namespace_labels.pop("zonequake.io/chaos")
+    _, report = await asyncio.wait_for(running, timeout=20)
+    assert report.verdict is Verdict.UNKNOWN
+    assert any("does not allow chaos" in problem for problem in report.problems)
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+    assert cluster.zone is None
+
+
+async def test_a_fault_waits_for_no_later_look_at_the_consent(
+    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zonequake_chaos.watchman._FAR_S", 1000.0)
+    running = start(place, tmp_path / "run")
+    while not cluster.phases:  # noqa: ASYNC110  the made-up cluster tells nobody
+        await asyncio.sleep(0.02)
+    cluster.namespace_labels.pop("zonequake.io/chaos")
+    _, report = await asyncio.wait_for(running, timeout=20)
+    assert any("does not allow chaos" in problem for problem in report.problems)
+    assert not cluster.held.is_set(), "the fault was never done"
+
+
+async def test_a_run_that_lasts_longer_than_it_may_is_ended_and_healed(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    held = {
+        "name": "never",
+        "type": "reached",
+        "trigger": {"when": "key", "key": "chain", "length": 9},
+    }
+    outage = {
+        "name": "outage",
+        "type": "node_outage",
+        "target": {"role": "any"},
+        "heldUntil": "never",
+    }
+    faults = f"faults={json.dumps([outage, held])}"
+    running = start(place, tmp_path / "run", faults, "maxDurationSeconds=3")
+    _, report = await asyncio.wait_for(running, timeout=30)
+    assert report.verdict is Verdict.UNKNOWN
+    assert "ended early: the run may last 3 s, and these are over" in report.problems
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+
+
+@pytest.mark.parametrize(
+    ("labels", "override", "words"),
+    [
+        ({"zonequake.io/chaos-max-seconds": None}, "", "does not say how long chaos may last"),
+        ({"zonequake.io/chaos-max-seconds": "soon"}, "", "is 'soon', expected seconds"),
+        ({"zonequake.io/chaos": "no"}, "", "does not allow chaos"),
+        ({}, "maxDurationSeconds=7200", "is 7200, and the namespace allows 3600 s"),
+        ({"zonequake.io/chaos-max-seconds": "30"}, "", "the plan takes 60.2 s"),
+    ],
+)
+async def test_a_foreign_namespace_says_both_that_and_how_long(
+    labels: dict[str, str | None],
+    override: str,
+    words: str,
+    cluster: Any,
+    place: Place,
+    tmp_path: Path,
+) -> None:
+    for key, value in labels.items():
+        cluster.namespace_labels.pop(key)
+        if value is not None:
+            cluster.namespace_labels[key] = value
+    with pytest.raises(GuardError, match=words):
+        await start(place, tmp_path / "run", *filter(None, [override]))
+    assert not (tmp_path / "run").exists()
+    assert ("configmaps", "zq-run") not in cluster.objects
+
+
+async def test_a_place_is_not_embedded_because_somebody_says_so(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    cluster.namespace_labels.clear()
+    said = Place(
+        kubeconfig=place.kubeconfig, context="x", namespace="zonequake", release="zq", embedded=True
+    )
+    with pytest.raises(GuardError):
+        await start(said, tmp_path / "run")
+
+
+async def test_an_event_log_on_a_full_disk_does_not_keep_a_run_from_healing(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "events.jsonl").symlink_to("/dev/full")
+    running = start(place, tmp_path / "run")
+    await asyncio.wait_for(cluster.held.wait(), timeout=20)
+    await abort(find_run(str(tmp_path / "run"), nowhere), print)
+    _, report = await asyncio.wait_for(running, timeout=20)
+    assert any("No space left on device" in problem for problem in report.problems)
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+    assert cluster.zone is None
+
+
+async def test_a_journal_that_cannot_be_written_lets_no_fault_in(
+    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owe = Journal.owe
+
+    def full_at_the_finalizer(journal: Journal, debt: Debt) -> int:
+        if isinstance(debt, RemoveFinalizer):
+            raise JournalFailed("the disk is full")
+        return owe(journal, debt)
+
+    monkeypatch.setattr(Journal, "owe", full_at_the_finalizer)
+    _, report = await asyncio.wait_for(start(place, tmp_path / "run"), timeout=20)
+    assert report.verdict is Verdict.HARNESS_FAILED
+    assert any("the disk is full" in problem for problem in report.problems)
+    assert not cluster.held.is_set(), "the fault was never done"
+    assert cluster.zone is None

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.scenario import ChaosRun, Zone
-from zonequake_chaos.scenario_faults import Fault, Scale, Target, TargetRole
+from zonequake_chaos.scenario_faults import (
+    Fault,
+    OperatorKill,
+    OperatorPause,
+    Scale,
+    Target,
+    TargetRole,
+)
 from zonequake_chaos.scenario_triggers import OnKey, OnStage
 
 LEAST_HEARTBEATS = 5
@@ -64,6 +71,8 @@ def _unsuited_fault(fault: Fault) -> Iterator[str]:
     target: Target | None = getattr(fault, "target", None)
     if isinstance(fault, Scale):
         yield "scales a pool, and an etcd's members are fixed"
+    if isinstance(fault, OperatorPause | OperatorKill):
+        yield "is for our operator, which has no part in an etcd"
     if isinstance(fault.trigger, OnStage):
         yield "waits for a stage of a rebalance, which etcd has not"
     if isinstance(fault.trigger, OnKey):

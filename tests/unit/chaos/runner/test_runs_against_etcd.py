@@ -184,6 +184,7 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
     [
         ("kill-during-catchup", (), "'kill-catching-up' waits for a stage of a rebalance"),
         ("kill-during-catchup", (), "'grow' scales a pool"),
+        ("operator-pause", ("pools.0.replicas=3",), "is for our operator"),
         ("chain-example-1", (), "is of mode HighAvailability"),
         ("in-memory-restart", (), "is volatile"),
         ("leader-kill", ("pools.0.replicas=5",), "--set pools.0.replicas=3"),

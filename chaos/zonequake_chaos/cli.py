@@ -20,6 +20,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_chaos import manifest, run_command
+from zonequake_chaos.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_chaos.clean_up import Proof
 from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.errors import ChaosError, UsageError
@@ -159,6 +160,21 @@ def uninstall(
     from zonequake_chaos import install as installing
 
     installing.uninstall(_place(kubeconfig, context, namespace, release))
+
+
+@app.command()
+def access(
+    out: Annotated[Path, typer.Option("--out", help="The kubeconfig to write.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    hours: Annotated[int, typer.Option(min=1, help="How long its token holds.")] = DEFAULT_HOURS,
+) -> None:
+    """Write a kubeconfig of the release's chaos account, for whoever runs scenarios."""
+    place = _place(kubeconfig, context, namespace, release)
+    asyncio.run(write_access(place, out, hours=hours))
+    console.print(f"{out}: zonequake run --kubeconfig {out} --context {CONTEXT}")
 
 
 @app.command()

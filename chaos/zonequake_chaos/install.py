@@ -29,6 +29,8 @@ async def install(place: Place, *, images: Mapping[str, str], values: Sequence[s
     settings = [f"images.{name}={ref}" for name, ref in sorted(images.items())]
     words = ["upgrade", "--install", place.release, str(chart)]
     words += [word for setting in (*settings, *values) for word in ("--set", setting)]
+    if place.embedded:
+        words += ["--set", "harness.account=true"]
     words += ["--create-namespace", "--wait", "--timeout", f"{TIMEOUT_S}s"]
     _helm(place, words)
 

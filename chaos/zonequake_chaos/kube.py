@@ -41,6 +41,7 @@ _KINDS = {
     "Secret": ("/api/v1", "secrets"),
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
     "Event": ("/api/v1", "events"),
+    "ServiceAccount": ("/api/v1", "serviceaccounts"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "Deployment": ("/apis/apps/v1", "deployments"),
     "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
@@ -218,6 +219,19 @@ class Kube:
             },
             content_type="application/apply-patch+yaml",
         )
+
+    async def account_token(self, account: str, *, lifetime_s: int) -> str:
+        """A new token of a ServiceAccount; a server may shorten its life. Raises NotFound."""
+        answer = await self._json(
+            "POST",
+            self.path("ServiceAccount", account, "token"),
+            body={
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": lifetime_s},
+            },
+        )
+        return str(answer["status"]["token"])
 
     async def version(self) -> str:
         """The API server's version."""

@@ -41,6 +41,7 @@ def main() -> None:
             resync_s=float(os.environ.get("ZQ_RESYNC_S", DEFAULT_RESYNC_S)),
             view_period_s=float(os.environ.get("ZQ_VIEW_PERIOD_S", DEFAULT_VIEW_PERIOD_S)),
             http_port=int(os.environ.get("ZQ_HTTP_PORT", str(HTTP_PORT))),
+            read_nodes=os.environ.get("ZQ_READ_NODES", "") == "true",
             retry_threshold=int(os.environ.get("ZQ_RETRY_THRESHOLD", str(DEFAULT_RETRY_THRESHOLD))),
         )
         election_s = float(os.environ.get("ZQ_ELECTION_S", "0"))
@@ -76,7 +77,7 @@ async def _run(app: App, election_s: float) -> None:
         else:
             await _operate(app)
     finally:
-        await server.cleanup()
+        await server.close()
 
 
 async def _operate(app: App) -> None:

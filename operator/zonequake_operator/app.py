@@ -17,6 +17,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from zonequake_tls.credentials import Credentials
+from zonequake_tls.visitors import Serving, serve
 
 from . import metrics
 from .apply import ZoneReconciler
@@ -25,6 +26,7 @@ from .event_poster import EventPoster
 from .gather import Fleet
 from .kube import Kube
 from .model import DEFAULT_RETRY_THRESHOLD
+from .rights_keeper import RightsKeeper
 from .store_client import StoreClient
 from .table_keeper import TableKeeper
 from .watch import watch
@@ -51,6 +53,7 @@ class Options:
     resync_s: float
     view_period_s: float
     http_port: int = HTTP_PORT
+    read_nodes: bool = False
     retry_threshold: int = DEFAULT_RETRY_THRESHOLD
 
 
@@ -109,14 +112,17 @@ class App:
         configure(settings)
         kube = await Kube.connect(self.options.namespace, self.options.release)
         store = StoreClient(self._credentials)
+        kube.reads_nodes = self.options.read_nodes
         kube.may_write = store.may_order = self.may_act
         fleet = Fleet(kube, store, monotonic_s=time.monotonic, wall_ms=wall_ms)
         events = EventPoster(kube, wall_ms=wall_ms)
         tables = TableKeeper(kube, fleet, resync_s=self.options.resync_s, wall_ms=wall_ms)
+        rights = RightsKeeper(kube, tell=fleet.rights_missing)
         running = _Running(kube=kube, store=store, fleet=fleet, events=events, tables=tables)
         running.tasks.append(asyncio.create_task(fleet.run(), name="fleet"))
         running.tasks.append(asyncio.create_task(events.run(), name="events"))
         running.tasks.append(asyncio.create_task(tables.run(), name="tables"))
+        running.tasks.append(asyncio.create_task(rights.run(), name="rights"))
         self._running = running
 
     async def stop(self, **_: object) -> None:
@@ -238,15 +244,12 @@ class App:
 
     # -------------------------------------------------------------------------------------- HTTP
 
-    async def serve(self) -> web.AppRunner:
+    async def serve(self) -> Serving:
         """Listen for probes and scrapes, also while another operator leads."""
         server = web.Application()
         server.router.add_get("/healthz", self._healthz)
         server.router.add_get("/metrics", self._metrics)
-        runner = web.AppRunner(server, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, port=self.options.http_port).start()
-        return runner
+        return await serve(server, None, self.options.http_port, name="http")
 
     async def _healthz(self, _: web.Request) -> web.Response:
         if self.stands_by:

@@ -82,6 +82,7 @@ class _Rest:
             and view.topology == self.view.topology
             and view.reports == self.view.reports
             and view.lease_troubles == self.view.lease_troubles
+            and view.missing_rights == self.view.missing_rights
         )
 
 
@@ -213,6 +214,7 @@ class ZoneReconciler:
                     topology=view.topology,
                     reports=view.reports,
                     lease_troubles=view.lease_troubles,
+                    missing_rights=view.missing_rights,
                     inspected=self._orders.inspections.of(view.reports),
                     attempts=self._orders.attempts,
                     retry_threshold=self._retry_threshold,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from zonequake_store.admin_protocol import PeerName, Role, Stage
@@ -21,6 +21,7 @@ from .model import (
     ZoneSpec,
     ZoneStatus,
 )
+from .rights import Right, advice
 from .switch import lost
 from .wire import to_rfc3339
 
@@ -141,10 +142,12 @@ def judge(
     data_nodes: Sequence[str],
     retry_threshold: int,
     lease_troubles: Mapping[str, Trouble] | None = None,
+    missing_rights: Collection[Right] = (),
 ) -> tuple[Condition, ...]:
     """All conditions of a zone whose spec could be read.
 
     `lease_troubles`: of nodes that its partitions are on; None if it needs no Leases.
+    `missing_rights`: of the operator's account.
     """
     return (
         _ready(spec, health, filter_problem, data_nodes),
@@ -153,6 +156,7 @@ def judge(
         _degraded(spec, health, data_nodes),
         _data_at_risk(health),
         *(() if lease_troubles is None else (_lease_trouble(lease_troubles),)),
+        _permitted(missing_rights),
         _paused(spec),
     )
 
@@ -369,6 +373,13 @@ def _unrenewed_since(trouble: Trouble) -> str:
     if not trouble.since_ms:
         return ""
     return f" (unrenewed since {to_rfc3339(trouble.since_ms // 1000 * 1000)})"
+
+
+def _permitted(missing: Collection[Right]) -> Condition:
+    of = ConditionType.PERMITTED
+    if missing:
+        return _condition(of, False, Reason.RIGHTS_MISSING, advice(missing))
+    return _condition(of, True, Reason.ALL_RIGHTS_GRANTED, "The operator has every right it needs.")
 
 
 def _paused(spec: ZoneSpec) -> Condition:

@@ -7,6 +7,7 @@ OperatorError
 ├── KubeError                the Kubernetes API refused or didn't answer
 │   ├── Conflict             409: somebody else wrote first; read again
 │   ├── NotFound             404
+│   ├── Forbidden            403: a right is missing
 │   ├── Invalid              422: the server's schema or a CEL rule refused it
 │   └── Deposed              not sent: another operator may lead by now
 └── NodeUnreachable          a data node's admin API didn't answer, or not in its language
@@ -59,6 +60,10 @@ class Conflict(KubeError):
 
 class NotFound(KubeError):
     """There is no such object (404)."""
+
+
+class Forbidden(KubeError):
+    """The account lacks a right, or an admission rule said no (403)."""
 
 
 class Invalid(KubeError):

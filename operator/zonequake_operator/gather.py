@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
@@ -24,6 +24,7 @@ from .leases import Lease, Session, Trouble, TroubleKind, sessions_of
 from .model import Topology
 from .parsing import parse_topology
 from .rendering import render_topology_status
+from .rights import Right
 from .store_client import StoreClient
 from .topology import Pod
 from .wire import TOPOLOGY_NAME, Object
@@ -49,6 +50,7 @@ class View:
     reports: Mapping[str, ReplicasReport] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
     lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
+    missing_rights: frozenset[Right] = frozenset()
 
     @property
     def sessions(self) -> dict[str, Session]:
@@ -94,6 +96,8 @@ class Fleet:
         self._round = asyncio.Condition()
         self._unsettled: set[str] = set()
         self._gates = Gates(kube, monotonic_s=monotonic_s, wall_ms=wall_ms)
+        self.missing_rights: frozenset[Right] = frozenset()
+        """Of our own account, as the last look at them found."""
         self.view = View()
         self.heard_s = self.ended_s = monotonic_s()
         """When the last good round ended, and when the last one did."""
@@ -106,6 +110,13 @@ class Fleet:
         elif pod is not None:
             self._ended.pop(pod.name, None)  # of its process before, or of another pod
         self._stale_pods = True
+        self._hurry.set()
+
+    def rights_missing(self, missing: frozenset[Right]) -> None:
+        """What our account lacks now; the view says so to the zones."""
+        self.missing_rights = missing
+        # Also where no further round can be good without what is missing.
+        self.view = replace(self.view, missing_rights=missing)
         self._hurry.set()
 
     def topology_is_old(self) -> None:
@@ -178,6 +189,7 @@ class Fleet:
                 reports=reports,
                 addresses=addresses,
                 lease_troubles=troubles,
+                missing_rights=self.missing_rights,
             )
             self._round.notify_all()
         silent = after.nodes.keys() - reports.keys()

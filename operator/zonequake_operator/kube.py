@@ -23,8 +23,9 @@ from tenacity import (
 )
 from tenacity.wait import wait_base
 
-from .errors import Conflict, Deposed, Invalid, KubeError, NotFound
+from .errors import Conflict, Deposed, Forbidden, Invalid, KubeError, NotFound
 from .rendering import render_topology
+from .rights import Right
 from .wire import GROUP, TOPOLOGY_NAME, VERSION, ZONE_LABEL, Object
 
 REQUEST_TIMEOUT_S = 10.0
@@ -35,7 +36,17 @@ PAGE = 500
 FIELD_MANAGER = "zonequake-operator"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
-_BY_STATUS: dict[int, type[KubeError]] = {404: NotFound, 409: Conflict, 422: Invalid}
+_MACHINES = "/api/v1/nodes"
+"""May be refused: nobody needs it."""
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+"""Is posted to and changes nothing."""
+
+_BY_STATUS: dict[int, type[KubeError]] = {
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    422: Invalid,
+}
 
 
 class Kube:
@@ -50,6 +61,10 @@ class Kube:
         self._release = release
         self.may_write: Callable[[], bool] = lambda: True
         """Asked right before each write leaves."""
+        self.reads_nodes = False
+        """Node objects are cluster-wide: only who was given them asks for them."""
+        self.on_refusal: Callable[[], None] = lambda: None
+        """Called when the API server refused something that is needed."""
 
     @classmethod
     async def connect(cls, namespace: str, release: str) -> Kube:
@@ -142,13 +157,13 @@ class Kube:
         )
 
     async def list_machines(self) -> list[Object]:
-        """All Node objects; an empty list where we may not read them."""
+        """All Node objects; an empty list where we aren't to read them, or may not."""
+        if not self.reads_nodes:
+            return []
         try:
-            return await self._list("/api/v1/nodes")
-        except KubeError as error:
-            if error.status in (401, 403):
-                return []
-            raise
+            return await self._list(_MACHINES)
+        except Forbidden:
+            return []
 
     async def list_leases(self) -> list[Object]:
         """The Leases of all data nodes of the namespace."""
@@ -187,6 +202,18 @@ class Kube:
             body={"metadata": {"uid": uid}, "status": {"conditions": [condition]}},
             content_type=STRATEGIC_PATCH,
         )
+
+    async def may(self, right: Right) -> bool:
+        """Whether this account has a right in its namespace. Asking is everybody's right."""
+        resource, _, below = right.resource.partition("/")
+        asked = {"namespace": self._namespace, "verb": right.verb, "group": right.group}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**asked, "resource": resource, "subresource": below}},
+        }
+        answer = await self._call("POST", _REVIEWS, body=review)
+        return bool(answer["status"]["allowed"])
 
     # -------------------------------------------------------------------------------------- calls
 
@@ -248,7 +275,8 @@ class Kube:
         body: Object | None,
         content_type: str,
     ) -> Object:
-        if method != "GET" and not self.may_write():
+        is_write = method != "GET" and path != _REVIEWS
+        if is_write and not self.may_write():
             raise Deposed(f"{method} {path}")
         parameters = list((query or {}).items())
         if method != "GET":
@@ -268,6 +296,8 @@ class Kube:
             raise error_of(f"{method} {path}", error.status or 0, str(error.reason)) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise KubeError(f"{method} {path}", 0, f"{type(error).__name__} {error}") from error
+        if response.status == 403 and path != _MACHINES:
+            self.on_refusal()
         if response.status >= 400:
             asked_s = _seconds(response.headers.get("Retry-After"))
             raise error_of(

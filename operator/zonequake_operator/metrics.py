@@ -51,6 +51,9 @@ LEASE_TROUBLES = Gauge(
     "Nodes that answer, but whose Lease is not renewed, has run out, or was taken over.",
     ["kind"],
 )
+MISSING_RIGHTS = Gauge(
+    "zonequake_operator_missing_rights", "1 if the operator's account lacks this right.", ["right"]
+)
 FENCES = Counter(
     "zonequake_operator_fences", "Leases of nodes taken over, so that the node counts as left."
 )
@@ -105,6 +108,11 @@ def show_zone(
         counter.labels(zone)  # from 0 on, or the first one would be no increase
     for condition in conditions:
         CONDITION.labels(zone, condition.type.value).set(condition.status)
+
+
+def show_right(right: str, *, missing: bool) -> None:
+    """A right that the operator needs."""
+    MISSING_RIGHTS.labels(right).set(missing)
 
 
 def count_losses(zone: str, before: PartitionKeys, after: PartitionKeys) -> None:

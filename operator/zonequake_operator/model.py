@@ -13,6 +13,7 @@ from enum import StrEnum
 from zonequake_store.admin_protocol import PeerName, ReplicasReport, ReplicaStatus, Stage
 
 from .leases import Trouble
+from .rights import Right
 
 INFINITE = None
 """A time-out that never ends (`Infinite` in a spec)."""
@@ -163,6 +164,7 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     DATA_AT_RISK = "DataAtRisk"
     LEASE_TROUBLE = "LeaseTrouble"
+    PERMITTED = "Permitted"
     PAUSED = "Paused"
 
 
@@ -190,6 +192,8 @@ class Reason(StrEnum):
     LEASE_NOT_RENEWED = "LeaseNotRenewed"
     LEASE_EXPIRED = "LeaseExpired"
     LEASE_FENCED = "LeaseFenced"
+    RIGHTS_MISSING = "RightsMissing"
+    ALL_RIGHTS_GRANTED = "AllRightsGranted"
     PAUSED_BY_SPEC = "PausedBySpec"
     ACTING = "Acting"
     ZONE_FOUND = "ZoneFound"
@@ -422,7 +426,7 @@ class Snapshot:
     `reports` holds only nodes that answered in this round; `partitions` is by number. `inspected`:
     what replicas that wait for their start order showed of themselves, by node and group.
     `attempts`: how often this operator asked each group for its change; more than
-    `retry_threshold` are shown. `lease_troubles`: by node.
+    `retry_threshold` are shown. `lease_troubles`: by node. `missing_rights`: of the operator.
     """
 
     now_ms: int
@@ -433,6 +437,7 @@ class Snapshot:
     inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     attempts: Mapping[str, Attempts] = field(default_factory=dict)
     lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
+    missing_rights: frozenset[Right] = frozenset()
     retry_threshold: int = DEFAULT_RETRY_THRESHOLD
 
 

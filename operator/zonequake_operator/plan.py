@@ -324,6 +324,7 @@ def _zone_write(
         data_nodes=sorted(status.data_nodes.nodes) if status.data_nodes else [],
         retry_threshold=snapshot.retry_threshold,
         lease_troubles=_lease_troubles(snapshot, spec),
+        missing_rights=snapshot.missing_rights,
     )
     summary = summarise(health, spec.partitions)
     if (status, conditions, summary) == (zone.status, zone.conditions, zone.summary):

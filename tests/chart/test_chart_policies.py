@@ -13,7 +13,6 @@ OPERATOR_MAY_WRITE = {
     "distributionzones/finalizers",
     "partitions",
     "partitions/status",
-    "partitions/finalizers",
     "logicaltopologies",
     "logicaltopologies/status",
     "pods/status",

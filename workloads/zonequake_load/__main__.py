@@ -25,7 +25,6 @@ from pathlib import Path
 
 import msgspec
 import uvloop
-from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from zonequake_load.connection import Connections, dialer
@@ -42,6 +41,7 @@ from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.identity import Role
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
+from zonequake_tls.visitors import serve
 
 GRACE_S = 2.0
 """After a signal outstanding operations may end for so long; the rest end as `info`."""
@@ -118,9 +118,8 @@ async def run(settings: Settings) -> None:
         tally=Tally(registry),
         past=past,
     )
-    runner = web.AppRunner(make_app(load, settings.directory, registry), access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, settings.bind, settings.port).start()
+    app = make_app(load, settings.directory, registry)
+    serving = await serve(app, settings.bind, settings.port, name="control")
     running = asyncio.create_task(load.run())
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -139,7 +138,7 @@ async def run(settings: Settings) -> None:
             log.info("stopped with operations outstanding; they are recorded as info")
     finally:
         stopped.cancel()
-        await runner.cleanup()
+        await serving.close()
 
 
 def _connections(tls: TlsSettings | None, registry: CollectorRegistry) -> Connections:

@@ -12,6 +12,9 @@ from zonequake_load.control import HistoryFile, HistoryFiles, PhaseRequest
 from zonequake_load.history import SUFFIX
 from zonequake_load.load import Load, PhaseRefusedError
 
+_MAX_BODY_BYTES = 64 << 10
+"""Of a request: a phase's name and little more."""
+
 
 def make_app(load: Load, directory: Path, registry: CollectorRegistry) -> web.Application:
     """The application that serves `load`; its history lies in `directory`."""
@@ -22,7 +25,7 @@ def make_app(load: Load, directory: Path, registry: CollectorRegistry) -> web.Ap
     async def phase(request: web.Request) -> web.Response:
         try:
             asked = msgspec.json.decode(await request.read(), type=PhaseRequest)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         try:
             load.enter(asked.phase)
@@ -53,7 +56,7 @@ def make_app(load: Load, directory: Path, registry: CollectorRegistry) -> web.Ap
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    app = web.Application()
+    app = web.Application(client_max_size=_MAX_BODY_BYTES)
     app.add_routes(
         [
             web.get("/status", status),

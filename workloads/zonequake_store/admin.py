@@ -136,7 +136,7 @@ class AdminApi:
     async def _execute(self, request: web.Request) -> web.Response:
         try:
             batch = _orders_decoder.decode(await request.read())
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise web.HTTPBadRequest(
                 text=f"the body is not an OrderBatch: {error}; see docs/interfaces.md\n"
             ) from error

@@ -17,10 +17,8 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from zonequake_store.admin import DRAIN_TIMEOUT_S, AdminApi
@@ -41,9 +39,10 @@ from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.storage import Storage
 from zonequake_store.transport import Transport
 from zonequake_tls.credentials import Credentials, UnusableCredentials
-from zonequake_tls.door import Guard, listen
+from zonequake_tls.door import Guard
 from zonequake_tls.identity import Role
-from zonequake_tls.metrics import CertificateCollector
+from zonequake_tls.metrics import CertificateCollector, CrowdCollector
+from zonequake_tls.visitors import serve
 
 _log = logging.getLogger("zonequake_store")
 
@@ -132,10 +131,15 @@ class Node:
         registry.register(NodeCollector(host, admin.statuses))
         if self._credentials is not None:
             registry.register(CertificateCollector(self._credentials, self._refused))
-        runner = web.AppRunner(admin.application, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        await web.TCPSite(runner, settings.bind, settings.admin_port).start()
-        close_orders = await self._take_orders(admin.guarded_application)
+        serving = [await serve(admin.application, settings.bind, settings.admin_port, name="admin")]
+        guard = self._guard("orders", Role.OPERATOR)
+        if guard is not None:
+            application, port = admin.guarded_application, settings.orders_port
+            serving.append(
+                await serve(application, settings.bind, port, name="orders", guard=guard)
+            )
+        crowds = [transport.crowd, clients.crowd, *(each.crowd for each in serving)]
+        registry.register(CrowdCollector(crowds))
         put_aside = "; ".join(self._storage.put_aside) or None
         if self._storage.crash is not None:
             _log.error("the process before this one was ended by:\n%s", self._storage.crash)
@@ -150,15 +154,15 @@ class Node:
             settings.name,
             self._peer_address,
             self._client_address,
-            runner.addresses[0][1],
+            serving[0].port,
         )
         await self._finished.wait()
         self._journal.add("node.stopping", data=self._incarnations())
         if self._failure is None:
             await host.drain(DRAIN_TIMEOUT_S)
         # Before the replicas: in a report of those that aren't closed yet the others would be lost.
-        await close_orders()
-        await runner.cleanup()
+        for each in reversed(serving):
+            await each.close()
         if self._failure is None:
             await host.close()
             clients.close()
@@ -168,23 +172,6 @@ class Node:
             self._storage.close()
         self._journal.close()
         return 0 if self._failure is None and host.watch.failure is None else 1
-
-    async def _take_orders(self, application: web.Application) -> Callable[[], Awaitable[None]]:
-        """Open the port for orders, if it is guarded; returns what closes it."""
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-        guard = self._guard("orders", Role.OPERATOR)
-        if guard is None:
-            return runner.cleanup
-        await runner.setup()
-        assert runner.server is not None, "it is set up"
-        settings = self._settings
-        door = await listen(runner.server, settings.bind, settings.orders_port, guard=guard)
-
-        async def close() -> None:
-            door.close()
-            await runner.cleanup()
-
-        return close
 
     def _guard(self, port: str, *allowed: str) -> Guard | None:
         if self._credentials is None:

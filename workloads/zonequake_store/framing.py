@@ -15,6 +15,7 @@ import msgspec
 
 from zonequake_store.client_protocol import MAX_FRAME_BYTES
 from zonequake_store.errors import ProtocolError
+from zonequake_tls.crowd import Crowd
 
 Frame = bytes | memoryview
 Decoded = TypeVar("Decoded")
@@ -28,7 +29,7 @@ def checked(decode: Callable[[Frame], Decoded]) -> Callable[[Frame], Decoded]:
     def decoded(frame: Frame) -> Decoded:
         try:
             return decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"{len(frame)} bytes are not of the protocol: {error}") from error
 
     return decoded
@@ -70,8 +71,12 @@ class FrameConnection(asyncio.Protocol):
     A frame that cannot be read closes the connection: after it nothing can be trusted.
     """
 
-    def __init__(self, departures: Departures | None = None) -> None:
-        """`departures`: those that this connection shares with others."""
+    def __init__(self, departures: Departures | None = None, crowd: Crowd | None = None) -> None:
+        """`departures`: those that this connection shares with others. `crowd`: of the port that it
+        came in by."""
+        self._crowd = crowd
+        self._has_spoken = False
+        self._is_half = False
         self._received = bytearray()
         self._outgoing: list[bytes] = []
         self._transport: asyncio.Transport | None = None
@@ -104,6 +109,12 @@ class FrameConnection(asyncio.Protocol):
         self._outgoing.append(_LENGTH.pack(len(frame)))
         self._outgoing.append(frame)
 
+    def abort(self) -> None:
+        """End it now: what waits is dropped, and what is half is let go."""
+        self._received = bytearray()
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         """Send what is due, then close."""
         self._flush()
@@ -119,10 +130,15 @@ class FrameConnection(asyncio.Protocol):
         # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self.opened()
+        if self._crowd is not None:
+            self._crowd.entered(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._outgoing.clear()
+        self._received = bytearray()
+        if self._crowd is not None:
+            self._crowd.left(self)
         self.closed()
 
     def data_received(self, data: bytes) -> None:
@@ -153,3 +169,18 @@ class FrameConnection(asyncio.Protocol):
             view.release()
         if position:
             del received[:position]
+        if self._crowd is not None:
+            self._count(self._crowd, took_frames=position > 0)
+
+    def _count(self, crowd: Crowd, *, took_frames: bool) -> None:
+        """Tell the crowd what changed, which for a connection of whole frames is nothing."""
+        if took_frames:
+            if not self._has_spoken:
+                self._has_spoken = True
+                crowd.spoke(self)
+            if self._is_half:
+                self._is_half = False
+                crowd.whole(self)
+        if self._received and self._transport is not None:
+            self._is_half = True
+            crowd.holds(self, len(self._received))

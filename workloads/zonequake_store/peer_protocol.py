@@ -8,6 +8,7 @@ a snapshot would stall every group's heartbeats behind it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 
@@ -28,10 +29,10 @@ from zonequake_store.transaction_messages import TransactionMessage
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     """First frame in both directions: who speaks, and where it can be reached now."""
 
-    node: str
-    process_incarnation: str
-    peer_address: str
-    client_address: str
+    node: Annotated[str, msgspec.Meta(max_length=63)]
+    process_incarnation: Annotated[str, msgspec.Meta(max_length=64)]
+    peer_address: Annotated[str, msgspec.Meta(max_length=300)]
+    client_address: Annotated[str, msgspec.Meta(max_length=300)]
 
 
 class Messages(msgspec.Struct, frozen=True, array_like=True, tag="m", gc=False):

@@ -90,4 +90,4 @@ class Pulse:
 
 def _is_beat(frame: Messages) -> bool:
     """Whether a peer sends heartbeats."""
-    return any(messages[0].kind is Kind.HEARTBEAT for _, messages in frame.groups)
+    return any(m and m[0].kind is Kind.HEARTBEAT for _, m in frame.groups)

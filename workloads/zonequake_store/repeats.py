@@ -84,6 +84,8 @@ class Heard:
         for number, group, message in frame.kept:
             if not 0 <= number < MAX_SLOTS:
                 raise ProtocolError(f"slot {number} was given; expected 0 to {MAX_SLOTS - 1}")
+            if message.entries or message.snapshot is not None:
+                raise ProtocolError(f"slot {number} was given {message.kind.name}: no heartbeat")
             slot = self._slots[number] = (group, [message])
             yield slot
         for number in frame.again:

@@ -24,6 +24,7 @@ from zonequake_store.framing import Departures, FrameConnection
 from zonequake_store.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
 from zonequake_store.repeats import Heard, Said
 from zonequake_tls.credentials import Credentials
+from zonequake_tls.crowd import Crowd
 from zonequake_tls.door import Guard, Listener, listen
 from zonequake_tls.identity import Role
 
@@ -40,11 +41,15 @@ _MAX_UNSENT_BULK_BYTES = 4 * 1024 * 1024
 _USER_TIMEOUT_MS = 3_000
 # A link that nobody used for so long is closed: its peer left the configurations.
 _UNUSED_S = 60.0
+MOST_PEERS = 512
+"""Connections that others opened: one for each node, and a while those of processes before."""
+MOST_LEARNED = 1024
+"""Nodes whose addresses are kept as they said them; a stranger could make up any number."""
 
 
 class _Incoming(FrameConnection):
     def __init__(self, transport: Transport) -> None:
-        super().__init__(transport.departures)
+        super().__init__(transport.departures, transport.crowd)
         self._owner = transport
         self._peer: str | None = None
         self._heard = Heard()
@@ -221,6 +226,7 @@ class Transport:
         self.received = received
         self.departures = departures
         self.incoming: set[_Incoming] = set()
+        self.crowd = Crowd("peers", most=MOST_PEERS)
         self._links: dict[str, _Link] = {}
         self._ordered: dict[str, str] = {}
         self._learned: dict[str, Hello] = {}
@@ -262,6 +268,7 @@ class Transport:
                 link.connection.close()
         for incoming in list(self.incoming):
             incoming.close()
+        self.crowd.close()
         if self._listener is not None:
             self._listener.close()
 
@@ -319,6 +326,8 @@ class Transport:
     def learn(self, hello: Hello) -> None:
         """A peer said who and where it is."""
         known = self._learned.get(hello.node)
+        if known is None and len(self._learned) >= MOST_LEARNED:
+            return  # it is found by its name, or by what orders say
         self._learned[hello.node] = hello
         link = self._links.get(hello.node)
         if link is None:

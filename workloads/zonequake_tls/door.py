@@ -54,7 +54,7 @@ class Guard:
 
 async def listen(
     factory: Callable[[], asyncio.BaseProtocol],
-    host: str,
+    host: str | None,
     port: int,
     *,
     guard: Guard | None,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from zonequake_tls.credentials import Credentials
+from zonequake_tls.crowd import Crowd
 
 
 class CertificateCollector(Collector):
@@ -54,3 +55,27 @@ class CertificateCollector(Collector):
         for (port, reason), count in sorted(self._refused.items()):
             refused.add_metric((port, reason), count)
         yield refused
+
+
+class CrowdCollector(Collector):
+    """Connections of each port, and who was cut off it."""
+
+    def __init__(self, crowds: Sequence[Crowd]) -> None:
+        self._crowds = crowds
+
+    def collect(self) -> Iterator[Metric]:
+        there = GaugeMetricFamily(
+            "zonequake_connections", "Connections that are open, by port.", labels=("port",)
+        )
+        cut = CounterMetricFamily(
+            "zonequake_connections_cut",
+            "Connections that were cut: the port was full, nothing or half a frame was said for "
+            "too long, too much was half or unread.",
+            labels=("port", "reason"),
+        )
+        for crowd in self._crowds:
+            there.add_metric((crowd.name,), len(crowd))
+            for reason, count in sorted(crowd.cut.items()):
+                cut.add_metric((crowd.name, reason), count)
+        yield there
+        yield cut

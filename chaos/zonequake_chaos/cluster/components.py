@@ -129,6 +129,11 @@ def _apiserver(spec: Spec) -> dict[str, str]:
         "enable-admission-plugins": "NodeRestriction",
         "allow-privileged": "true",
         "profiling": "false",
+        "audit-policy-file": f"{INSIDE}/audit-policy.yaml",
+        "audit-log-path": f"{INSIDE}/logs/audit.log",
+        # At most three files of 20 MB: an instance may be left running for days.
+        "audit-log-maxsize": "20",
+        "audit-log-maxbackup": "2",
         "client-ca-file": f"{INSIDE}/pki/ca.crt",
         "tls-cert-file": f"{INSIDE}/pki/kube-apiserver.crt",
         "tls-private-key-file": f"{INSIDE}/pki/kube-apiserver.key",

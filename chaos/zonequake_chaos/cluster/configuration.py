@@ -35,6 +35,7 @@ def render_all(spec: Spec) -> dict[str, str]:
         "Corefile": corefile(spec),
         "resolv.conf": f"nameserver {spec.dns_address}\n",
         "manifests.yaml": manifests(),
+        "audit-policy.yaml": audit_policy(),
     }
 
 
@@ -201,6 +202,41 @@ def corefile(spec: Spec) -> str:
             }}
         }}
         """)
+
+
+def audit_policy() -> str:
+    """Who asked for what and was it allowed, of everybody but the node's own components: no bodies.
+
+    What pods and people were refused stands there, which is how a missing right is noticed.
+    """
+    return yaml.safe_dump(
+        {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "omitManagedFields": True,
+            "rules": [
+                {
+                    "level": "None",
+                    "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"],
+                },
+                {"level": "None", "users": [*_COMPONENTS, "system:apiserver"]},
+                {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]},
+                {"level": "Metadata"},
+            ],
+        },
+        sort_keys=False,
+    )
+
+
+_CONTROLLERS = "system:serviceaccounts:kube-system"
+_COMPONENTS = (
+    "system:kube-controller-manager",
+    "system:kube-proxy",
+    "system:kube-scheduler",
+    "zonequake:coredns",
+    "zonequake:provision-volumes",
+)
 
 
 def manifests() -> str:

@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zonequake_chaos.access import CONTEXT, write_access
 from zonequake_chaos.cluster.embedded import EmbeddedCluster
 from zonequake_chaos.images.build import build_all
 from zonequake_chaos.install import install
@@ -24,6 +25,8 @@ from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
 sys.path.insert(0, str(Path(__file__).parents[2] / "foreign"))
 
 from porcupine_judge import Judge, judged_run
+
+from ...kube.operator.audit_log import Refusal, calls, refusals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,7 @@ class Judged:
         return next(str(c["summary"]) for c in self.verdict["checks"] if c["name"] == check)
 
 
+CHAOS = "zonequake:zq-chaos"
 Run = Callable[..., Judged]
 
 
@@ -74,6 +78,24 @@ class Release:
             cluster.load_image(image.archive)
         self._images = {name: image.ref for name, image in built.items()}
         self._planted: str | None = None
+        self.logs = cluster.kubeconfig.parent / "logs"
+        """Of the node's components; the API server's audit log is one of them."""
+        self.provoked: set[Refusal] = set()
+        """Refusals that a test asked for."""
+
+    def check_rights(self, calls_before: int) -> None:
+        """A run was made under the chaos account, and nobody was refused anything."""
+        refused = refusals(self.logs) - self.provoked
+        assert refused == set(), "rights that the chart's accounts lack (docs/security.md)"
+        assert calls(self.logs, CHAOS) > calls_before + 20, "the run was somebody else"
+
+    def as_chaos_account(self) -> Place:
+        """The place as the chart's chaos account sees it: no run needs more than that."""
+        assert self.place.kubeconfig is not None
+        # Beside the embedded cluster's own: faults on the node find the node by that.
+        out = self.place.kubeconfig.with_name("kubeconfig-chaos")
+        asyncio.run(write_access(self.place, out))
+        return replace(self.place, kubeconfig=out, context=CONTEXT)
 
     def plant(self, fault: str) -> None:
         """Has every data node run with `fault`, or with none if it is empty."""
@@ -126,9 +148,10 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
         target: str = "zonequake",
     ) -> Judged:
         release.plant(fault)
-        place = release.place
+        place = release.as_chaos_account()
         folder = tmp_path / f"{Path(scenario).stem}-{seed}"
         assert place.context is not None
+        calls_before = calls(release.logs, CHAOS)
         done = subprocess.run(
             [
                 *(str(Path(sys.executable).parent / "zonequake"), "run", scenario),
@@ -141,6 +164,7 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
             env={**os.environ, "COLUMNS": "200"},
             check=False,
         )
+        release.check_rights(calls_before)
         judged = Judged(exit_code=done.returncode, folder=folder, output=done.stdout + done.stderr)
         if (folder / "verdict.json").exists() and any((folder / "history").glob("*.jsonl")):
             outside = judged_run(Judge.build(), folder)

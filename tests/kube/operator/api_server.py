@@ -10,10 +10,14 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from zonequake_chaos.cluster import tools
+from zonequake_chaos.cluster.configuration import audit_policy
 
 from ...processes.store.ports import free_ports
 
@@ -35,14 +39,40 @@ class ApiServer:
     credentials: Path
     """A folder as a pod's service account has it: `token` and `ca.crt`."""
     namespace: str = "default"
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    """Tokens of the release's accounts in this namespace: `operator`, `store`, `chaos`."""
     pids: Mapping[str, int] = field(default_factory=dict)
     """Of the API server and of etcd."""
 
     def in_namespace(self, name: str) -> ApiServer:
-        """The same server, in a namespace of its own, which is created."""
+        """The same server, in a namespace of its own, which is created with the chart's accounts.
+
+        `credentials` are the data nodes' there.
+        """
         created = self.kubectl("create", "namespace", name)
         assert created.returncode == 0, created.stderr
-        return replace(self, namespace=name)
+        there = replace(self, namespace=name, credentials=self.kubeconfig.parent / name)
+        applied = there.kubectl("apply", "--filename", "-", stdin=accounts_in(name))
+        assert applied.returncode == 0, applied.stderr
+        tokens = {account: there.token_of(f"zq-{account}") for account in ACCOUNTS}
+        there.credentials.mkdir()
+        (there.credentials / "token").write_text(tokens["store"])
+        (there.credentials / "ca.crt").write_bytes((self.credentials / "ca.crt").read_bytes())
+        return replace(there, accounts=tokens)
+
+    def token_of(self, account: str) -> str:
+        """A new token of a ServiceAccount of the namespace."""
+        made = self.kubectl("create", "token", account, "--duration=3h")
+        assert made.returncode == 0, made.stderr
+        return made.stdout.strip()
+
+    def kubeconfig_of(self, account: str, folder: Path, *, url: str | None = None) -> Path:
+        """A kubeconfig of an account of the release, written into `folder`."""
+        path = folder / f"kubeconfig-{account}{'-elsewhere' if url else ''}"
+        token = self.accounts[account]
+        config = kubeconfig(url or self.url, token=token, namespace=self.namespace)
+        path.write_text(json.dumps(config))
+        return path
 
     def read(self, path: str) -> Any:
         """GET without kubectl, for what is asked often."""
@@ -79,6 +109,47 @@ class ApiServer:
         assert done.returncode == 0, done.stderr
 
 
+def kubeconfig(url: str, *, token: str, namespace: str) -> dict[str, Any]:
+    """A kubeconfig of one context."""
+    cluster: dict[str, Any] = {"server": url}
+    if url.startswith("https:"):
+        cluster |= {"insecure-skip-tls-verify": True}
+    context = {"cluster": "c", "user": "u", "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "x", "context": context}],
+        "current-context": "x",
+    }
+
+
+ACCOUNTS = ("operator", "store", "chaos")
+
+
+@cache
+def _rendered_accounts() -> str:
+    """The chart's accounts and all of their rights, in the namespace `NAMESPACE`."""
+    rendered = subprocess.run(
+        [
+            *(str(tools.helm_path()), "template", "zq", str(CHART), "--namespace=NAMESPACE"),
+            *("--set=harness.account=true", "--set=operator.readNodes=true"),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    kinds = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+    found = [d for d in yaml.safe_load_all(rendered.stdout) if d and d["kind"] in kinds]
+    return yaml.safe_dump_all(found)
+
+
+def accounts_in(namespace: str) -> str:
+    """Manifests of the chart's accounts and Roles for a release in this namespace."""
+    return _rendered_accounts().replace("NAMESPACE", namespace)
+
+
 @contextmanager
 def running(folder: Path) -> Iterator[ApiServer]:
     """Both, with their files in `folder`, for as long as the block lasts."""
@@ -89,32 +160,14 @@ def running(folder: Path) -> Iterator[ApiServer]:
         check=True,
         capture_output=True,
     )
+    (folder / "audit-policy.yaml").write_text(audit_policy())
     (folder / "tokens.csv").write_text(f'{TOKEN},admin,1,"system:masters"\n')
-    (folder / "kubeconfig").write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [
-                    {
-                        "name": "c",
-                        "cluster": {
-                            "server": f"https://127.0.0.1:{port}",
-                            "insecure-skip-tls-verify": True,
-                        },
-                    }
-                ],
-                "users": [{"name": "u", "user": {"token": TOKEN}}],
-                "contexts": [
-                    {"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "default"}}
-                ],
-                "current-context": "x",
-            }
-        )
-    )
+    url = f"https://127.0.0.1:{port}"
+    config = kubeconfig(url, token=TOKEN, namespace="default")
+    (folder / "kubeconfig").write_text(json.dumps(config))
     server = ApiServer(
         kubeconfig=folder / "kubeconfig",
-        url=f"https://127.0.0.1:{port}",
+        url=url,
         token=TOKEN,
         credentials=folder / "credentials",
     )
@@ -147,7 +200,9 @@ def running(folder: Path) -> Iterator[ApiServer]:
             "--service-account-signing-key-file=sa.key",
             "--service-account-key-file=sa.key",
             "--token-auth-file=tokens.csv",
-            "--authorization-mode=AlwaysAllow",
+            "--authorization-mode=RBAC",
+            "--audit-policy-file=audit-policy.yaml",
+            "--audit-log-path=audit.log",
             "--disable-admission-plugins=ServiceAccount",
             "--service-cluster-ip-range=10.97.0.0/24",
         )

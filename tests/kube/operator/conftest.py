@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from .api_server import UNVERIFIED, ApiServer, running
+from .audit_log import refusals
 from .machine import Machine
 from .relay import Relay
 from .severed import Line
 
 NAMESPACE_LENGTH = 60
+WITHOUT_RIGHTS = "test-a-right"
+"""Namespaces in which rights are missing on purpose begin so."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,8 +37,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    with running(tmp_path_factory.mktemp("api-server")) as server:
+    folder = tmp_path_factory.mktemp("api-server")
+    with running(folder) as server:
         yield server
+        # All operators and data nodes of the group run under the chart's accounts.
+        refused = {r for r in refusals(folder) if not r.namespace.startswith(WITHOUT_RIGHTS)}
+    assert refused == set(), "the chart's accounts lack these rights"
 
 
 @pytest.fixture

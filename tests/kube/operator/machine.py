@@ -134,8 +134,9 @@ class Machine:
                 **os.environ,
                 "ZQ_NAMESPACE": self.api.namespace,
                 "ZQ_RELEASE": "zq",
+                "ZQ_READ_NODES": "true",
                 "ZQ_HTTP_PORT": "0",  # any; one that was free a moment ago may be taken now
-                "KUBECONFIG": str(self.api.kubeconfig),
+                "KUBECONFIG": str(self.api.kubeconfig_of("operator", self.folder)),
                 **self._operator_environment,
                 **environment,
             },
@@ -224,7 +225,7 @@ def relayed(api: ApiServer, folder: Path, *, nodes: int) -> Iterator[tuple[Machi
     speaks to the API server and to its first `nodes` data nodes. Nothing is started yet."""
     api = api.in_namespace(folder.name.replace("_", "-").lower())
     with ExitStack() as running:
-        relay = Relay(api.url, api.token, UNVERIFIED)
+        relay = Relay(api.url, api.accounts["operator"], UNVERIFIED)
         running.callback(relay.close)
         for ordinal in range(nodes):
             relay.serve_node(told_address(ordinal), address(ordinal))
@@ -233,28 +234,9 @@ def relayed(api: ApiServer, folder: Path, *, nodes: int) -> Iterator[tuple[Machi
             folder,
             told_address=told_address,
             operator_environment={
-                "KUBECONFIG": str(_write_kubeconfig(folder, relay.serve_api(), api.namespace)),
+                "KUBECONFIG": str(api.kubeconfig_of("operator", folder, url=relay.serve_api())),
                 "ZQ_VIEW_PERIOD_S": str(VIEW_PERIOD_S),
             },
         )
         running.callback(machine.end)
         yield machine, relay
-
-
-def _write_kubeconfig(folder: Path, url: str, namespace: str) -> Path:
-    """For the operator: the relay in place of the API server."""
-    path = folder / "kubeconfig"
-    context = {"cluster": "c", "user": "u", "namespace": namespace}
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": url}}],
-                "users": [{"name": "u", "user": {"token": "the relay has its own"}}],
-                "contexts": [{"name": "x", "context": context}],
-                "current-context": "x",
-            }
-        )
-    )
-    return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import closing
@@ -73,10 +72,7 @@ def test_an_operator_whose_api_server_hangs_ends_before_the_other_leads(
     operators: Operators, line: Line
 ) -> None:
     machine = operators.machine
-    config = json.loads(machine.api.kubeconfig.read_text())
-    config["clusters"][0]["cluster"]["server"] = line.url
-    kubeconfig = machine.folder / "kubeconfig"
-    kubeconfig.write_text(json.dumps(config))
+    kubeconfig = machine.api.kubeconfig_of("operator", machine.folder, url=line.url)
     begin(operators, KUBECONFIG=str(kubeconfig))
     line.hang()
     assert operators.running[0].wait(2 * ELECTION_S) == 1

@@ -1,0 +1,58 @@
+"""What an API server refused, by its audit log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DECISION = "authorization.k8s.io/decision"
+ACCOUNT = "system:serviceaccount:"
+
+
+class Refusal(NamedTuple):
+    """A call that an account had no right to; `resource` with its subresource."""
+
+    namespace: str
+    account: str
+    verb: str
+    group: str
+    resource: str
+
+
+def entries(folder: Path) -> Iterator[dict[str, Any]]:
+    """All lines of `audit.log` in this folder, and of the files that it was rotated to."""
+    for path in sorted(folder.glob("audit*.log")):
+        with path.open() as file:
+            for line in file:
+                if line.endswith("\n"):  # the last one may be written just now
+                    yield json.loads(line)
+
+
+def refusals(folder: Path) -> set[Refusal]:
+    """Calls of service accounts that RBAC refused; what admission refused is none of them."""
+    return {
+        _refusal(entry)
+        for entry in entries(folder)
+        if (entry.get("annotations") or {}).get(DECISION) == "forbid"
+        and entry["user"]["username"].startswith(ACCOUNT)
+    }
+
+
+def calls(folder: Path, account: str) -> int:
+    """How many calls of this account (namespace:name) were decided."""
+    return sum(entry["user"]["username"] == ACCOUNT + account for entry in entries(folder))
+
+
+def _refusal(entry: dict[str, Any]) -> Refusal:
+    namespace, account = entry["user"]["username"].removeprefix(ACCOUNT).split(":")
+    about = entry.get("objectRef") or {}
+    parts = (about.get("resource", entry["requestURI"]), about.get("subresource", ""))
+    return Refusal(
+        namespace=namespace,
+        account=account,
+        verb=entry["verb"],
+        group=about.get("apiGroup", ""),
+        resource="/".join(filter(None, parts)),
+    )

@@ -1,0 +1,45 @@
+"""A real data node that writes down what comes in by its ports, a file for each connection.
+
+    ZQ_RECORD=/some/folder python recording_node.py
+
+Everything else is the node as it is shipped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from pathlib import Path
+
+from zonequake_store.__main__ import main
+from zonequake_store.client_server import ClientConnection
+from zonequake_store.framing import FrameConnection
+from zonequake_store.transport import _Incoming
+
+FOLDER = Path(os.environ["ZQ_RECORD"])
+PORTS = {ClientConnection: "client", _Incoming: "peer"}
+numbers = itertools.count()
+
+
+def record() -> None:
+    """Has every connection that comes in leave its bytes in a file."""
+    as_shipped = FrameConnection.data_received
+    files: dict[int, Path] = {}
+
+    def data_received(self: FrameConnection, data: bytes) -> None:
+        port = PORTS.get(type(self))
+        if port is not None:
+            name = f"{port}-{os.getpid()}-{next(numbers)}" if id(self) not in files else ""
+            path = files.setdefault(id(self), FOLDER / name)
+            with path.open("ab") as file:
+                file.write(data)
+        as_shipped(self, data)
+
+    FrameConnection.data_received = data_received  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    record()
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What was recorded at a node's ports is said again, later, to every node: nothing comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from local_nodes import LocalNodes, Zone
+from strangers import harmless, say
+
+from zonequake_store.admin_protocol import (
+    Bootstrap,
+    CancelChangePeers,
+    ChangePeers,
+    Order,
+    OrderBatch,
+    OrderReplies,
+    OrderStatus,
+    ResetPeers,
+    StopReplica,
+)
+from zonequake_store.client_protocol import Status
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+NAMES = ["n0", "n1", "n2"]
+RECORDING = (str(Path(__file__).with_name("recording_node.py")),)
+
+
+async def recorded(nodes: LocalNodes, tmp_path: Path) -> Zone:
+    for name in NAMES:
+        nodes.prepare(name, ZQ_RECORD=str(tmp_path / "recorded" / name)).program = RECORDING
+    await nodes.start(*NAMES)
+    return await nodes.create("z", on=NAMES)
+
+
+async def told(nodes: LocalNodes, zone: Zone, begin: int) -> None:
+    """Writes of every kind, none of which is idempotent by its nature."""
+    client, group = nodes.client(f"client-{begin}"), zone.groups[0]
+    for number in range(begin, begin + 20):
+        assert (await client.append(group, "list", number)).status is Status.OK
+        assert (await client.write(group, "register", number)).status is Status.OK
+
+
+async def test_recorded_sessions_change_nothing_when_they_are_said_again(
+    nodes: LocalNodes, tmp_path: Path
+) -> None:
+    zone = await recorded(nodes, tmp_path)
+    group = zone.groups[0]
+    await told(nodes, zone, 0)
+    sessions = {
+        port: [
+            path.read_bytes()
+            for path in sorted((tmp_path / "recorded").rglob(f"{port}-*"))
+            if path.stat().st_size
+        ]
+        for port in ("client", "peer")
+    }
+    assert len(sessions["client"]) >= 1
+    assert len(sessions["peer"]) >= 4
+    # Terms and a process go on, so that what was recorded is of the past.
+    first = await nodes.leader(group)
+    nodes.nodes[first].kill()
+    await nodes.leader(group, among=[name for name in NAMES if name != first])
+    await nodes.restart(zone, first)
+    await told(nodes, zone, 20)
+    before = await nodes.until_equal(group, NAMES)
+    leader = await nodes.leader(group)
+    was = await nodes.status(leader, group)
+    assert was is not None
+    async with harmless(nodes):
+        for name in NAMES:
+            for session in sessions["client"]:
+                await say(nodes.nodes[name].client_port, session, listen_s=0.3)
+            for session in sessions["peer"]:
+                await say(nodes.nodes[name].peer_port, session, listen_s=0.1)
+    client = nodes.client()
+    assert (await client.read(group, "list")).value == list(range(40))
+    assert (await client.read(group, "register")).value == 39
+    after = await nodes.until_equal(group, NAMES)
+    assert {header.digest for header in after} == {header.digest for header in before}
+    found = await nodes.status(await nodes.leader(group), group)
+    assert found is not None
+    assert found.configuration == was.configuration
+
+
+async def test_old_orders_are_stale_or_true_already_and_change_nothing(nodes: LocalNodes) -> None:
+    await nodes.start(*NAMES, "n3")
+    zone = await nodes.create("z", on=NAMES)
+    group = zone.groups[0]
+    await told(nodes, zone, 0)
+    leader = await nodes.leader(group)
+    before = await nodes.status(leader, group)
+    assert before is not None
+    peers = await nodes.peers(group, NAMES)
+    start = nodes.start_order(zone, 0)
+    old: list[Order] = [
+        start,
+        Bootstrap(group=group, token=1, peers=peers[:1]),
+        ChangePeers(
+            group=group, term=before.term, token=1, peers=peers[:1], addresses=nodes.addresses()
+        ),
+        CancelChangePeers(group=group, term=before.term, token=1),
+        ResetPeers(group=group, term=before.term, token=1, peers=peers[:1]),
+        *(StopReplica(group=group, token=1, incarnation=peer.incarnation) for peer in peers),
+    ]
+    await nodes.change(zone, ["n0", "n1", "n3"])
+    await nodes.finish_change(zone, ["n0", "n1", "n3"])
+    now = ["n0", "n1", "n3"]
+    for name in now:
+        # Whoever is told of the token of now knows which orders are of before it.
+        await nodes.order(name, nodes.start_order(zone, 0))
+    await nodes.until_equal(group, now)
+    async with harmless(nodes):
+        for name in now:
+            body = msgspec.json.encode(OrderBatch(orders=old))
+            url = f"{nodes.nodes[name].admin_url}/admin/v1/orders"
+            async with nodes.session.post(url, data=body) as response:
+                replies = msgspec.json.decode(await response.read(), type=OrderReplies).replies
+            received = [r for r in replies if r.status is OrderStatus.RECEIVED]
+            stops = replies[5:]
+            assert OrderStatus.RECEIVED not in {r.status for r in stops}, (name, stops)
+            assert len(received) <= 2, (name, received)
+    found = await nodes.status(await nodes.leader(group), group)
+    assert found is not None
+    assert found.configuration is not None
+    assert {peer.node for peer in found.configuration.peers} == set(now)
+    client = nodes.client()
+    assert (await client.read(group, "list")).value == list(range(20))
+    await nodes.until_equal(group, now)

@@ -1,0 +1,141 @@
+"""What strangers can cost at one port: connections, and memory for what isn't whole or isn't read.
+
+    opened ─► silent ─ a whole frame ─► known ─► a half frame ─ the rest of it ─► known
+                └ SILENT_S ─► cut                  └ FRAME_S, or too many bytes ─► cut
+
+A port that is full gives up its oldest silent connection for a new one: who holds thousands open
+and says nothing keeps nobody out. Where all have spoken, the newcomer is turned away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+SILENT_S = 10.0
+"""A peer says hello at once, and a client connects to send."""
+FRAME_S = 60.0
+"""For one frame; the largest needs 280 kB/s then, which a link that is slow on purpose has."""
+HALF_BYTES = 64 << 20
+"""Of all half frames of a port. A frame is at most 16 MiB, and nothing legal is half for long."""
+UNREAD_BYTES = 128 << 20
+"""Of all that waits for clients that don't read; one alone may have a quarter of it."""
+_SWEEP_S = 1.0
+
+
+class Member(Protocol):
+    """A connection."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the kernel did not take yet."""
+
+    def abort(self) -> None:
+        """End it now, whatever waits."""
+
+
+@dataclass(slots=True)
+class _Half:
+    began_s: float
+    held_bytes: int
+
+
+class Crowd:
+    """The connections of the port `name`, at most `most`. `cut` counts who was cut, by reason."""
+
+    def __init__(self, name: str, *, most: int) -> None:
+        self.name = name
+        self.most = most
+        self.cut: Counter[str] = Counter()
+        self._members: set[Member] = set()
+        self._silent: dict[Member, float] = {}
+        self._halves: dict[Member, _Half] = {}
+        self._half_bytes = 0
+        self._unread: dict[Member, int] = {}
+        self._unread_bytes = 0
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def entered(self, member: Member) -> None:
+        """A connection was opened; it may be cut at once."""
+        if len(self._members) >= self.most:
+            oldest = next(iter(self._silent), member)
+            self._cut(oldest, "full")
+            if oldest is member:
+                return
+        self._members.add(member)
+        self._silent[member] = self._now_s()
+        if self._sweeping is None:
+            self._sweep_later()
+
+    def left(self, member: Member) -> None:
+        """It is gone."""
+        self._members.discard(member)
+        self._silent.pop(member, None)
+        self.whole(member)
+        self._unread_bytes -= self._unread.pop(member, 0)
+
+    def spoke(self, member: Member) -> None:
+        """It said its first whole frame."""
+        self._silent.pop(member, None)
+
+    def holds(self, member: Member, held_bytes: int) -> None:
+        """So much of a half frame is here now."""
+        half = self._halves.get(member)
+        if half is None:
+            half = self._halves[member] = _Half(self._now_s(), 0)
+        self._half_bytes += held_bytes - half.held_bytes
+        half.held_bytes = held_bytes
+        if self._half_bytes > HALF_BYTES:
+            largest = max(self._halves, key=lambda each: self._halves[each].held_bytes)
+            self._cut(largest, "half-frames")
+
+    def whole(self, member: Member) -> None:
+        """Nothing is half any more."""
+        half = self._halves.pop(member, None)
+        if half is not None:
+            self._half_bytes -= half.held_bytes
+
+    def owes(self, member: Member, unsent_bytes: int) -> None:
+        """So much waits to be read by it."""
+        self._unread_bytes += unsent_bytes - self._unread.get(member, 0)
+        self._unread[member] = unsent_bytes
+        if unsent_bytes > UNREAD_BYTES // 4:
+            self._cut(member, "unread")
+        elif self._unread_bytes > UNREAD_BYTES:
+            # Others may have read meanwhile.
+            self._unread = {each: each.unsent_bytes for each in self._unread}
+            self._unread_bytes = sum(self._unread.values())
+            if self._unread_bytes > UNREAD_BYTES:
+                self._cut(max(self._unread, key=self._unread.__getitem__), "unread")
+
+    def close(self) -> None:
+        """Watch nobody any more."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+
+    def _cut(self, member: Member, reason: str) -> None:
+        self.cut[reason] += 1
+        self.left(member)
+        member.abort()
+
+    def _sweep_later(self) -> None:
+        self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        now_s = self._now_s()
+        for member in [m for m, since_s in self._silent.items() if now_s - since_s > SILENT_S]:
+            self._cut(member, "silent")
+        for member in [m for m, half in self._halves.items() if now_s - half.began_s > FRAME_S]:
+            self._cut(member, "slow")
+        self._sweeping = None
+        if self._members:
+            self._sweep_later()
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -24,6 +24,7 @@ SHORTER = {
     "leader-kill": (SHORT, "faults.0.times=3", "faults.0.pauseSeconds=2"),
     "follower-reads": (SHORT,),
     "kill-all": (SHORT,),
+    "failed-fsync": (SHORT,),
     "leader-churn": (SHORT, "faults.0.times=2", "faults.1.times=2"),
     # With its planted fault the stage is over at once: the triggers can't come, and need no wait.
     "kill-during-catchup": (
@@ -96,6 +97,7 @@ def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
         ("drop-log-tail", "kill-all", "lost-writes"),
         ("forget-request-id", "leader-churn", "duplicates"),
         ("joint-before-caught-up", "kill-during-catchup", "joint-after-caught-up"),
+        ("ignore-failed-sync", "failed-fsync", "lost-writes"),
     ],
 )
 def test_a_planted_fault_is_found(fault: str, scenario: str, check: str, run_scenario: Any) -> None:

@@ -1,0 +1,93 @@
+"""The scenario `failed-fsync`, step by step on real processes: strace lets the syncs of one fail.
+
+n1 stands still, so that whatever is acknowledged rests on n0, whose syncs fail, and n2. Then n2 is
+killed and stays away, and n0 comes back to a disk that works: n0 and n1 are a majority.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from local_nodes import LocalNodes, Zone
+
+from zonequake_agent import failing_syncs, pods
+from zonequake_store.client_protocol import Append, Status
+
+pytestmark = pytest.mark.processes
+
+THREE = ["n0", "n1", "n2"]
+UID = "0b0b0b0b-1111-2222-3333-444455556666"
+PLANTED = {
+    "ZQ_PLANTED_FAULT": "ignore-failed-sync",
+    "ZQ_ALLOW_PLANTED_FAULTS": "yes-for-a-test",
+}
+
+
+@pytest.fixture
+def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes one process the whole of a pod, for whoever asks for its processes."""
+
+    def of(pid: int) -> None:
+        only = [pods.Process(pid=pid, name="python", container="c")]
+        monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: only)
+        monkeypatch.setattr(pods, "workers", lambda uid: [pid])
+
+    return of
+
+
+async def acknowledged_meanwhile(
+    nodes: LocalNodes, zone: Zone, pod_of: Callable[[int], None]
+) -> set[int]:
+    """What is acknowledged until n2 is away and n0 was killed; n1 goes on, n0 starts again."""
+    group, client = zone.groups[0], nodes.client()
+    assert (await client.append(group, "list", 1)).status is Status.OK
+    process = nodes.nodes["n0"].process
+    assert process is not None
+    pod_of(process.pid)
+    nodes.nodes["n1"].pause()
+    await asyncio.to_thread(failing_syncs.begin, UID, seconds=60)
+    known = {1}
+    end_s = asyncio.get_running_loop().time() + 6
+    element = 1
+    while asyncio.get_running_loop().time() < end_s:
+        element += 1
+        for name in ("n0", "n2"):
+            try:
+                async with asyncio.timeout(1):
+                    reply = await client.once(name, Append(group, "list", element))
+            except (TimeoutError, OSError):
+                continue
+            if reply.status is Status.OK:
+                known.add(element)
+                break
+    assert failing_syncs.look(UID).failed
+    nodes.nodes["n2"].kill()
+    nodes.nodes["n0"].kill()
+    failing_syncs.end(UID)
+    nodes.nodes["n1"].resume()
+    await nodes.restart(zone, "n0")
+    return known
+
+
+async def test_a_store_that_goes_on_after_a_failed_sync_loses_what_it_acknowledged(
+    nodes: LocalNodes, pod_of: Callable[[int], None]
+) -> None:
+    await nodes.start(*THREE, **PLANTED)
+    zone = await nodes.create("z", on=THREE)
+    known = await acknowledged_meanwhile(nodes, zone, pod_of)
+    assert len(known) > 1, "it acknowledged although its syncs failed"
+    found = (await nodes.client().read(zone.groups[0], "list")).value
+    assert isinstance(found, list)
+    assert known - set(found), "what rested on the failed sync is gone"
+
+
+async def test_a_sound_store_acknowledges_nothing_that_rests_on_a_failed_sync(
+    nodes: LocalNodes, pod_of: Callable[[int], None]
+) -> None:
+    await nodes.start(*THREE)
+    zone = await nodes.create("z", on=THREE)
+    known = await acknowledged_meanwhile(nodes, zone, pod_of)
+    assert known == {1}
+    assert any(e.kind == "storage.failed" for e in await nodes.events("n0")), "and says why"

@@ -173,6 +173,20 @@ async def test_two_cleaners_at_once_both_prove_it(
     assert (first.problems, second.problems) == ([], [])
 
 
+async def test_an_abort_during_a_clean_waits_for_its_end_and_proves_it_again(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    run = find_run(str(tmp_path / "run"), nowhere)
+    cleaning = asyncio.create_task(clean(run))
+    await asyncio.sleep(0.01)
+    said: list[str] = []
+    aborted = await abort(run, said.append)
+    assert said, "somebody held the folder"
+    assert cleaning.done()
+    assert (aborted.problems, (await cleaning).problems) == ([], [])
+
+
 @pytest.mark.parametrize("by_name", [False, True])
 async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     by_name: bool, cluster: Any, place: Place, tmp_path: Path

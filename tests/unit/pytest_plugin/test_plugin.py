@@ -21,7 +21,9 @@ import json
 import pytest
 from zonequake_analysis.document import CheckEntry
 from zonequake_analysis.verdict import Kind, Verdict as Judged
-from zonequake_chaos import own_scenario
+from pathlib import Path
+from zonequake_chaos import clean_command, own_scenario
+from zonequake_chaos.clean_command import Proof
 from zonequake_chaos.journal import DeleteZone, Journal
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
@@ -52,24 +54,13 @@ def judge_run(ask, folder, report, console):
     folder.conclude(judged, report, why="3 of 9 acknowledged writes are lost")
     return Ended(folder=folder.path, verdict=judged)
 
-async def clean(kube, folder, *, node, hands):
+async def clean(folder):
     print("cleaned", [debt for _, debt in Journal(folder).debts])
-    return ["zone orders is still there"] if owes == "for ever" else []
+    return Proof(problems=["zone orders is still there"] if owes == "for ever" else [])
 
-class NoKube:
-    async def __aenter__(self): return self
-    async def __aexit__(self, *_): return None
-
-async def connect(self):
-    return NoKube()
-
-async def no_hands(*_):
-    return None
-
-own_scenario.hands_left = no_hands
-own_scenario.run_once, own_scenario.judge_run, own_scenario.clean = run_once, judge_run, clean
+clean_command.find_run, clean_command.clean = lambda word, place: Path(word), clean
+own_scenario.run_once, own_scenario.judge_run = run_once, judge_run
 own_scenario.find_place = lambda **_: PLACE
-Place.connect = connect
 """
 
 TEST = """

@@ -19,7 +19,7 @@ from sweep import AS_BEFORE_S, HERE, Sweep
 if TYPE_CHECKING:
     from conftest import Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.kill_harness, pytest.mark.timeout(600)]
 
 CUT = "command python.* -m zonequake_agent apply .*"
 

@@ -201,6 +201,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
             "--service-account-key-file=sa.key",
             "--token-auth-file=tokens.csv",
             "--authorization-mode=RBAC",
+            "--allow-privileged",
             "--audit-policy-file=audit-policy.yaml",
             "--audit-log-path=audit.log",
             "--disable-admission-plugins=ServiceAccount",

@@ -197,9 +197,15 @@ class Kube:
             body["gracePeriodSeconds"] = grace_s
         await self._json("DELETE", self.path(kind, name), body=body)
 
-    async def delete_all(self, kind: str, labels: str) -> None:
-        """Deletes every object of a kind with these labels."""
-        await self._json("DELETE", self.path(kind), params={"labelSelector": labels})
+    async def delete_all(self, kind: str, labels: str, *, name: str = "") -> None:
+        """Deletes every object of a kind with these labels; only the one named so, if it is.
+
+        By name too it needs no other right than that to delete collections.
+        """
+        params = {"labelSelector": labels} | (
+            {"fieldSelector": f"metadata.name={name}"} if name else {}
+        )
+        await self._json("DELETE", self.path(kind), params=params)
 
     async def namespace_labels(self) -> Mapping[str, str]:
         """Labels of the namespace itself. Raises NotFound."""

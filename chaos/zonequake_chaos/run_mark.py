@@ -39,7 +39,6 @@ class RunMark:
     """What a mark says. `scales`: the replicas of the release's pools before the run."""
 
     name: str
-    uid: str
     release: str
     run: str
     host: str
@@ -58,7 +57,6 @@ class RunMark:
         notes = metadata.get("annotations") or {}
         return cls(
             name=metadata["name"],
-            uid=metadata.get("uid", ""),
             release=metadata["labels"]["app.kubernetes.io/instance"],
             run=data["run"],
             host=data["host"],
@@ -142,11 +140,8 @@ async def marks(kube: Kube) -> list[RunMark]:
 
 
 async def remove_mark(kube: Kube, mark: RunMark) -> None:
-    """Takes this very mark away; one that is gone, or another run's by now, is left alone."""
-    try:
-        await kube.delete("ConfigMap", mark.name, uid=mark.uid or None)
-    except (NotFound, Conflict):
-        return
+    """Takes this run's mark away; one that is gone, or another run's by now, is left alone."""
+    await kube.delete_all("ConfigMap", f"{_COMPONENT},{RUN_LABEL}={mark.run}", name=mark.name)
 
 
 class Heard(StrEnum):

@@ -70,7 +70,8 @@ class FakeCluster(ClusterModel):
         if request.method == "DELETE":
             self.deleted.append(f"{plural} {request.query['labelSelector']}")
             for kind, name in list(self.objects):
-                if kind == plural and "load" in name:
+                named = request.query.get("fieldSelector", "").endswith(f"={name}")
+                if kind == plural and ("load" in name or named):
                     del self.objects[kind, name]
             return web.json_response({})
         if request.method == "POST":

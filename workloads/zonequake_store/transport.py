@@ -104,6 +104,7 @@ class _Link:
         self.node = node
         self.incarnation: str | None = None
         self.connection: _Outgoing | None = None
+        self.trying: str | None = None
         self.used_s = asyncio.get_running_loop().time()
         self._hurry = asyncio.Event()
         self.task = asyncio.create_task(self._keep_connected(), name=f"link to {node}")
@@ -167,11 +168,15 @@ class _Link:
             called.cancel()
 
     async def _try_all(self) -> _Outgoing | None:
-        for address in self._owner.addresses_of(self.node):
-            connection = await self._connect(address)
-            if connection is not None:
-                return connection
-        return None
+        try:
+            for address in self._owner.addresses_of(self.node):
+                self.trying = address
+                connection = await self._connect(address)
+                if connection is not None:
+                    return connection
+            return None
+        finally:
+            self.trying = None
 
     async def _connect(self, address: str) -> _Outgoing | None:
         host, _, port = address.rpartition(":")
@@ -334,7 +339,10 @@ class Transport:
             return
         restarted = link.incarnation not in (None, hello.process_incarnation)
         moved = known is not None and known.peer_address != hello.peer_address
-        if restarted or moved or link.connection is None:
+        # Two nodes that call each other at the same time would else give up each other's attempts
+        # again and again, the longer a handshake takes the more often.
+        elsewhere = link.connection is None and link.trying != hello.peer_address
+        if restarted or moved or elsewhere:
             link.incarnation = hello.process_incarnation
             link.call_back()
 

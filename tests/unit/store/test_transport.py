@@ -65,3 +65,29 @@ async def test_a_peer_that_calls_from_a_new_address_is_called_back_though_the_ol
     finally:
         await a.close()
         await b.close()
+
+
+async def test_an_attempt_that_leads_where_the_peer_says_it_is_goes_on_when_it_calls() -> None:
+    """Else two nodes that call each other at once give up each other's attempts for ever."""
+    accepted = 0
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+    a = transport("a")
+    await a.listen("127.0.0.1", 0, None)
+    server = await asyncio.start_server(late, "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        a.told({"b": address})
+        a.greet("b")
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+            a.learn(Hello("b", "b-1", address, ""))
+        await a.close()
+        await asyncio.sleep(0.1)  # for the other ends to close, too
+    assert accepted == 1

@@ -97,7 +97,7 @@ def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
         ("drop-log-tail", "kill-all", "lost-writes"),
         ("forget-request-id", "leader-churn", "duplicates"),
         ("joint-before-caught-up", "kill-during-catchup", "joint-after-caught-up"),
-        ("ignore-failed-sync", "failed-fsync", "lost-writes"),
+        ("ignore-failed-sync", "failed-fsync", "hidden-writes"),
     ],
 )
 def test_a_planted_fault_is_found(fault: str, scenario: str, check: str, run_scenario: Any) -> None:

@@ -57,6 +57,8 @@ class SimulatedKube(Kube):
     def __init__(self, loop: VirtualLoop, world: World, objects: Objects, name: str) -> None:
         # Not the base's: there is no client whose calls could be made.
         self._namespace, self._release = NAMESPACE, RELEASE
+        self.reads_nodes = True
+        self.on_refusal = lambda: None
         self._world = world
         self._objects = objects
         self._random = world.stream(f"api of {name}")

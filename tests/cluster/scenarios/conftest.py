@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "foreign"))
 
 from porcupine_judge import Judge, judged_run
 
-from ...kube.operator.audit_log import Refusal, calls, refusals
+from ...kube.operator.audit_log import Refusal, calls, lacking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Release:
 
     def check_rights(self, calls_before: int) -> None:
         """A run was made under the chaos account, and nobody was refused anything."""
-        refused = refusals(self.logs) - self.provoked
+        refused = lacking(self.logs) - self.provoked
         assert refused == set(), "rights that the chart's accounts lack (docs/security.md)"
         assert calls(self.logs, CHAOS) > calls_before + 20, "the run was somebody else"
 

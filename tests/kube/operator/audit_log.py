@@ -12,13 +12,15 @@ ACCOUNT = "system:serviceaccount:"
 
 
 class Refusal(NamedTuple):
-    """A call that an account had no right to; `resource` with its subresource."""
+    """A call that an account had no right to, in the namespace `where` ("": none); `resource` with
+    its subresource."""
 
     namespace: str
     account: str
     verb: str
     group: str
     resource: str
+    where: str
 
 
 def entries(folder: Path) -> Iterator[dict[str, Any]]:
@@ -32,10 +34,22 @@ def entries(folder: Path) -> Iterator[dict[str, Any]]:
 
 def refusals(folder: Path) -> set[Refusal]:
     """Calls of service accounts that RBAC refused; what admission refused is none of them."""
+    return _decided(folder, "forbid")
+
+
+def lacking(folder: Path) -> set[Refusal]:
+    """Refusals of what their account was never allowed, where nobody takes rights away.
+
+    An API server that has just begun refuses everybody everything until it has read its rules.
+    """
+    return refusals(folder) - _decided(folder, "allow")
+
+
+def _decided(folder: Path, decision: str) -> set[Refusal]:
     return {
-        _refusal(entry)
+        _call(entry)
         for entry in entries(folder)
-        if (entry.get("annotations") or {}).get(DECISION) == "forbid"
+        if (entry.get("annotations") or {}).get(DECISION) == decision
         and entry["user"]["username"].startswith(ACCOUNT)
     }
 
@@ -45,7 +59,7 @@ def calls(folder: Path, account: str) -> int:
     return sum(entry["user"]["username"] == ACCOUNT + account for entry in entries(folder))
 
 
-def _refusal(entry: dict[str, Any]) -> Refusal:
+def _call(entry: dict[str, Any]) -> Refusal:
     namespace, account = entry["user"]["username"].removeprefix(ACCOUNT).split(":")
     about = entry.get("objectRef") or {}
     parts = (about.get("resource", entry["requestURI"]), about.get("subresource", ""))
@@ -55,4 +69,5 @@ def _refusal(entry: dict[str, Any]) -> Refusal:
         verb=entry["verb"],
         group=about.get("apiGroup", ""),
         resource="/".join(filter(None, parts)),
+        where=about.get("namespace", ""),
     )

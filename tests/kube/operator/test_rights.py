@@ -105,5 +105,5 @@ def test_what_the_server_refuses_an_account_stands_in_its_audit_log(api: ApiServ
     config = other.kubeconfig_of("store", other.credentials)
     refused = other.kubectl(f"--kubeconfig={config}", "get", "secrets", "--output=json")
     assert "forbidden" in refused.stderr
-    expected = Refusal(other.namespace, "zq-store", "list", "", "secrets")
+    expected = Refusal(other.namespace, "zq-store", "list", "", "secrets", other.namespace)
     assert expected in refusals(api.kubeconfig.parent)

@@ -50,17 +50,22 @@ def _decided(folder: Path, decision: str) -> set[Refusal]:
         _call(entry)
         for entry in entries(folder)
         if (entry.get("annotations") or {}).get(DECISION) == decision
-        and entry["user"]["username"].startswith(ACCOUNT)
+        and _user(entry).startswith(ACCOUNT)
     }
 
 
 def calls(folder: Path, account: str) -> int:
     """How many calls of this account (namespace:name) were decided."""
-    return sum(entry["user"]["username"] == ACCOUNT + account for entry in entries(folder))
+    return sum(_user(entry) == ACCOUNT + account for entry in entries(folder))
+
+
+def _user(entry: dict[str, Any]) -> str:
+    """Empty where the server didn't come to know who asked."""
+    return str(entry["user"].get("username", ""))
 
 
 def _call(entry: dict[str, Any]) -> Refusal:
-    namespace, account = entry["user"]["username"].removeprefix(ACCOUNT).split(":")
+    namespace, account = _user(entry).removeprefix(ACCOUNT).split(":")
     about = entry.get("objectRef") or {}
     parts = (about.get("resource", entry["requestURI"]), about.get("subresource", ""))
     return Refusal(

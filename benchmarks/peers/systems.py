@@ -11,8 +11,9 @@ from typing import Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 
-from etcd import ELECTION_MS, HEARTBEAT_MS, LocalEtcd
+from etcd import ELECTION_MS, HEARTBEAT_MS, local_etcd, pids_of
 from figures import NODES, LocalNodes, Zone, create, leaders, pid_of
+from local_etcd import LocalEtcd
 from local_nodes import until
 
 from zonequake_load.client import Client
@@ -110,14 +111,14 @@ class Etcd:
 
     @property
     def members(self) -> list[str]:
-        return list(self.etcd.members)
+        return list(self.etcd.servers)
 
     @property
     def pids(self) -> list[int]:
-        return self.etcd.pids
+        return pids_of(self.etcd)
 
     async def target(self) -> Target:
-        target = EtcdTarget(ZONE, self.etcd.endpoints, rng=random.Random(1))
+        target = EtcdTarget(ZONE, self.etcd.seeds, rng=random.Random(1))
         await target.open()
         return target
 
@@ -125,10 +126,14 @@ class Etcd:
         return await self.etcd.leader()
 
     def end(self, member: str, *, gently: bool) -> None:
-        self.etcd.members[member].end(gently=gently)
+        server = self.etcd.servers[member]
+        if gently:
+            server.stop()
+        else:
+            server.kill()
 
     async def begin(self, member: str) -> None:
-        self.etcd.spawn(member)
+        self.etcd.servers[member].spawn(self.etcd.cluster)
         await self.etcd.leader()
 
 
@@ -146,5 +151,5 @@ async def zonequake(folder: Path) -> AsyncIterator[Zonequake]:
 @asynccontextmanager
 async def etcd(folder: Path) -> AsyncIterator[Etcd]:
     """etcd."""
-    async with LocalEtcd(folder) as cluster:
+    async with local_etcd(folder) as cluster:
         yield Etcd(cluster)

@@ -24,9 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 import bench_writes
 import figures
 import systems
-from etcd import LocalEtcd, Tool
+from etcd import Tool, local_etcd, pids_of
 from failover import row
 from figures import NODES, Limit, LocalNodes, Result, Row, cpu_s, create, leaders, pid_of
+from local_etcd import LocalEtcd
 from systems import System
 
 from zonequake_load.operation import Limits, Once, Type
@@ -54,7 +55,7 @@ async def theirs(etcd: LocalEtcd, tool: Tool, rate_per_s: float | None) -> Row:
     """The same by etcd's own tool."""
 
     async def put(total: int) -> tuple[float, float, float]:
-        used_s = sum(map(cpu_s, etcd.pids))
+        used_s = sum(map(cpu_s, pids_of(etcd)))
         found = await tool.put(
             etcd,
             clients=CLIENTS,
@@ -62,7 +63,7 @@ async def theirs(etcd: LocalEtcd, tool: Tool, rate_per_s: float | None) -> Row:
             value_bytes=VALUE_BYTES,
             rate=int(rate_per_s or 0),
         )
-        used_s = sum(map(cpu_s, etcd.pids)) - used_s
+        used_s = sum(map(cpu_s, pids_of(etcd))) - used_s
         return found.writes_per_s, found.p99_ms, used_s / total * 1e6
 
     warm_per_s, _, _ = await put(5_000)
@@ -121,7 +122,10 @@ async def at_rate(
 
 async def measure(folder: Path) -> Result:
     tool = Tool.build()
-    async with LocalNodes(folder / "closed") as nodes, LocalEtcd(folder / "closed-etcd") as cluster:
+    async with (
+        LocalNodes(folder / "closed") as nodes,
+        local_etcd(folder / "closed-etcd") as cluster,
+    ):
         await nodes.start(*NODES)
         our_closed, their_closed = await ours(nodes, None), await theirs(cluster, tool, None)
         rate = min(our_closed["writes/s"], their_closed["writes/s"]) / 2

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,7 @@ class Server:
     client_port: int
     peer_port: int
     relay_port: int
+    options: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,6 +55,7 @@ class Server:
                     f"--listen-peer-urls=http://127.0.0.1:{self.peer_port}",
                     f"--initial-advertise-peer-urls=http://127.0.0.1:{self.relay_port}",
                     f"--initial-cluster={cluster}",
+                    *self.options,
                 ],
                 stdout=log,
                 stderr=log,
@@ -63,6 +65,12 @@ class Server:
         """SIGKILL, and wait until it is dead."""
         assert self.process is not None
         self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM, and wait until it has ended."""
+        assert self.process is not None
+        self.process.terminate()
         self.process.wait()
 
     def wipe(self) -> None:
@@ -91,13 +99,21 @@ class Server:
 
 
 class LocalEtcd:
-    """Three members and what stands between them; killed at the end."""
+    """Three members and what stands between them; killed at the end.
 
-    def __init__(self, directory: Path) -> None:
+    `options` are the servers' own. Without `relayed` nothing stands between them.
+    """
+
+    def __init__(
+        self, directory: Path, *, options: Sequence[str] = (), relayed: bool = True
+    ) -> None:
         ports = iter(free_ports(3 * len(NAMES)))
-        self.servers = {
-            name: Server(name, directory, next(ports), next(ports), next(ports)) for name in NAMES
-        }
+        self.servers = {}
+        for name in NAMES:
+            client, peer, relay = next(ports), next(ports), next(ports)
+            self.servers[name] = Server(
+                name, directory, client, peer, relay if relayed else peer, options
+            )
         self.cluster = ",".join(
             f"{one.name}=http://127.0.0.1:{one.relay_port}" for one in self.servers.values()
         )
@@ -107,7 +123,8 @@ class LocalEtcd:
     async def __aenter__(self) -> LocalEtcd:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2))
         for server in self.servers.values():
-            await self.relays.add(server.name, server.relay_port, server.peer_port)
+            if server.relay_port != server.peer_port:
+                await self.relays.add(server.name, server.relay_port, server.peer_port)
             server.spawn(self.cluster)
         await self.leader()
         return self

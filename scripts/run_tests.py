@@ -63,7 +63,7 @@ GROUPS = (
         name="kube", folder="tests/kube", options=("-n", "2", "--dist", "loadfile"), limit_s=1200
     ),
     Group(name="spark", folder="tests/spark"),
-    Group(name="foreign", folder="tests/foreign"),
+    Group(name="foreign", folder="tests/foreign", limit_s=1200),  # compiles, the first time
     Group(name="model", folder="tests/model", limit_s=1200),
     Group(name="cluster", folder="tests/cluster", limit_s=2700),
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from zonequake_chaos.kube import Json
+from zonequake_chaos.objects import RESTRICTED_CONTAINER, RESTRICTED_POD
 from zonequake_chaos.scenario import Load, Zone
 from zonequake_chaos.tls_place import TlsPlace
 from zonequake_load.control import (
@@ -179,13 +180,7 @@ def _pod_spec(name: str, installation: Installation) -> Json:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 5,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "runAsGroup": 65532,
-            "fsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": RESTRICTED_POD,
         "containers": [
             {
                 "name": "load",
@@ -211,11 +206,7 @@ def _pod_spec(name: str, installation: Installation) -> Json:
                     "requests": {"cpu": "50m", "memory": "96Mi"},
                     "limits": {"cpu": "1", "memory": "512Mi"},
                 },
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
+                "securityContext": RESTRICTED_CONTAINER,
                 "volumeMounts": [
                     {"name": "plan", "mountPath": "/plan", "readOnly": True},
                     {"name": "history", "mountPath": "/history"},

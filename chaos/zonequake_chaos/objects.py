@@ -20,6 +20,20 @@ HANDS_CONTAINER = "hands"
 
 ADMIN_PORT = 8080
 
+RESTRICTED_POD: Json = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "fsGroup": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+RESTRICTED_CONTAINER: Json = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""What a pod and each of its containers must say of themselves in a `restricted` namespace."""
+
 
 def pod_view(pod: Json) -> PodView:
     """A member's pod."""

@@ -43,12 +43,6 @@ async def etcd(tmp_path: Path) -> AsyncIterator[LocalEtcd]:
         yield started
 
 
-@pytest.fixture
-async def pods(tmp_path: Path) -> AsyncIterator[LoadPods]:
-    async with LoadPods(tmp_path) as started:
-        yield started
-
-
 async def a_run(
     etcd: LocalEtcd, pods: LoadPods, run: Path, story: Story, *, reads_at: ReadsAt = ReadsAt.LEADER
 ) -> Findings:

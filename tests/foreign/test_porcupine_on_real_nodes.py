@@ -35,12 +35,6 @@ async def nodes(tmp_path: Path) -> AsyncIterator[LocalNodes]:
         yield started
 
 
-@pytest.fixture
-async def pods(tmp_path: Path) -> AsyncIterator[LoadPods]:
-    async with LoadPods(tmp_path) as started:
-        yield started
-
-
 async def a_run(nodes: LocalNodes, pods: LoadPods, run: Path, *, reads_at: ReadsAt) -> None:
     """Load on three nodes, one of which is killed, in the folder `run`; judged by our analysis."""
     zone = await nodes.create("z", partitions=3, on=THREE)

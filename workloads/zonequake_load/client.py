@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import time
 from collections.abc import Callable
 
-from zonequake_load.connection import Connections, split_address
+from zonequake_load.connection import Connections, addresses_of
 from zonequake_load.errors import AttemptError, NotSent, TargetError
 from zonequake_load.operation import Limits, Once, Operation, Outcome, Transaction
 from zonequake_load.pursuit import PAUSE_FLOOR, Ask, News, Pause, Pursuit
@@ -201,14 +200,7 @@ class Client:
         found: dict[str, None] = {}
         for seed in self._seeds:
             try:
-                host, port = split_address(seed)
-                async with asyncio.timeout(1.0):
-                    infos = await asyncio.get_running_loop().getaddrinfo(
-                        host, port, type=socket.SOCK_STREAM
-                    )
+                found |= dict.fromkeys(await addresses_of(seed))
             except (OSError, ValueError) as error:
                 self._last_problem = f"cannot resolve {seed}: {error or type(error).__name__}"
-                continue
-            for _, _, _, _, name in infos:
-                found[f"[{name[0]}]:{port}" if ":" in str(name[0]) else f"{name[0]}:{port}"] = None
         return list(found)

@@ -30,6 +30,8 @@ HANDSHAKE_TIMEOUT_S = 1.0
 """A connection is taken by the node's kernel, a TLS handshake by its event loop, and as late as any
 request. Given up too soon it has cost the node its work for nothing, and is begun again."""
 
+LOOK_UP_TIMEOUT_S = 1.0
+
 TCP_USER_TIMEOUT_MS = 1_000
 """The kernel gives a connection up when sent data stays unacknowledged for so long."""
 
@@ -188,6 +190,17 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isdigit():
         raise ValueError(f"found address {address!r}, expected host:port")
     return host.strip("[]"), int(port)
+
+
+async def addresses_of(seed: str) -> list[str]:
+    """Every `host:port` behind a seed's name. Raises ValueError, or OSError where it has none."""
+    host, port = split_address(seed)
+    async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = (str(name[0]) for *_, name in infos)
+    return list(
+        dict.fromkeys(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in found)
+    )
 
 
 class Connections:

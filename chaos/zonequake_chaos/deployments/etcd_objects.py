@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 from zonequake_chaos.kube import Json
 from zonequake_chaos.load_objects import RUN_LABEL, Installation
-from zonequake_chaos.objects import HANDS_CONTAINER, POOL_LABEL, PROGRAM_LABEL
+from zonequake_chaos.objects import (
+    HANDS_CONTAINER,
+    POOL_LABEL,
+    PROGRAM_LABEL,
+    RESTRICTED_CONTAINER,
+    RESTRICTED_POD,
+)
 from zonequake_chaos.scenario import Etcd
 
 CLIENT_PORT = 2379
@@ -141,23 +147,12 @@ def _arguments(members: Members, run_id: str) -> list[str]:
 
 def _pod_spec(members: Members, run_id: str, installation: Installation) -> Json:
     health = {"httpGet": {"path": "/health?serializable=true", "port": "clients"}}
-    restricted = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 30,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "runAsGroup": 65532,
-            "fsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": RESTRICTED_POD,
         "containers": [
             {
                 "name": _PROGRAM,
@@ -179,7 +174,7 @@ def _pod_spec(members: Members, run_id: str, installation: Installation) -> Json
                     "requests": {"cpu": "50m", "memory": "96Mi"},
                     "limits": {"cpu": "1", "memory": "512Mi"},
                 },
-                "securityContext": restricted,
+                "securityContext": RESTRICTED_CONTAINER,
                 "volumeMounts": [{"name": "data", "mountPath": "/data"}],
             },
             {
@@ -191,7 +186,7 @@ def _pod_spec(members: Members, run_id: str, installation: Installation) -> Json
                     "requests": {"cpu": "10m", "memory": "16Mi"},
                     "limits": {"cpu": "200m", "memory": "64Mi"},
                 },
-                "securityContext": restricted,
+                "securityContext": RESTRICTED_CONTAINER,
             },
         ],
     }

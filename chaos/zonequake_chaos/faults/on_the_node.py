@@ -99,12 +99,7 @@ class ComponentPause:
         _node(injury).resume(self._component)
 
     async def wait_until_recovered(self, injury: Injury) -> None:
-        """Every data node's report comes through the API server."""
-        await injury.world.observer.wait(
-            lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
-            timeout_s=injury.timeout_s,
-            waiting_for=lambda view: f"not every data node answers through {self._component}",
-        )
+        await _until_all_answer(injury, through=self._component)
 
     async def clean_up(self, injury: Injury) -> None:
         await self.recover(injury)
@@ -147,12 +142,7 @@ class ComponentKill:
         await self._stop()
 
     async def wait_until_recovered(self, injury: Injury) -> None:
-        """Every data node's report comes through the API server."""
-        await injury.world.observer.wait(
-            lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
-            timeout_s=injury.timeout_s,
-            waiting_for=lambda view: f"not every data node answers through {self._component}",
-        )
+        await _until_all_answer(injury, through=self._component)
 
     async def clean_up(self, injury: Injury) -> None:
         await self._stop()
@@ -170,6 +160,15 @@ class ComponentKill:
             self._killing.cancel()
             await asyncio.gather(self._killing, return_exceptions=True)
             self._killing = None
+
+
+async def _until_all_answer(injury: Injury, *, through: str) -> None:
+    """Every data node's report comes through the API server."""
+    await injury.world.observer.wait(
+        lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
+        timeout_s=injury.timeout_s,
+        waiting_for=lambda view: f"not every data node answers through {through}",
+    )
 
 
 def _node(injury: Injury) -> OwnNode:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from zonequake_load.connection import split_address
+from zonequake_load.connection import addresses_of
 from zonequake_load.errors import AttemptError, EtcdError, NotSent, TargetError
 from zonequake_load.etcd_api import (
     EtcdApi,
@@ -298,18 +297,9 @@ class EtcdTarget:
         """A seed that can't be looked up now keeps its last addresses."""
         for seed in self._seeds:
             try:
-                host, port = split_address(seed)
-                async with asyncio.timeout(1.0):
-                    infos = await asyncio.get_running_loop().getaddrinfo(
-                        host, port, type=socket.SOCK_STREAM
-                    )
+                self._addresses[seed] = await addresses_of(seed)
             except (OSError, ValueError) as error:
                 self._problem = f"cannot resolve {seed}: {error or type(error).__name__}"
-                continue
-            hosts = [str(name[0]) for *_, name in infos]
-            self._addresses[seed] = [
-                f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts
-            ]
         self._endpoints.replace(one for some in self._addresses.values() for one in some)
 
     async def _check(self, address: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import subprocess
@@ -14,8 +15,12 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of one program from its start to its end. `output` is what it printed."""
+    """Of one program from its start to its end. `output` is what it printed.
 
+    `ended`: by us, since it took too long or too much; else it came to its end by itself.
+    """
+
+    ended: bool
     exit_code: int
     seconds: float
     cpu_seconds: float
@@ -23,36 +28,42 @@ class Cost:
     output: bytes
 
 
-def cost_of(command: Sequence[str], *, limit_s: float | None = None) -> Cost | None:
-    """What `command` costs; None if it was ended after `limit_s`.
+def cost_of(
+    command: Sequence[str], *, limit_s: float | None = None, limit_gib: float = math.inf
+) -> Cost:
+    """What `command` costs until it ends, or is ended after `limit_s` or above `limit_gib`.
 
     CPU and memory are sampled from /proc five times a second, so that those of a child that nobody
     waits for count too; CPU at least as the kernel says of those that were waited for.
     """
     waited_s = _waited_cpu_s()
-    began, peak, done = time.monotonic(), 0, threading.Event()
+    began, peak, done, ended = time.monotonic(), 0, threading.Event(), False
     ticks: dict[int, int] = {}
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
 
     def watch() -> None:
-        nonlocal peak
+        nonlocal peak, ended
         while not done.wait(0.2):
             now = _tree(process.pid)
             peak = max(peak, sum(resident for resident, _ in now.values()))
             ticks.update({pid: spent for pid, (_, spent) in now.items()})
+            if peak > limit_gib * 2**30:
+                ended = True
+                process.kill()
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
+        ended = True
         process.kill()
-        process.communicate()
-        return None
+        output, _ = process.communicate()
     finally:
         done.set()
         watcher.join()
     return Cost(
+        ended=ended,
         exit_code=process.returncode,
         seconds=time.monotonic() - began,
         cpu_seconds=max(sum(ticks.values()) / os.sysconf("SC_CLK_TCK"), _waited_cpu_s() - waited_s),

@@ -6,8 +6,9 @@ Ours by Spark is the whole `zonequake analyze` (every check, windows, the report
 the two screens that decide registers and append-lists by themselves, without Spark. Porcupine is
 somebody else's program in Go that searches an order; `plain` is its search without the look-ahead
 that our model gives it. Each is a process of its own, from its start to its verdict, and is ended
-after the limit. *Easy* are many keys with few operations that meet. *Hot key* is one register with
-dozens of clients at once; *never answered* are writes, which may be applied at any later time.
+after a minute or above 12 GiB. *Easy* are many keys with few operations that meet. *Hot key* is one
+register with dozens of clients at once; *never answered* are writes, which may be applied at any
+later time.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from zonequake_analysis.synthesize import (
 from zonequake_analysis.typed import typed
 
 LIMIT_S = 60.0
+LIMIT_GIB = 12.0
 GAP_NS = 50_000
 CLIENTS = 24
 HARD = [
@@ -144,11 +146,11 @@ def by_spark(run: Path) -> bool:
     return check["verdict"] == "passed"
 
 
-def verdict_of(engine: str, judge: Judge, case: Case) -> tuple[str, Cost | None]:
-    """legal, illegal or unknown, and what it cost; None if it was ended."""
-    cost = cost_of(command(engine, judge, case.run), limit_s=LIMIT_S)
-    if cost is None:
-        return "unknown", None
+def verdict_of(engine: str, judge: Judge, case: Case) -> tuple[str, Cost]:
+    """legal, illegal or unknown, and what it cost."""
+    cost = cost_of(command(engine, judge, case.run), limit_s=LIMIT_S, limit_gib=LIMIT_GIB)
+    if cost.ended:
+        return "unknown", cost
     if not engine.startswith("Porcupine"):
         said = "legal" if cost.output.splitlines()[-1] == b"legal" else "illegal"
     else:
@@ -185,17 +187,16 @@ async def measure(folder: Path) -> Result:
             right = "legal" if case.legal else "illegal"
             if said not in ("unknown", right):
                 raise SystemExit(f"{engine} calls {case.name} {said}; it is {right}")
-            seconds = cost.seconds if cost else LIMIT_S
-            theirs = theirs or seconds
+            theirs = theirs or cost.seconds
             rows.append(
                 {
                     "history": case.name,
                     "engine": engine,
                     "verdict": said,
-                    "s": seconds,
-                    "CPU s": cost.cpu_seconds if cost else None,
-                    "GiB": cost.peak_gib if cost else None,
-                    "s / Porcupine's": seconds / theirs,
+                    "s": cost.seconds,
+                    "CPU s": cost.cpu_seconds,
+                    "GiB": cost.peak_gib,
+                    "s / Porcupine's": cost.seconds / theirs,
                 }
             )
     return Result(rows=rows, limits=[])

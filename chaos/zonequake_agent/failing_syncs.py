@@ -45,7 +45,8 @@ class Failing:
 def begin(uid: str, *, seconds: float) -> Failing:
     """The pod's syncs fail from now on, for so many seconds at most.
 
-    Raises PodAbsent, NotTraced.
+    A process that ends meanwhile needs no tracer any more: there are stores whose first failed sync
+    is their last (etcd), which is sooner than anybody can look. Raises PodAbsent, NotTraced.
     """
     pids = pods.workers(uid)
     if shutil.which("strace") is None:
@@ -62,11 +63,14 @@ def begin(uid: str, *, seconds: float) -> Failing:
     with said.open("wb") as output:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     deadline = time.monotonic() + _ATTACH_TIMEOUT_S
-    while set(_tracers(pids)) != set(pids):
+    while untraced := [pid for pid in pids if _runs(pid) and pid not in _tracers([pid])]:
         if time.monotonic() >= deadline:
             words = said.read_text(errors="replace").strip()[-_SAID:]
             end(uid)
-            raise NotTraced(f"strace did not attach to {pids}: {words or 'it said nothing'}")
+            raise NotTraced(
+                f"strace did not attach to {untraced} of {pids} within {_ATTACH_TIMEOUT_S:g} s: "
+                f"{words or 'it said nothing'}"
+            )
         time.sleep(_POLL_S)
     return look(uid)
 

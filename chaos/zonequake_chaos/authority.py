@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DEFAULT_LIFETIME = timedelta(days=365)
-#: A clock that is set back must not make certificates invalid.
-_CLOCK_SLACK = timedelta(days=1)
+#: A clock that is set back by a day must not make certificates invalid, even if it went after the
+#: one by which they were made.
+CLOCK_SLACK = timedelta(days=1, hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SLACK)
+        .not_valid_before(now - CLOCK_SLACK)
         .not_valid_after(now + lifetime)
     )
 

@@ -17,6 +17,8 @@ from local_etcd import NAMES, LocalEtcd
 from porcupine_judge import Judge, judged_run
 from pyspark.sql import SparkSession
 
+from zonequake_agent import failing_syncs
+from zonequake_agent import pods as of_nodes
 from zonequake_analysis.judgement import Judgement, judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.verdict import Verdict
@@ -127,6 +129,37 @@ async def test_a_leader_killed_under_load_loses_nothing_and_all_members_end_equa
     porcupines = judged_run(porcupine, run)
     assert (porcupines.disagreement, porcupines.illegal) == ("", [])
     assert porcupines.keys > 20
+
+
+async def test_a_leader_ends_at_its_first_failed_sync_and_nothing_is_lost(
+    etcd: LocalEtcd,
+    pods: LoadPods,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Within milliseconds, so that it is gone before anybody sees that it was traced."""
+
+    async def fail_the_leaders_syncs(etcd: LocalEtcd) -> None:
+        victim = await etcd.leader()
+        process = etcd.servers[victim].process
+        assert process is not None
+        only = [of_nodes.Process(pid=process.pid, name="etcd", container="c")]
+        monkeypatch.setattr(of_nodes, "processes", lambda uid, proc=of_nodes.PROC: only)
+        monkeypatch.setattr(of_nodes, "workers", lambda uid: [process.pid])
+        began = await asyncio.to_thread(failing_syncs.begin, "an etcd's", seconds=30)
+        assert began.failed > 0
+        assert await asyncio.to_thread(process.wait, 5) != 0
+        await asyncio.to_thread(failing_syncs.end, "an etcd's")
+        await etcd.leader(members=2)
+        etcd.servers[victim].spawn(etcd.cluster)
+        await etcd.leader()
+        await asyncio.sleep(1)
+
+    run = tmp_path / "run"
+    check_final_reads(await a_run(etcd, pods, run, fail_the_leaders_syncs))
+    await dumped(etcd, run)
+    assert said(await judged(spark, run)) == {}
 
 
 async def cut_a_follower_off(etcd: LocalEtcd) -> None:

@@ -171,7 +171,7 @@ class Partition:
     def foresee(self, term: int, index: int, command: PlainCommand) -> Outcome:
         """What the command would come to if it were applied now, without applying it.
 
-        Only for the planted fault `ack-before-commit`.
+        Only for planted faults: `ack-before-commit`, `order-by-wall-clock`.
         """
         cell = self._cells.get(command.key)
         return _decide(cell, term, index, command)[0]

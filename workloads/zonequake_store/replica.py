@@ -52,6 +52,7 @@ from zonequake_store.requests import (
 )
 from zonequake_store.transaction_manager import TransactionManager
 from zonequake_store.waiting_reads import Answer, Reading, WaitingReads
+from zonequake_store.wall_order import WallOrder
 
 # Closed-loop clients wait for their answers: more than this means they come faster than the
 # partition commits, and an honest refusal beats an answer after the client's deadline.
@@ -75,6 +76,7 @@ class Faults:
     acknowledge_before_commit: bool = False
     local_reads: bool = False
     forget_request_ids: bool = False
+    wall_order: WallOrder | None = None
 
 
 @dataclass(slots=True)
@@ -193,7 +195,13 @@ class Replica:
         if len(self._pending) + len(self._offered) >= MAX_WAITING_PER_REPLICA:
             answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
             return False
-        self._offered.append((command_of(operation), id_, answer))
+        command, wall_order = command_of(operation), self._faults.wall_order
+        if wall_order is not None and wall_order.is_late(self.group, operation.key):
+            partition = self.partition
+            foreseen = partition.foresee(partition.term, partition.index, command)
+            answer(outcome_reply(id_, foreseen))
+            return False
+        self._offered.append((command, id_, answer))
         return True
 
     def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:

@@ -46,6 +46,7 @@ class PlantedFault(enum.StrEnum):
     FORGET_REQUEST_ID = "forget-request-id"
     JOINT_BEFORE_CAUGHT_UP = "joint-before-caught-up"
     IGNORE_FAILED_SYNC = "ignore-failed-sync"
+    ORDER_BY_WALL_CLOCK = "order-by-wall-clock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

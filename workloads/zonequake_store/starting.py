@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from zonequake_store.admin_protocol import StartReplica
@@ -18,6 +19,7 @@ from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Peer
 from zonequake_store.replica import Faults, Replica
 from zonequake_store.settings import PlantedFault
+from zonequake_store.wall_order import WallOrder
 
 # What a lying disk loses (planted fault `drop-log-tail`): a few seconds of a busy partition.
 DROPPED_ENTRIES = 50
@@ -40,6 +42,11 @@ class Starter:
             acknowledge_before_commit=planted_fault is PlantedFault.ACK_BEFORE_COMMIT,
             local_reads=planted_fault is PlantedFault.LOCAL_READS,
             forget_request_ids=planted_fault is PlantedFault.FORGET_REQUEST_ID,
+            wall_order=(
+                WallOrder(time.time_ns)
+                if planted_fault is PlantedFault.ORDER_BY_WALL_CLOCK
+                else None
+            ),
         )
 
     def new_record(self, order: StartReplica) -> GroupRecord:

@@ -25,6 +25,7 @@ SHORTER = {
     "follower-reads": (SHORT,),
     "kill-all": (SHORT,),
     "failed-fsync": (SHORT,),
+    "clock-step": (SHORT, "faults.0.holdSeconds=3", "faults.1.holdSeconds=3"),
     "leader-churn": (SHORT, "faults.0.times=2", "faults.1.times=2"),
     # With its planted fault the stage is over at once: the triggers can't come, and need no wait.
     "kill-during-catchup": (
@@ -98,6 +99,7 @@ def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
         ("forget-request-id", "leader-churn", "duplicates"),
         ("joint-before-caught-up", "kill-during-catchup", "joint-after-caught-up"),
         ("ignore-failed-sync", "failed-fsync", "hidden-writes"),
+        ("order-by-wall-clock", "clock-step", "lost-writes"),
     ],
 )
 def test_a_planted_fault_is_found(fault: str, scenario: str, check: str, run_scenario: Any) -> None:

@@ -41,6 +41,14 @@ def sync():
 threading.Thread(target=sync, daemon=True).start()
 time.sleep(600)
 """
+ENDS = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+print("here", flush=True)
+while True:
+    os.pwrite(file, b"x", 0)
+    os.fdatasync(file)
+"""
 SLEEPS = "import time; print('here', flush=True); time.sleep(600)"
 
 
@@ -58,13 +66,13 @@ def running(
 
 
 @pytest.fixture
-def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Makes one process the whole of a pod, for whoever asks for its processes."""
+def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes these processes the whole of a pod, for whoever asks for its processes."""
 
-    def of(pid: int) -> None:
-        only = [pods.Process(pid=pid, name="python", container="c")]
-        monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: only)
-        monkeypatch.setattr(pods, "workers", lambda uid: [pid])
+    def of(*pids: int) -> None:
+        all_ = [pods.Process(pid=pid, name="python", container="c") for pid in pids]
+        monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: all_)
+        monkeypatch.setattr(pods, "workers", lambda uid: list(pids))
 
     return of
 
@@ -139,6 +147,40 @@ def test_syncs_pass_again_by_themselves_when_nobody_comes_back(
             time.sleep(0.05)
         assert set(said(victim, 5)) == {"stored"}
         failing_syncs.end(UID)
+
+
+def test_a_process_that_ends_at_its_first_failed_sync_was_hit(
+    tmp_path: Path, pod_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is dead before anybody can look whether strace has attached to it."""
+    with running(ENDS, str(tmp_path / "file")) as victim, running(SLEEPS) as bystander:
+        pod_of(victim.pid, bystander.pid)
+        began = failing_syncs.begin(UID, seconds=60)
+        assert victim.wait(timeout=5) == 1, "OSError: EIO"
+        assert (began.traced, began.failed) == ([bystander.pid], 1)
+        assert failing_syncs.end(UID).failed == 1
+
+
+def test_strace_that_does_not_attach_is_an_error_that_names_whom_it_missed(
+    pod_of: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failing_syncs, "_ATTACH_TIMEOUT_S", 0.5)
+    with running(SLEEPS) as traced, running(SLEEPS) as other:
+        held = ["strace", "-q", "-p", str(traced.pid), "-o", "/dev/null"]
+        with subprocess.Popen(held, stderr=subprocess.DEVNULL) as holder:
+            while failing_syncs._tracers([traced.pid]) != {traced.pid: holder.pid}:
+                time.sleep(0.02)
+            # A tracer under another name, so that `begin` doesn't end it first.
+            monkeypatch.setattr(failing_syncs, "_tracers", _but(holder.pid))
+            pod_of(traced.pid, other.pid)
+            with pytest.raises(failing_syncs.NotTraced, match=rf"to \[{traced.pid}\] of"):
+                failing_syncs.begin(UID, seconds=60)
+            holder.kill()
+
+
+def _but(stranger: int) -> Callable[[list[int]], dict[int, int]]:
+    tracers = failing_syncs._tracers
+    return lambda pids: {pid: by for pid, by in tracers(pids).items() if by != stranger}
 
 
 def test_strace_at_a_process_that_never_syncs_proves_nothing(

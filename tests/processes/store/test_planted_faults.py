@@ -10,6 +10,7 @@ import sys
 import pytest
 from local_nodes import LocalNodes, until
 
+from zonequake_agent import wall_clock
 from zonequake_store.admin_protocol import Stage
 from zonequake_store.client_protocol import Append, Read, Status, Write
 
@@ -88,6 +89,24 @@ async def test_forgetting_request_ids_applies_a_retry_twice(nodes: LocalNodes) -
     await client.at_leader(request)
     await client.at_leader(request)
     assert (await client.read(group, "list")).value == [5, 5]
+
+
+@pytest.mark.parametrize("fault", ["order-by-wall-clock", ""])
+@pytest.mark.parametrize("step_s", [3600, -86_400])
+async def test_ordering_by_the_wall_clock_loses_writes_when_it_steps(
+    nodes: LocalNodes, fault: str, step_s: int
+) -> None:
+    """Forward: what is written after the clock is right again. Back: what is written meanwhile."""
+    await nodes.start("n0", **(planted(fault) if fault else {}))
+    zone = await nodes.create("z", on=["n0"])
+    group, client = zone.groups[0], nodes.client()
+    process = nodes.nodes["n0"].process
+    assert process is not None
+    for element, off_s in enumerate((0, step_s, 0), 1):
+        wall_clock.step(process.pid, off_s)
+        assert (await client.append(group, "list", element)).status is Status.OK
+    lost = {3600: [1, 2], -86_400: [1, 3]}[step_s] if fault else [1, 2, 3]
+    assert (await client.read(group, "list")).value == lost
 
 
 async def test_joint_comes_before_the_new_node_has_caught_up(nodes: LocalNodes) -> None:

@@ -56,12 +56,7 @@ GROUPS = (
     ),
     Group(name="unit", folder="tests/unit", options=("-n", "2")),
     Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=900),
-    Group(
-        name="processes",
-        folder="tests/processes",
-        options=("-n", "2", "--dist", "loadgroup"),
-        limit_s=1800,
-    ),
+    Group(name="processes", folder="tests/processes", options=("-n", "2"), limit_s=1800),
     Group(name="chart", folder="tests/chart", limit_s=900),
     # By files: the tests of one share a zone, which takes a while to begin.
     Group(

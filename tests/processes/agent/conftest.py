@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PORT = 7001
+ALONE = Path(tempfile.gettempdir()) / "zonequake-tests-of-links.lock"
 _SERVER = """
 import socket, sys, threading
 def serve(connection):
@@ -74,9 +77,15 @@ class FakePod:
 
 @pytest.fixture
 def pods(tmp_path: Path) -> Iterator[list[FakePod]]:
-    """Three pods on one bridge, in a network of their own."""
+    """Three pods on one bridge, in a network of their own.
+
+    Only for one test of the machine at a time: an agent that sweeps or ends undoes the faults of
+    every pod that it finds on its node.
+    """
     key = secrets.token_hex(3)
     with contextlib.ExitStack() as undo:
+        alone = undo.enter_context(ALONE.open("w"))
+        fcntl.flock(alone, fcntl.LOCK_EX)
         bridge = f"zq{key}"
         _ip("netns", "add", bridge)
         undo.callback(_ip, "netns", "delete", bridge)

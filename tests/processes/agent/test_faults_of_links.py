@@ -40,9 +40,6 @@ from zonequake_chaos.triggers import Sighting
 if TYPE_CHECKING:
     from conftest import FakePod
 
-# An agent that sweeps or ends looks at every pod on the machine, other workers' too.
-pytestmark = pytest.mark.xdist_group("links")
-
 # A harness that dies: it owes, breaks, says so, and waits for its end.
 _DYING = """
 import asyncio, json, sys

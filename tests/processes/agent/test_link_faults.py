@@ -15,9 +15,6 @@ import pytest
 if TYPE_CHECKING:
     from conftest import FakePod
 
-# An agent that sweeps or ends looks at every pod on the machine, other workers' too.
-pytestmark = pytest.mark.xdist_group("links")
-
 _TALK = """
 import socket, sys, time
 connection = socket.create_connection((sys.argv[1], 7001), timeout=20)

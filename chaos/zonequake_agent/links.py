@@ -50,13 +50,28 @@ def undo(uid: str, name: str | None = None) -> None:
     last that it gets, and it lets go of that as it ends. Raises LinkTrouble.
     """
     with contextlib.suppress(pods.PodAbsent):
-        text = rules.removal(_saved(uid), name)
-        if text:
-            _restore(uid, text)
+        _remove(uid, name)
     for pid in delayers(uid, name):
         _end(pid)
     for left in delayer.STATE.glob(f"{name or 'ZQ-*'}-{uid}.json"):
         left.unlink(missing_ok=True)
+
+
+def _remove(uid: str, name: str | None) -> None:
+    """Takes out the rules of the fault; another process may be at it too, as a sweep is.
+
+    Raises LinkTrouble if they can't be removed, and nobody else removes them either.
+    """
+    text = rules.removal(_saved(uid), name)
+    while text:
+        try:
+            _restore(uid, text)
+        except LinkTrouble:
+            before, text = text, rules.removal(_saved(uid), name)
+            if text == before:
+                raise
+        else:
+            return
 
 
 def counted(uid: str, name: str) -> dict[str, object]:

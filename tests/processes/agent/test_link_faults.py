@@ -217,6 +217,17 @@ def test_undoing_one_fault_leaves_the_other(pods: list[FakePod]) -> None:
     assert victim.agent("left") == [f"rules of {second}"]
 
 
+def test_a_fault_that_several_undo_at_once_is_undone_for_all_of_them(pods: list[FakePod]) -> None:
+    victim = pods[0]
+    for _ in range(5):
+        victim.apply(lost_percent=100)
+        words = [sys.executable, "-m", "zonequake_agent", "undo", victim.uid]
+        undoing = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+        said = [one.communicate(timeout=60)[1] for one in undoing]
+        assert [one.returncode for one in undoing] == [0] * 4, said
+        assert victim.agent("left") == []
+
+
 def test_an_agent_that_ends_takes_its_faults_along(pods: list[FakePod]) -> None:
     victim = pods[0]
     victim.apply(delay_ms=20)

@@ -7,6 +7,7 @@ killed and stays away, and n0 comes back to a disk that works: n0 and n1 are a m
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -18,7 +19,6 @@ from zonequake_store.client_protocol import Append, Status
 pytestmark = pytest.mark.processes
 
 THREE = ["n0", "n1", "n2"]
-UID = "0b0b0b0b-1111-2222-3333-444455556666"
 PLANTED = {
     "ZQ_PLANTED_FAULT": "ignore-failed-sync",
     "ZQ_ALLOW_PLANTED_FAULTS": "yes-for-a-test",
@@ -26,28 +26,33 @@ PLANTED = {
 
 
 @pytest.fixture
-def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Makes one process the whole of a pod, for whoever asks for its processes."""
+def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], str]:
+    """Makes one process the whole of a pod, for whoever asks for its processes; the pod's UID.
 
-    def of(pid: int) -> None:
+    Each test has a UID of its own: strace's file is named by it in a folder that all tests of the
+    machine share, and who begins or ends faults ends every strace that writes to that file.
+    """
+
+    def of(pid: int) -> str:
         only = [pods.Process(pid=pid, name="python", container="c")]
         monkeypatch.setattr(pods, "processes", lambda uid, proc=pods.PROC: only)
         monkeypatch.setattr(pods, "workers", lambda uid: [pid])
+        return str(uuid.uuid4())
 
     return of
 
 
 async def acknowledged_meanwhile(
-    nodes: LocalNodes, zone: Zone, pod_of: Callable[[int], None]
+    nodes: LocalNodes, zone: Zone, pod_of: Callable[[int], str]
 ) -> set[int]:
     """What is acknowledged until n2 is away and n0 was killed; n1 goes on, n0 starts again."""
     group, client = zone.groups[0], nodes.client()
     assert (await client.append(group, "list", 1)).status is Status.OK
     process = nodes.nodes["n0"].process
     assert process is not None
-    pod_of(process.pid)
+    uid = pod_of(process.pid)
     nodes.nodes["n1"].pause()
-    await asyncio.to_thread(failing_syncs.begin, UID, seconds=60)
+    await asyncio.to_thread(failing_syncs.begin, uid, seconds=60)
     known = {1}
     end_s = asyncio.get_running_loop().time() + 6
     element = 1
@@ -62,17 +67,17 @@ async def acknowledged_meanwhile(
             if reply.status is Status.OK:
                 known.add(element)
                 break
-    assert failing_syncs.look(UID).failed
+    assert failing_syncs.look(uid).failed
     nodes.nodes["n2"].kill()
     nodes.nodes["n0"].kill()
-    failing_syncs.end(UID)
+    failing_syncs.end(uid)
     nodes.nodes["n1"].resume()
     await nodes.restart(zone, "n0")
     return known
 
 
 async def test_a_store_that_goes_on_after_a_failed_sync_loses_what_it_acknowledged(
-    nodes: LocalNodes, pod_of: Callable[[int], None]
+    nodes: LocalNodes, pod_of: Callable[[int], str]
 ) -> None:
     await nodes.start(*THREE, **PLANTED)
     zone = await nodes.create("z", on=THREE)
@@ -84,7 +89,7 @@ async def test_a_store_that_goes_on_after_a_failed_sync_loses_what_it_acknowledg
 
 
 async def test_a_sound_store_acknowledges_nothing_that_rests_on_a_failed_sync(
-    nodes: LocalNodes, pod_of: Callable[[int], None]
+    nodes: LocalNodes, pod_of: Callable[[int], str]
 ) -> None:
     await nodes.start(*THREE)
     zone = await nodes.create("z", on=THREE)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from local_nodes import Node
+from local_node import Node
 
 SOURCE = Path(__file__).with_suffix(".c")
 

@@ -14,7 +14,8 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local_nodes import LocalNodes, Node, Zone, until
+from local_node import Node
+from local_nodes import LocalNodes, Zone, until
 
 from zonequake_chaos.simulation.judge import judged
 from zonequake_chaos.simulation.lineages import seen_from

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_nodes import LocalNodes, Node, until
+from local_node import Node
+from local_nodes import LocalNodes, until
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SLACK_BYTES = 48 << 20

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from disk_faults import FaultyDisk
 from load import Load
-from local_nodes import LocalNodes, Node, Zone, until
+from local_node import Node
+from local_nodes import LocalNodes, Zone, until
 
 from zonequake_store.admin_protocol import OrderStatus, Role
 from zonequake_store.client_protocol import Read, Status, Write

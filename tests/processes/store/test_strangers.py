@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from local_nodes import LocalNodes, Node, Zone, until
+from local_node import Node
+from local_nodes import LocalNodes, Zone, until
 from store_client import Client
 from strangers import SLACK_BYTES, cost, framed, harmless, log_of, say, say_all
 

@@ -13,7 +13,8 @@ import aiohttp
 import msgspec
 import pytest
 from certificates import DOMAIN, Certificates
-from local_nodes import LocalNodes, Node, until
+from local_node import Node
+from local_nodes import LocalNodes, until
 
 from zonequake_chaos.authority import Authority
 from zonequake_store.client_protocol import Read, Request, Status

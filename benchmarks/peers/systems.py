@@ -134,7 +134,13 @@ class Etcd:
 
     async def begin(self, member: str) -> None:
         self.etcd.servers[member].spawn(self.etcd.cluster)
-        await self.etcd.leader()
+        leader = await self.etcd.leader()
+        committed = (await self.etcd.api(leader).status()).raft_index
+
+        async def follows() -> bool:
+            return (await self.etcd.api(member).status()).raft_applied_index >= committed
+
+        await until(follows, f"{member} has caught up", timeout_s=30)
 
 
 @asynccontextmanager

@@ -109,9 +109,17 @@ def _stale(k: _Key) -> None:
     k.read(2, 2, role=Role.FINAL)
 
 
-def _flicker(k: _Key) -> None:
+def _stale_though_seen(k: _Key) -> None:
     k.write(1, 1)
     k.write(2, 2)
+    k.read(2, 2)
+    k.read(1, 1, node="zq-default-1")
+    k.read(2, 2, role=Role.FINAL)
+
+
+def _flicker(k: _Key) -> None:
+    k.write(1, 1)
+    k.write(2, 2, type="info", index=None)
     k.read(2, 2)
     k.read(1, 1)
     k.read(2, 2, role=Role.FINAL)
@@ -183,6 +191,10 @@ _PLANTS: dict[str, tuple[Callable[[_Key], None], frozenset[tuple[str, str]]]] = 
     "lost": (_lost, frozenset({("loss", "lost"), ("black-box", "stale")})),
     "lost-element": (_lost_element, frozenset({("loss", "lost"), ("black-box", "stale")})),
     "stale": (_stale, frozenset({("loss", "stale"), ("claimed-order", "order")})),
+    "stale-though-seen": (
+        _stale_though_seen,
+        frozenset({("loss", "stale"), ("black-box", "stale"), ("claimed-order", "order")}),
+    ),
     "flicker": (_flicker, frozenset({("loss", "flicker"), ("black-box", "stale")})),
     "phantom": (_phantom, frozenset({("sets", "phantom"), ("black-box", "phantom")})),
     "aborted": (_aborted, frozenset({("sets", "aborted"), ("black-box", "phantom")})),

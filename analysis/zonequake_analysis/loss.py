@@ -3,9 +3,13 @@
 For a write known (acknowledged, or seen by a finished read) before a read starts, that the read
 misses although nothing later in version order explains it:
 
-    lost     no read that starts later shows it: the last read of the key misses it
-    stale    a later read shows it
-    flicker  a later read shows it, and an earlier finished read had shown it already
+    lost     it was acknowledged, and no read that starts later shows it: the key's last misses it
+    stale    it was acknowledged, and a later read shows it; or it was seen, and never again
+    flicker  nobody had acknowledged it, and a finished read before and a later one show it
+
+An acknowledged write that is missed is stale whether or not somebody had seen it: which of them it
+is tells a replica that is behind from one that shows what isn't committed, as a leader does that is
+deposed and doesn't know it.
 
 The version of a register's value is the claimed place of its write, or, for a write without an
 answer, of the first read that returned it. A list's versions are the places in its last read.
@@ -174,7 +178,8 @@ def _swept(versions: DataFrame) -> DataFrame:
     seen, acked = F.col("seen_before"), F.col("acked_before")
     kind = (
         F.when((F.col("m.t") == F.col("last_at")) & (F.col("version") < acked), "lost")
-        .when((F.col("version") < seen) & (F.col("last") >= seen), "flicker")
+        .when(F.col("version") < acked, "stale")
+        .when(F.col("last") >= seen, "flicker")
         .otherwise("stale")
     )
     return findings(

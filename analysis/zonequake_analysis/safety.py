@@ -54,7 +54,7 @@ def _loss_checks(e: Evidence) -> list[Check]:
         Check(
             name="flicker",
             verdict=limited(flicker, allowed.stale),
-            summary=f"{flicker} reads miss what an earlier and a later read show",
+            summary=f"{flicker} reads miss a write that was not acknowledged and was seen before",
             violations=flicker,
             checked=reads,
             excluded=skipped,

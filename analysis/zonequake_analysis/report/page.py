@@ -22,8 +22,8 @@ MOST_WINDOWS = 200
 
 _EXPLAINED = {
     "lost": "An acknowledged write that the last read of its key no longer shows.",
-    "stale": "A read that misses a write which was known before it began.",
-    "flicker": "A read that misses what an earlier and a later read show.",
+    "stale": "A read that misses a write which was acknowledged, or seen, before it began.",
+    "flicker": "A read that misses what nobody had acknowledged, and reads before and after show.",
     "session": "A process that was answered from an earlier place than before.",
     "phantom": "A value was read that nobody wrote.",
     "aborted": "A value was read although its write certainly failed.",

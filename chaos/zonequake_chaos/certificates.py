@@ -19,7 +19,8 @@ from cryptography import x509
 
 from zonequake_chaos.authority import Authority, Credential
 from zonequake_chaos.errors import ClusterError, NotFound, UsageError, WaitExpired
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.tls_place import TlsPlace
 from zonequake_tls.credentials import trust_of
 from zonequake_tls.identity import Role, identity_of

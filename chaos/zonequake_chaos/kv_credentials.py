@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zonequake_chaos.errors import ClusterError, UsageError
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.place import Place
 from zonequake_chaos.tls_place import TlsPlace
 from zonequake_tls.credentials import Credentials, UnusableCredentials

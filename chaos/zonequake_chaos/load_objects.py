@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from zonequake_chaos.kube import Json
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.objects import RESTRICTED_CONTAINER, RESTRICTED_POD
 from zonequake_chaos.scenario import Load, Zone
 from zonequake_chaos.tls_place import TlsPlace

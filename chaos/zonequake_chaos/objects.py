@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from zonequake_chaos.kube import Json
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.state import KeysView, LinkView, PodView
 
 STORE_LABELS = "app.kubernetes.io/component=store"

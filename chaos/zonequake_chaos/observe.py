@@ -17,7 +17,8 @@ import msgspec
 from zonequake_chaos.clock import Clock
 from zonequake_chaos.errors import ClusterError, WaitExpired
 from zonequake_chaos.events import EventLog
-from zonequake_chaos.kube import Json, Kube, WatchEvent
+from zonequake_chaos.kube import Kube, WatchEvent
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.objects import ADMIN_PORT, STORE_LABELS, keys_view, pod_view
 from zonequake_chaos.state import ClusterView, KeysView, LinkPorts, NodeView, PodView, assemble
 from zonequake_chaos.witness import Witness

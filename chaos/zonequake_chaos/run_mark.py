@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from zonequake_chaos.errors import Conflict, NotFound, UsageError
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.load_objects import RUN_LABEL
 from zonequake_chaos.objects import STORE_LABELS
 

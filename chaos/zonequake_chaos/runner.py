@@ -13,7 +13,6 @@ import asyncio
 import random
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 from zonequake_chaos.clean_up import clean_up
@@ -33,9 +32,10 @@ from zonequake_chaos.load_pods import LoadPods
 from zonequake_chaos.metrics import pull_metrics
 from zonequake_chaos.node_hands import NodeHands
 from zonequake_chaos.observe import Observer
-from zonequake_chaos.outcome import Verdict, worst
+from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.plan import Mark
+from zonequake_chaos.problems import Problems
 from zonequake_chaos.progress import Progress
 from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
 from zonequake_chaos.scenario import ChaosRun, Zone
@@ -52,29 +52,6 @@ ALIKE_TIMEOUT_S = 20.0
 
 MIN_RATE = 0.1
 """Completions per second below which a load counts as not running."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Problems:
-    """What stood in the harness's way."""
-
-    verdicts: list[Verdict] = field(default_factory=lambda: [Verdict.PASSED])
-    texts: list[str] = field(default_factory=list)
-    unclean: list[str] = field(default_factory=list)
-
-    def add(self, verdict: Verdict, text: str) -> None:
-        self.verdicts.append(verdict)
-        self.texts.append(text)
-        if verdict is Verdict.CLEANUP_NOT_PROVEN:
-            self.unclean.append(text)
-
-    def report(self) -> HarnessReport:
-        return HarnessReport(
-            verdict=worst(self.verdicts),
-            problems=self.texts,
-            work=worst(v for v in self.verdicts if v is not Verdict.CLEANUP_NOT_PROVEN),
-            unclean=self.unclean,
-        )
 
 
 class Runner:

@@ -16,7 +16,8 @@ from zonequake_chaos.errors import HarnessError, NotFound
 from zonequake_chaos.faults.node_outage import remove_finalizer
 from zonequake_chaos.faults.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process, stopped_processes
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.link_faults import left_behind, undo_links
 from zonequake_chaos.load_objects import RUN_LABEL
 from zonequake_chaos.node_hands import NodeHands, PodOnNode

@@ -10,7 +10,8 @@ import msgspec
 from zonequake_chaos.cleaning import delete_zone
 from zonequake_chaos.errors import ClusterError, NotFound, UsageError, WaitExpired, ZoneRefused
 from zonequake_chaos.journal import DeleteZone, Journal
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.load_objects import RUN_LABEL
 from zonequake_chaos.observe import Observer
 from zonequake_chaos.scenario import Zone

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zonequake_chaos.kube import Json
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.load_objects import RUN_LABEL, Installation
 from zonequake_chaos.objects import (
     HANDS_CONTAINER,

@@ -13,7 +13,8 @@ import msgspec
 
 from zonequake_chaos.deployments.etcd_objects import CLIENT_PORT, PEER_PORT, Members
 from zonequake_chaos.errors import ClusterError
-from zonequake_chaos.kube import REQUEST_TIMEOUT_S, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import REQUEST_TIMEOUT_S
 from zonequake_chaos.state import KeysView, LinkPorts, PodView
 from zonequake_load.errors import EtcdError
 from zonequake_load.etcd_api import EtcdApi, Status

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from zonequake_chaos.kube import Json
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.plugin.findings import duration_text, few_replicas_text, partitions_text
 from zonequake_chaos.plugin.forecast import Forecast, Move, Step
 from zonequake_chaos.plugin.screen import change_text

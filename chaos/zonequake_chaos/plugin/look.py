@@ -17,7 +17,8 @@ import msgspec
 import yaml
 
 from zonequake_chaos.errors import ClusterError, NotFound, UsageError
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.objects import ADMIN_PORT, STORE_LABELS, is_ready, pod_view
 from zonequake_chaos.place import DEFAULT_RELEASE, Place
 from zonequake_chaos.plugin.sight import (

@@ -6,7 +6,8 @@ import asyncio
 import time
 
 from zonequake_chaos.errors import ClusterError, NotFound, UsageError, WaitExpired
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 
 PATIENCE_S = 20.0
 """An operator looks at a changed zone within a second."""

@@ -10,7 +10,8 @@ import yaml
 from rich.console import RenderableType
 
 from zonequake_chaos.errors import ClusterError, UsageError
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.plugin.forecast import Forecast, Step, forecast
 from zonequake_chaos.plugin.forecast_screen import forecast_screen, spec_changes
 from zonequake_chaos.plugin.look import copy_bytes, inspect, look, zone_object

@@ -17,7 +17,8 @@ import yaml
 from rich.console import Console
 
 from zonequake_chaos.errors import ChaosError, ClusterError
-from zonequake_chaos.kube import Json, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.objects import ADMIN_PORT, main_container
 from zonequake_chaos.plugin.look import look
 from zonequake_chaos.plugin.screen import screen

@@ -158,7 +158,7 @@ class App:
     async def delete_zone(self, name: str, uid: str, **_: object) -> None:
         """Erase the zone's replicas wherever a node answers, then its partitions."""
         reconciler = self._reconciler(name, uid)
-        reconciler.invalidate()
+        reconciler.resources.invalidate()
         try:
             await self._erase(reconciler)
         except NotFound as error:
@@ -202,9 +202,9 @@ class App:
         if uid not in running.reconcilers:
             return
         generation = event["object"]["metadata"].get("generation")
-        running.reconcilers[uid].generation_seen(int(str(generation or 0)))
+        running.reconcilers[uid].resources.generation_seen(int(str(generation or 0)))
         annotations = event["object"]["metadata"].get("annotations")
-        running.reconcilers[uid].requests_seen(reset_requests(annotations))
+        running.reconcilers[uid].resources.requests_seen(reset_requests(annotations))
 
     async def table_changed(self, event: kopf.RawEvent, **_: object) -> None:
         """A table was made or altered."""

@@ -1,16 +1,15 @@
 """One zone's loop body: gather a snapshot, plan, apply.
 
-Partitions are kept as they were last read or written: this process writes them alone, and a
-compare-and-swap that fails makes it read them all again, as does every resync. What another process
-wrote is judged only by reports that were heard after it was read.
+This process alone writes the zone's resources, and keeps them as it last read or wrote them
+(`zone_resources`): a compare-and-swap that fails makes it read them all again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zonequake_store.admin_protocol import Order, StopReplica
@@ -25,27 +24,26 @@ from .announcements import (
     announce_failed,
     announce_keys,
 )
-from .errors import Conflict, KubeError, NotFound
+from .errors import Conflict, KubeError
 from .event_poster import EventPoster
 from .gather import Fleet, View
 from .groups import by_group
 from .kube import Kube
-from .leases import Session
 from .model import (
     DEFAULT_RETRY_THRESHOLD,
     Partition,
     PartitionKeys,
-    ResetRequest,
     Snapshot,
     Zone,
     ZoneSpec,
 )
 from .order_sender import OrderSender
-from .parsing import owner_uid, parse_partition, parse_zone
+from .parsing import parse_partition
 from .plan import Action, CreatePartition, Plan, SendOrder, WritePartition, WriteZone, plan
 from .rendering import render_partition, render_partition_status, render_zone_status
 from .store_client import StoreClient
 from .wire import partition_name
+from .zone_resources import Stored, ZoneResources
 
 logger = logging.getLogger(__name__)
 
@@ -53,27 +51,15 @@ MAX_REPLANS = 8
 PARALLEL_WRITES = 16
 
 
-@dataclass(slots=True)
-class _Stored:
-    """The zone and its partitions as the API server holds them."""
-
-    zone: Zone
-    raw_status: dict[str, Any]
-    partitions: dict[int, Partition] = field(default_factory=dict)
-    read_s: float = 0.0
-    invalidations: int = 0
-    """How many there had been when it was read."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rest:
     """A plan with nothing to do, and what it was made of."""
 
     decided: Plan
-    stored: _Stored
+    stored: Stored
     view: View
 
-    def lasts(self, stored: _Stored, view: View, now_ms: int) -> bool:
+    def lasts(self, stored: Stored, view: View, now_ms: int) -> bool:
         """Would it be made again? What is stored is only written by those that have to do."""
         wake_at_ms = self.decided.wake_at_ms
         return (
@@ -105,7 +91,9 @@ class ZoneReconciler:
         wall_ms: Callable[[], int],
     ) -> None:
         self.name = name
-        self._uid = uid
+        self.resources = ZoneResources(
+            name, uid=uid, kube=kube, fleet=fleet, resync_s=resync_s, monotonic_s=monotonic_s
+        )
         self._kube = kube
         self._fleet = fleet
         self._events = events
@@ -119,21 +107,10 @@ class ZoneReconciler:
         self._retry_threshold = retry_threshold
         self._monotonic_s = monotonic_s
         self._wall_ms = wall_ms
-        self._stored: _Stored | None = None
         self._rest: _Rest | None = None
-        self._invalidations = 0
-        """Grows at any time, also in the middle of a step, which then ends on what it has read."""
         self._turn = asyncio.Lock()
         """A step and the erasure take turns: an order of an earlier plan would start a replica
         that was erased."""
-        self._known: dict[int, str] = {}
-        """The partitions' resource versions that we read or wrote."""
-        self._heard_from = 0
-        """The first view that was heard after the newest keys of another writer were read."""
-        self._sessions: dict[str, Session] = {}
-        """Of the nodes' Leases, as they were when the resources were read."""
-        self._asked_for_topology = 0
-        """The newest topology that a zone knew before us, and for which we looked again."""
         self._orders = OrderSender(store, monotonic_s=monotonic_s)
         self._shows_orders = 1
         """The first view that shows what our last orders did; 0 shows nothing at all."""
@@ -141,20 +118,6 @@ class ZoneReconciler:
         """Events of transitions that could not be stored yet, for somebody else wrote the zone."""
         self._view_written_s: dict[int, float] = {}
         self._zone_written_s = float("-inf")
-
-    def invalidate(self) -> None:
-        """Read the resources again before the next decision."""
-        self._invalidations += 1
-
-    def generation_seen(self, generation: int) -> None:
-        """Somebody saw the zone at this generation; read it again if ours is older."""
-        if self._stored is not None and generation > self._stored.zone.generation:
-            self.invalidate()
-
-    def requests_seen(self, requests: Mapping[int, ResetRequest]) -> None:
-        """Somebody saw these requests for resets at the zone; read it again if they are new."""
-        if self._stored is not None and requests != self._stored.zone.reset_requests:
-            self.invalidate()
 
     async def step(self, view: View) -> Plan:
         """Decide and act once on this view.
@@ -167,17 +130,17 @@ class ZoneReconciler:
             async with self._turn:
                 return await self._step(view)
         except Conflict:
-            self.invalidate()
+            self.resources.invalidate()
             metrics.RECONCILES.labels(self.name, "conflict").inc()
             raise
         except KubeError:
-            self.invalidate()
+            self.resources.invalidate()
             metrics.RECONCILES.labels(self.name, "failed").inc()
             raise
 
     async def _step(self, view: View) -> Plan:
         for _ in range(MAX_REPLANS):
-            stored, view = await self._read_behind(view)
+            stored, view = await self.resources.read_behind(view)
             if self._rest is not None and self._rest.lasts(stored, view, self._wall_ms()):
                 return self._rest.decided
             decided = self._plan(stored, view)
@@ -190,7 +153,7 @@ class ZoneReconciler:
         sends = [a for a in decided.actions if isinstance(a, SendOrder)]
         if not wrote:
             await self._orders.send(sends, view.addresses)
-            self._shows_orders = self._next_round() if sends else self._shows_orders
+            self._shows_orders = self.resources.next_round() if sends else self._shows_orders
         self._fleet.tell(
             self.name, view=view.number, settled=decided.settled, behind=decided.behind
         )
@@ -204,7 +167,7 @@ class ZoneReconciler:
         metrics.RECONCILES.labels(self.name, "ok").inc()
         return decided
 
-    def _plan(self, stored: _Stored, view: View) -> Plan:
+    def _plan(self, stored: Stored, view: View) -> Plan:
         with metrics.PLAN_SECONDS.time():
             return plan(
                 Snapshot(
@@ -220,78 +183,6 @@ class ZoneReconciler:
                     retry_threshold=self._retry_threshold,
                 )
             )
-
-    # ---------------------------------------------------------------------------------- reading
-
-    async def _read_behind(self, view: View) -> tuple[_Stored, View]:
-        """The resources, and a view that may be judged by them.
-
-        They are read after each session of a Lease that the view shows: whoever is permitted in it
-        is told of every reset that was decided while the node had none.
-        """
-        while True:
-            sessions = view.sessions
-            if sessions != self._sessions:
-                self._sessions = sessions
-                self.invalidate()
-            stored = await self._read()
-            self._heed_newer_topology(stored.zone, view)
-            if view.number >= self._heard_from:
-                return stored, view
-            view = await self._fleet.next_view(view.number, self._resync_s)
-
-    def _heed_newer_topology(self, zone: Zone, view: View) -> None:
-        """The zone may have accepted a newer topology from another operator: ours would undo it.
-
-        Once: one that is still older then was deleted and made again, and counts.
-        """
-        nodes = zone.status.data_nodes
-        accepted = nodes.topology_version if nodes is not None else 0
-        if view.topology.version < accepted and self._asked_for_topology < accepted:
-            self._asked_for_topology = accepted
-            self._fleet.topology_is_old()
-            self._heard_from = self._next_round()
-
-    def _next_round(self) -> int:
-        """The first view that was heard from now on: the next may have begun, the one after not."""
-        return self._fleet.view.number + 2
-
-    async def _read(self) -> _Stored:
-        now_s = self._monotonic_s()
-        stored = self._stored
-        invalidations = self._invalidations
-        if (
-            stored is not None
-            and stored.invalidations == invalidations
-            and now_s - stored.read_s < self._resync_s
-        ):
-            return stored
-        raw, partitions = await asyncio.gather(
-            self._kube.get_zone(self.name), self._kube.list_partitions(self.name)
-        )
-        zone = parse_zone(raw)
-        if zone.uid != self._uid:
-            # Else a zone that was let go by force would be erased in its namesake.
-            raise NotFound(
-                f"GET zone {self.name}",
-                404,
-                f"found the uid {zone.uid}, expected {self._uid}: this one is gone, and another "
-                "has its name",
-            )
-        mine = [parse_partition(p) for p in partitions if owner_uid(p) == zone.uid]
-        self._stored = _Stored(
-            zone=zone,
-            raw_status=raw.get("status") or {},
-            partitions={p.number: p for p in sorted(mine, key=lambda p: p.number)},
-            read_s=now_s,
-            invalidations=invalidations,
-        )
-        versions = {n: p.resource_version for n, p in self._stored.partitions.items()}
-        if versions != self._known:
-            # Another operator wrote, or died: reports from before that don't show what followed,
-            # and a replica that its group needs by now would be erased.
-            self._known, self._heard_from = versions, self._next_round()
-        return self._stored
 
     # ---------------------------------------------------------------------------------- writing
 
@@ -327,8 +218,7 @@ class ZoneReconciler:
 
     async def _announce_keys(self, writes: list[WritePartition]) -> None:
         """Before they are stored, as with a zone."""
-        stored = self._stored
-        assert stored is not None
+        stored = self.resources.stored
         said = announce_keys(stored.partitions, {w.number: w.keys for w in writes})
         if said:
             await self._events.post(stored.zone, said)
@@ -340,8 +230,7 @@ class ZoneReconciler:
         return action.urgent or self._monotonic_s() - last_s >= self._view_period_s
 
     async def _write_zone(self, write: WriteZone) -> None:
-        stored = self._stored
-        assert stored is not None
+        stored = self.resources.stored
         zone = stored.zone
         status = render_zone_status(
             write.status,
@@ -375,29 +264,27 @@ class ZoneReconciler:
             )
 
     async def _create_partition(self, action: CreatePartition) -> None:
-        stored = self._stored
-        assert stored is not None
+        stored = self.resources.stored
         created = await self._kube.create_partition(render_partition(stored.zone, action.number))
         made = stored.partitions[action.number] = parse_partition(created)
-        self._known[action.number] = made.resource_version
+        self.resources.wrote(action.number, made.resource_version)
         stored.partitions = dict(sorted(stored.partitions.items()))
 
     async def _write_partition(self, action: WritePartition) -> None:
-        stored = self._stored
-        assert stored is not None
+        stored = self.resources.stored
         before = stored.partitions[action.number]
         status = render_partition_status(action.keys, action.view)
         name = partition_name(stored.zone.name, action.number)
         version = await self._cas("partitions", "Partition", name, before, status)
         self._view_written_s[action.number] = self._monotonic_s()
-        self._known[action.number] = version
+        self.resources.wrote(action.number, version)
         stored.partitions[action.number] = replace(
             before, resource_version=version, keys=action.keys, view=action.view
         )
         if _begins_reset(before.keys, action.keys):
             # Who hasn't left must know of the reset before the survivor begins: as of a view that
             # was heard after this write, for a node may have joined again meanwhile.
-            self._heard_from = self._next_round()
+            self.resources.judge_by_later_views()
         if action.urgent:
             logger.info("%s: %s", name, _describe(action))
         metrics.count_losses(stored.zone.name, before.keys, action.keys)
@@ -424,13 +311,13 @@ class ZoneReconciler:
         """
         async with self._turn:
             if await self._orders.all_answered():  # they would start what is erased
-                self._shows_orders = self._next_round()
+                self._shows_orders = self.resources.next_round()
             while view.number < self._shows_orders:
                 view = await self._fleet.next_view(view.number, self._resync_s)
             return await self._erase(view)
 
     async def _erase(self, view: View) -> tuple[set[str], set[str]]:
-        stored = await self._read()
+        stored = await self.resources.read()
         zone = stored.zone
         orders: dict[str, list[Order]] = {}
         for group, replicas in by_group(view.reports.values()).items():
@@ -450,7 +337,7 @@ class ZoneReconciler:
 
     async def delete_partitions(self) -> None:
         """Delete the zone's Partitions; their ownerReference would do it too, but later."""
-        stored = await self._read()
+        stored = await self.resources.read()
         slots = asyncio.Semaphore(PARALLEL_WRITES)
 
         async def one(number: int) -> None:
@@ -458,7 +345,7 @@ class ZoneReconciler:
                 await self._kube.delete_partition(partition_name(self.name, number))
 
         await asyncio.gather(*(one(number) for number in stored.partitions))
-        self.invalidate()
+        self.resources.invalidate()
 
     def _announce_failures(self, zone: Zone, decided: Plan) -> None:
         failed = [

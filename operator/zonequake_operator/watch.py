@@ -55,5 +55,5 @@ async def watch(
         except Exception:
             # One poisoned zone must stop neither itself for ever nor the others.
             logger.exception("zone %s: tried again soon", reconciler.name)
-            reconciler.invalidate()
+            reconciler.resources.invalidate()
             await stopped.wait(ERROR_BACKOFF_S * 4)

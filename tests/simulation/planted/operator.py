@@ -27,6 +27,7 @@ from zonequake_operator import (
     switch,
     target,
     topology,
+    zone_resources,
 )
 from zonequake_operator.errors import Conflict
 from zonequake_operator.model import AssignmentSet
@@ -290,14 +291,14 @@ def form_a_group_of_who_may_be_erased(patch: Patch) -> None:
 
 
 def judge_by_reports_from_before(patch: Patch) -> None:
-    real = apply.ZoneReconciler._read
+    real = zone_resources.ZoneResources.read
 
     async def and_heard(self: Any) -> Any:
         found = await real(self)
         self._heard_from = 0
         return found
 
-    patch.setattr(apply.ZoneReconciler, "_read", and_heard)
+    patch.setattr(zone_resources.ZoneResources, "read", and_heard)
 
 
 def read_the_topology_after_the_nodes(patch: Patch) -> None:
@@ -316,7 +317,7 @@ def read_the_topology_after_the_nodes(patch: Patch) -> None:
 
 
 def take_the_zone_back(patch: Patch) -> None:
-    patch.setattr(apply.ZoneReconciler, "_heed_newer_topology", lambda *_: None)
+    patch.setattr(zone_resources.ZoneResources, "_heed_newer_topology", lambda *_: None)
 
 
 def go_on_with_a_released_lock(patch: Patch) -> None:

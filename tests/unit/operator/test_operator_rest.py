@@ -205,7 +205,7 @@ async def test_a_settled_zone_is_planned_again_when_its_resources_are_read_again
     await reconciler.step(view(20))
     assert len(plans) == 1
     edges.zone = {**edges.zone, "spec": {**edges.zone["spec"], "paused": True}}
-    reconciler.invalidate()
+    reconciler.resources.invalidate()
     decided = await reconciler.step(view(21))
     assert len(plans) > 1, "the spec changed"
     assert decided.settled

@@ -124,7 +124,7 @@ class OperatorProcess:
 
     def zone_changed(self, generation: int) -> None:
         """Its watch tells of the zone."""
-        self._loop.call_soon(lambda: self._reconciler.generation_seen(generation))
+        self._loop.call_soon(lambda: self._reconciler.resources.generation_seen(generation))
 
     def check(self) -> None:
         """Raises what one of its tasks ended with: none ever ends."""

@@ -96,6 +96,9 @@ class Node:
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:
+            writer.transport.abort()  # it was killed before this connection had its turn
+            return
         self._writers.add(writer)
         decoder = msgspec.msgpack.Decoder(Request)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +45,9 @@ def analyze(run: Path, master: str | None = None, remote: str | None = None) -> 
         return EXIT_CODES[judge_folder(run, master, remote)]
     except AnalysisError as error:
         _say(run, str(error))
-        return EXIT_CODES[Verdict.HARNESS_FAILED]
+    except Exception:  # noqa: BLE001 - Python's own exit code for it would be that of a violation
+        traceback.print_exc()
+    return EXIT_CODES[Verdict.HARNESS_FAILED]
 
 
 def _say(run: Path, text: str) -> None:

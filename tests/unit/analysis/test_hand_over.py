@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from zonequake_analysis import cli
+from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.verdict import Verdict as Judged
 from zonequake_chaos.outcome import Verdict
@@ -66,3 +66,14 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
 
 def test_without_an_analysis_nothing_passes(tmp_path: Path) -> None:
     assert judged(RunFolder.create(tmp_path), analyze=False).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("broken", [RunFolderError("no history"), MemoryError("of an executor")])
+def test_whatever_breaks_an_analysis_off_is_no_violation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Exception
+) -> None:
+    def judge_folder(*_: object) -> Judged:
+        raise broken
+
+    monkeypatch.setattr(cli, "judge_folder", judge_folder)
+    assert submit.main([str(tmp_path)]) == 255

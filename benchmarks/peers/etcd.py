@@ -85,7 +85,7 @@ class Tool:
             str(self.program),
             f"--endpoints=127.0.0.1:{leader.client_port}",
             f"--clients={clients}",
-            f"--conns={clients}",
+            "--conns=1",  # as ours: a client library has one for all that its process asks
             "--precise",
             "put",
             f"--total={total}",

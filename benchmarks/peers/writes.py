@@ -3,11 +3,13 @@
     python benchmarks/peers/writes.py
 
 Both are three processes on loopback that sync their logs; values of 100 bytes, 10,000 keys. Closed:
-64 clients at the leader, each sends its next write when it has its answer; ours by the driver of
-`benchmarks/store/bench_writes.py`, etcd by etcd's own benchmark tool. *Equal load*: the same number
-of writes a second at both, half of what the slower one reached. *By the load*: the load's own
-targets, as a chaos run uses them, at a rate that both take easily; etcd is spoken to through its
-JSON gateway there, whose CPU is etcd's. Drivers don't count, but they share the two cores.
+64 clients at the leader on one connection, each sends its next write when it has its answer; ours
+by the driver of `benchmarks/store/bench_writes.py`, etcd by etcd's own benchmark tool. *Equal
+load*: the same number of writes a second at both, half of what the slower one reached; our driver
+counts from when a write was due, etcd's from when it was sent, which hides what waited. *By the
+load*: the load's own targets, as a chaos run uses them, at a rate that both take easily; etcd is
+spoken to through its JSON gateway there, whose CPU is etcd's. Drivers don't count, but they share
+the two cores.
 """
 
 from __future__ import annotations

@@ -154,7 +154,8 @@ async def test_a_write_that_nobody_could_be_reached_for_has_failed_without_an_at
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     await etcd.stop_one(etcd.endpoints[0])
-    while pooled(target):  # What is sent on a connection that is just being closed may arrive.
+    # What is sent on a connection that is just being closed may arrive.
+    while pooled(target):  # noqa: ASYNC110 - aiohttp's pool tells nobody
         await asyncio.sleep(0.01)
     outcome = await target.write("k", 1, limits=limits(total_s=0.3), once=None)
     assert (outcome.type, outcome.attempts) == (Type.FAIL, 0)

@@ -141,6 +141,24 @@ def test_every_link_between_the_documents_leads_somewhere() -> None:
     assert broken == []
 
 
+def anchors_of(page: Path) -> set[str]:
+    """What GitHub calls the page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_link_to_a_heading_leads_to_one() -> None:
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}#{anchor}"
+        for page in tracked_files()
+        if page.suffix == ".md"
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text_of(page))
+        if "://" not in target
+        and anchor not in anchors_of(page.parent / target if target else page)
+    ]
+    assert broken == []
+
+
 def test_ci_runs_what_a_user_runs() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     commands = [line for line in script.splitlines() if line and not line.startswith(("#", "set "))]

@@ -49,8 +49,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="zonequake_agent")
     verbs = parser.add_subparsers(dest="verb", required=True)
     of_pods = {
-        "processes": "the pod's processes",
-        "inside": "runs a command in the pod's namespaces",
         "apply": "puts a link fault in",
         "undo": "takes a link fault out, or all of them",
         "counts": "what a link fault's rules met",
@@ -69,8 +67,6 @@ def _parser() -> argparse.ArgumentParser:
     made = {verb: verbs.add_parser(verb, help=text) for verb, text in of_pods.items()}
     for each in made.values():
         each.add_argument("uid")
-    made["inside"].add_argument("namespaces", help="comma-separated, as nsenter names them")
-    made["inside"].add_argument("command", nargs=argparse.REMAINDER)
     made["apply"].add_argument("order", help="a LinkFault as JSON")
     made["undo"].add_argument("name", nargs="?")
     made["counts"].add_argument("name")
@@ -102,10 +98,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _do(asked: argparse.Namespace) -> None:
     match asked.verb:
-        case "processes":
-            _answer([asdict(process) for process in pods.processes(asked.uid)])
-        case "inside":
-            _become(pods.inside(asked.uid, asked.namespaces.split(","), asked.command))
         case "apply":
             links.apply(asked.uid, LinkFault.of(asked.order), asked.order)
         case "undo":
@@ -119,7 +111,7 @@ def _do(asked: argparse.Namespace) -> None:
         case "probe":
             ends = [asked.address, str(asked.port), str(asked.count), str(asked.timeout_s)]
             command = [sys.executable, "-m", "zonequake_agent", "round-trips", *ends]
-            _become(pods.inside(asked.uid, ["net"], command))
+            _become(pods.in_network(asked.uid, command))
         case "round-trips":
             _answer(
                 probe.round_trips_ms(

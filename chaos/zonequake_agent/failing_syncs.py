@@ -10,27 +10,24 @@ Not reached: writes to files opened with O_SYNC or O_DSYNC.
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zonequake_agent import pods
+from zonequake_agent import ending, pods
 
 CALLS = "fsync,fdatasync,msync"
 _ATTACH_TIMEOUT_S = 5.0
-_END_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 _SAID = 300
 _LOGS = Path("/tmp")  # noqa: S108 - the agent's own, or the machine's; named by the pod's UID
 
 
 class NotTraced(Exception):
-    """strace isn't there, or could not attach; the text says why."""
+    """strace isn't there, could not attach, or does not let go; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ def begin(uid: str, *, seconds: float) -> Failing:
     with said.open("wb") as output:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     deadline = time.monotonic() + _ATTACH_TIMEOUT_S
-    while untraced := [pid for pid in pids if _runs(pid) and pid not in _tracers([pid])]:
+    while untraced := [pid for pid in pids if ending.runs(pid) and pid not in _tracers([pid])]:
         if time.monotonic() >= deadline:
             words = said.read_text(errors="replace").strip()[-_SAID:]
             end(uid)
@@ -90,15 +87,15 @@ def look(uid: str) -> Failing:
 
 
 def end(uid: str) -> Failing:
-    """Sees to it that no sync of the pod is made to fail; what had failed until then."""
+    """Sees to it that no sync of the pod is made to fail; what had failed until then.
+
+    Raises NotTraced if a strace does not let go.
+    """
     found = look(uid)
     pids = [process.pid for process in pods.processes(uid)]
-    tracers = {*_tracers(pids).values(), *_writing_to(_log(uid))}
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        _signal_all(tracers, number)
-        deadline = time.monotonic() + _END_TIMEOUT_S
-        while any(map(_runs, tracers)) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+    left = ending.end({*_tracers(pids).values(), *_writing_to(_log(uid))})
+    if left:
+        raise NotTraced(f"strace goes on after SIGKILL, as {sorted(left)}: syncs may still fail")
     for log in (_log(uid), _log(uid, "said")):
         log.unlink(missing_ok=True)
     return found
@@ -138,19 +135,3 @@ def _writing_to(log: Path) -> set[int]:
 
 def _name(pid: int) -> str:
     return (pods.PROC / str(pid) / "comm").read_text().strip()
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = (pods.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def _signal_all(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue

@@ -16,6 +16,9 @@ from zonequake_agent import pods
 FILE_NAME = ".zonequake-fill"
 _LARGEST_PIECE = 64 << 20
 _BLOCK = 4096
+_WRITE = os.O_WRONLY | os.O_NOFOLLOW
+"""The pod may have put a link in the file's place, and a link leads out of the pod: its absolute
+path counts from this program's root."""
 
 
 class NotItsOwn(Exception):
@@ -39,7 +42,7 @@ def fill(uid: str, path: str) -> Filled:
     """
     pid = pods.workers(uid)[0]
     _check(pid, path)
-    handle = os.open(_file(pid, path), os.O_WRONLY | os.O_CREAT, 0o600)
+    handle = os.open(_file(pid, path), _WRITE | os.O_CREAT, 0o600)
     try:
         size, piece = os.fstat(handle).st_size, _LARGEST_PIECE
         while piece >= _BLOCK:
@@ -64,7 +67,7 @@ def look(uid: str, path: str) -> Filled:
     found = os.statvfs(_volume(pid, path))
     free_bytes = found.f_bavail * found.f_frsize
     try:
-        handle = os.open(_file(pid, path), os.O_WRONLY)
+        handle = os.open(_file(pid, path), _WRITE)
     except FileNotFoundError:
         return Filled(file_bytes=0, free_bytes=free_bytes, refuses=False)
     try:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from zonequake_agent import delayer, pods, rules
+from zonequake_agent import delayer, ending, pods, rules
 from zonequake_agent.link_fault import LinkFault
 
 _READY_S = 10.0
-_ENDED_S = 5.0
+"""Python has to start; on a machine whose processors are all busy that takes seconds."""
 _WAIT = ("-w", "5")
 DELAY_WORDS = ("-m", "zonequake_agent", "delay")
 
@@ -34,9 +34,9 @@ def apply(uid: str, order: LinkFault, text: str) -> None:
     `text` is the order as it came. Raises LinkTrouble, PodAbsent.
     """
     undo(uid, order.name)
-    if order.delays:
-        _start_delayer(uid, order, text)
     try:
+        if order.delays:
+            _start_delayer(uid, order, text)
         _restore(uid, rules.insertion(order, until=int(time.time() + order.seconds) + 1))
     except LinkTrouble:
         undo(uid, order.name)
@@ -51,10 +51,11 @@ def undo(uid: str, name: str | None = None) -> None:
     """
     with contextlib.suppress(pods.PodAbsent):
         _remove(uid, name)
-    for pid in delayers(uid, name):
-        _end(pid)
-    for left in delayer.STATE.glob(f"{name or 'ZQ-*'}-{uid}.json"):
-        left.unlink(missing_ok=True)
+    left = ending.end(delayers(uid, name))
+    if left:
+        raise LinkTrouble(f"delayers go on after SIGKILL, as {sorted(left)}")
+    for file in delayer.STATE.glob(f"{name or 'ZQ-*'}-{uid}.json"):
+        file.unlink(missing_ok=True)
 
 
 def _remove(uid: str, name: str | None) -> None:
@@ -108,17 +109,22 @@ def left(uid: str) -> list[str]:
 
 
 def sweep(now_s: float) -> list[str]:
-    """Undoes every fault on this node whose deadline has passed; what was undone, in words."""
-    undone = []
+    """Undoes every fault on this node whose deadline has passed; what came of it, in words."""
+    said = []
     for uid in pods.all_uids():
         try:
             expired = [f.name for f in rules.standing(_saved(uid)) if f.until < now_s]
         except (pods.PodAbsent, LinkTrouble):
             continue  # it ended meanwhile
         for name in expired:
-            undo(uid, name)
-            undone.append(f"{name} at the pod with UID {uid}")
-    return undone
+            where = f"{name} at the pod with UID {uid}"
+            try:
+                undo(uid, name)
+            except LinkTrouble as trouble:  # the next sweep looks again
+                said.append(f"{where} could not be undone: {trouble}")
+            else:
+                said.append(f"{where} was undone")
+    return said
 
 
 def delayers(uid: str, name: str | None = None) -> list[int]:
@@ -143,8 +149,8 @@ def _start_delayer(uid: str, order: LinkFault, text: str) -> None:
     command = [sys.executable, *DELAY_WORDS, order.name, uid, text, str(write)]
     errors_read, errors_write = os.pipe()
     try:
-        subprocess.Popen(
-            pods.inside(uid, ["net"], command),
+        started = subprocess.Popen(
+            pods.in_network(uid, command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors_write,
@@ -153,6 +159,10 @@ def _start_delayer(uid: str, order: LinkFault, text: str) -> None:
         )
         os.close(write)
         os.close(errors_write)
+        if not select.select([read], [], [], _READY_S)[0]:
+            started.kill()
+            started.wait()
+            raise LinkTrouble(f"the delayer did not listen within {_READY_S:g} s")
         if os.read(read, 1) != b".":
             said = os.read(errors_read, 4000).decode(errors="replace").strip()
             raise LinkTrouble(f"the delayer did not start: {said[-300:]}")
@@ -161,24 +171,12 @@ def _start_delayer(uid: str, order: LinkFault, text: str) -> None:
         os.close(errors_read)
 
 
-def _end(pid: int) -> None:
-    deadline_s = time.monotonic() + _ENDED_S
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-        while (pods.PROC / str(pid) / "cmdline").exists() and time.monotonic() < deadline_s:
-            if not (pods.PROC / str(pid) / "cmdline").read_bytes():
-                return  # a zombie: its parent has not asked for it yet
-            time.sleep(0.02)
-        deadline_s += _ENDED_S
-
-
 def _saved(uid: str) -> str:
-    return _run(pods.inside(uid, ["net"], ["iptables-save", "--counters"]))
+    return _run(pods.in_network(uid, ["iptables-save", "--counters"]))
 
 
 def _restore(uid: str, text: str) -> None:
-    _run(pods.inside(uid, ["net"], ["iptables-restore", "--noflush", *_WAIT]), given=text)
+    _run(pods.in_network(uid, ["iptables-restore", "--noflush", *_WAIT]), given=text)
 
 
 def _run(command: Sequence[str], *, given: str | None = None) -> str:

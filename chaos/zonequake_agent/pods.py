@@ -1,4 +1,4 @@
-"""Finds a pod's processes among those of the node, by their cgroups, and enters its namespaces."""
+"""Finds a pod's processes among those of the node, by their cgroups, and enters its network."""
 
 from __future__ import annotations
 
@@ -79,18 +79,11 @@ def workers(uid: str) -> list[int]:
     return found
 
 
-def inside(uid: str, namespaces: Sequence[str], command: Sequence[str]) -> list[str]:
-    """The command, inside the pod's namespaces of these kinds (`net`, `mount`, `pid`, …).
-
-    The oldest process is the one that holds the pod's network and lives as long as the pod; files
-    are those of the first container that was started beside it. Raises PodAbsent.
+def in_network(uid: str, command: Sequence[str]) -> list[str]:
+    """The command, inside the pod's network namespace: that of its oldest process, which holds it
+    and lives as long as the pod. Raises PodAbsent.
     """
     running = processes(uid)
     if not running:
         raise PodAbsent(f"no process of the pod with UID {uid} runs on this node")
-    holder = running[0]
-    target = holder
-    if "mount" in namespaces:
-        target = next((p for p in running if p.container != holder.container), holder)
-    kinds = [f"--{kind}" for kind in namespaces]
-    return ["nsenter", "--target", str(target.pid), *kinds, "--", *command]
+    return ["nsenter", "--target", str(running[0].pid), "--net", "--", *command]

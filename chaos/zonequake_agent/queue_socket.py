@@ -31,7 +31,7 @@ class QueueRefused(Exception):
     """The kernel has no such queue to give; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Waiting:
     """A packet that the kernel holds until its verdict."""
 

@@ -22,8 +22,8 @@ def watch() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     while not ended.wait(SWEEP_S):
-        for undone in links.sweep(time.time()):
-            _say(f"undone at its deadline: {undone}")
+        for words in links.sweep(time.time()):
+            _say(f"past its deadline: {words}")
     for uid in pods.all_uids():
         try:
             links.undo(uid)

@@ -1,0 +1,38 @@
+"""Ends processes that aren't this program's children, and says which of them won't."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+
+from zonequake_agent import pods
+
+_PATIENCE_S = 5.0
+"""For each signal: a delayer lets go of what it holds, strace of whom it traces."""
+
+_POLL_S = 0.02
+
+
+def end(pids: Iterable[int]) -> set[int]:
+    """SIGTERM, and SIGKILL for who takes no notice; those that run even then."""
+    left = set(pids)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while (left := {pid for pid in left if runs(pid)}) and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S)
+    return left
+
+
+def runs(pid: int) -> bool:
+    """Whether it does anything yet: who has ended, and only its parent has to notice, does not."""
+    try:
+        state = (pods.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 
 from zonequake_agent import failing_syncs, filling, pods, wall_clock
 
-UID = "0a0a0a0a-1111-2222-3333-444455556666"
+UID = str(uuid.uuid4())
+"""Of each worker its own: strace's file is named by it in a folder that all of the machine's share,
+and whoever ends it ends every strace that writes there."""
 DAY_S = 86_400
 
 CLOCK = """

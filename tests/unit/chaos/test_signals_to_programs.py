@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ import pytest
 
 from zonequake_chaos.faults.signals import _SIGNAL
 
-PROGRAM = "zq-somebodys-program"
+PROGRAM = f"zq-somebodys-program-{secrets.token_hex(4)}"
+"""The signal goes to all of the name on this machine, those of another session of tests too."""
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@
         ├── WaitExpired     a state did not come in time
         ├── ZoneRefused     the operator says that a zone of the run can't be served
         ├── FaultFailed     a fault was tried and could not be proven
+        │   └── NoProcess   no process of the pod runs on its node any more
         └── JournalFailed   a debt could not be recorded, so nothing was done
 
 A fault whose trigger never came is no error: it is a `fault.missed` event, and the run is unknown.
@@ -103,6 +104,10 @@ class ZoneRefused(HarnessError):
 
 class FaultFailed(HarnessError):
     """A fault was injected and no proof of its effect, or of its end, was found."""
+
+
+class NoProcess(FaultFailed):
+    """No process of the pod runs on its node any more."""
 
 
 class JournalFailed(HarnessError):

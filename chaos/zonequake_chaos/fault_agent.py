@@ -12,7 +12,7 @@ from zonequake_chaos.errors import FaultFailed, UsageError
 from zonequake_chaos.guard import installation
 from zonequake_chaos.kube import ExecResult, Kube
 from zonequake_chaos.load_objects import Installation
-from zonequake_chaos.node_hands import RUN_TIMEOUT_S, NodeHands, PodOnNode
+from zonequake_chaos.node_hands import RUN_TIMEOUT_S, NodeHands, PodOnNode, to_its_end
 from zonequake_chaos.objects import is_ready
 from zonequake_chaos.own_node import OwnNode
 
@@ -45,7 +45,9 @@ class AgentHands:
                 f"{', '.join(nodes) or 'no node'}"
             )
         name = here[0]["metadata"]["name"]
-        return await self._kube.execute(name, CONTAINER, list(argv), timeout_s=timeout_s)
+        return await to_its_end(
+            self._kube.execute(name, CONTAINER, list(argv), timeout_s=timeout_s)
+        )
 
 
 def hands_for(kube: Kube, installed: Installation, node: OwnNode | None) -> NodeHands | None:

@@ -7,14 +7,15 @@ One protocol, two implementations: the machine itself, where an embedded cluster
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from zonequake_chaos.errors import FaultFailed
+from zonequake_chaos.errors import FaultFailed, NoProcess
 from zonequake_chaos.kube import ExecResult
 
 RUN_TIMEOUT_S = 20.0
@@ -22,6 +23,9 @@ _Answer = TypeVar("_Answer")
 
 _ASKED_TIMEOUT_S = 60.0
 """A volume of some gigabytes takes a while to be filled."""
+
+ABSENT = 3
+"""The agent's exit code where no process of the pod runs on the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +35,6 @@ class PodOnNode:
     name: str
     uid: str
     node: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostProcess:
-    """A process of a pod as its node counts; `container` is the container runtime's name."""
-
-    pid: int
-    name: str
-    container: str
 
 
 class NodeHands(Protocol):
@@ -55,67 +50,54 @@ class NodeHands(Protocol):
     ) -> ExecResult:
         """Runs a command on the pod's node and waits for its end; any exit code is an answer.
 
-        Raises HarnessError if it could not be run, or did not end in time.
+        Its end is waited for even where the caller is cancelled (`to_its_end`). Raises HarnessError
+        if it could not be run, or did not end in time.
         """
         ...
 
 
-async def processes(hands: NodeHands, pod: PodOnNode) -> list[HostProcess]:
-    """The pod's processes, the one that holds its namespaces (`pause`) too; none if all have ended.
-
-    Raises HarnessError.
-    """
-    ended = await hands.run(pod, [*hands.agent, "processes", pod.uid])
-    if ended.code != 0:
-        raise FaultFailed(f"processes of pod {pod.name}: {_said(ended)}")
-    return [HostProcess(**found) for found in json.loads(ended.stdout)]
+async def to_its_end(work: Coroutine[object, object, _Answer]) -> _Answer:
+    """Waits for the end of a command though its caller is cancelled: nothing else ends it, and what
+    undoes it must not come before it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 async def asked(
     hands: NodeHands, pod: PodOnNode, answer: type[_Answer], verb: str, *words: str
 ) -> _Answer:
-    """What the agent answers on the pod's node. Raises HarnessError, FaultFailed if it can't."""
+    """What the agent answers on the pod's node.
+
+    Raises HarnessError, FaultFailed if it can't, NoProcess if there is nobody that it could act on.
+    """
     ended = await hands.run(pod, [*hands.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
+    if ended.code == ABSENT:
+        raise NoProcess(f"{verb} in pod {pod.name}: {_said(ended)}")
     if ended.code != 0:
         raise FaultFailed(f"{verb} in pod {pod.name}: {_said(ended)}")
-    return msgspec.json.decode(ended.stdout, type=answer)
+    try:
+        return msgspec.json.decode(ended.stdout, type=answer)
+    except msgspec.MsgspecError as error:
+        raise FaultFailed(
+            f"{verb} in pod {pod.name}: found {ended.stdout[:100]!r}, expected {answer}: is the "
+            f"agent there of this version? {error}"
+        ) from error
 
 
 async def asked_if_there(hands: NodeHands, pod: PodOnNode, verb: str, *words: str) -> None:
     """As `asked`, but nothing is left to be done where no process of the pod runs any more."""
-    ended = await hands.run(pod, [*hands.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
-    if ended.code not in (0, ABSENT):
-        raise FaultFailed(f"{verb} in pod {pod.name}: {_said(ended)}")
+    with contextlib.suppress(NoProcess):
+        await asked(hands, pod, object, verb, *words)
 
 
 def hands_of(hands: NodeHands | None) -> NodeHands:
     """Those that were checked before the run."""
     assert hands is not None, "checked before the run"
     return hands
-
-
-async def inside(
-    hands: NodeHands,
-    pod: PodOnNode,
-    argv: Sequence[str],
-    *,
-    namespaces: Sequence[str] = ("net",),
-    timeout_s: float = RUN_TIMEOUT_S,
-) -> ExecResult:
-    """Runs a command of the node inside namespaces of the pod, named as `nsenter` does.
-
-    With `mount` the command is one of the pod's image. Raises HarnessError, FaultFailed if no
-    process of the pod runs there.
-    """
-    words = [*hands.agent, "inside", pod.uid, ",".join(namespaces), *argv]
-    ended = await hands.run(pod, words, timeout_s=timeout_s)
-    if ended.code == ABSENT:
-        raise FaultFailed(f"pod {pod.name}: {_said(ended)}")
-    return ended
-
-
-ABSENT = 3
-"""The agent's exit code where no process of the pod runs on the node."""
 
 
 def _said(ended: ExecResult) -> str:

@@ -22,7 +22,7 @@ from zonequake_chaos.cluster.instance import MARK, Instance
 from zonequake_chaos.embedded_proof import proven_instance
 from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.kube import ExecResult
-from zonequake_chaos.node_hands import RUN_TIMEOUT_S, PodOnNode
+from zonequake_chaos.node_hands import RUN_TIMEOUT_S, PodOnNode, to_its_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,16 @@ class OwnNode:
     ) -> ExecResult:
         """See `node_hands.NodeHands`: this machine carries every pod of its cluster."""
         try:
-            done = await asyncio.to_thread(
-                subprocess.run,
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=timeout_s,
+            done = await to_its_end(
+                asyncio.to_thread(
+                    subprocess.run,
+                    list(argv),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=timeout_s,
+                )
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FaultFailed(f"{' '.join(argv[:6])}, for pod {pod.name}: {error}") from error
@@ -65,24 +67,18 @@ class OwnNode:
 
     def pause(self, component: str) -> int:
         """Stops a component of the node; its process. Raises FaultFailed if it does not run."""
-        pid = self._pid(component)
+        pid = self._signal(component, signal.SIGSTOP)
         if pid == 0:
             raise FaultFailed(f"{component} does not run on the node {self.instance.name}")
-        os.kill(pid, signal.SIGSTOP)
         return pid
 
     def kill(self, component: str) -> int:
         """Kills a component of the node; its process, 0 if none runs at the moment."""
-        pid = self._pid(component)
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-        return pid
+        return self._signal(component, signal.SIGKILL)
 
     def resume(self, component: str) -> None:
         """Sees to it that the component isn't stopped."""
-        pid = self._pid(component)
-        if pid:
-            os.kill(pid, signal.SIGCONT)
+        self._signal(component, signal.SIGCONT)
 
     def stopped_components(self) -> list[str]:
         """The node's components that are stopped now."""
@@ -92,6 +88,16 @@ class OwnNode:
     def stopped_processes(self, pod_uid: str) -> list[int]:
         """The pod's processes that are stopped now."""
         return [pid for pid in _pids(pod_uid) if is_stopped(pid)]
+
+    def _signal(self, component: str, number: signal.Signals) -> int:
+        """The component's process that got the signal; 0 if none runs, or it has just ended."""
+        pid = self._pid(component)
+        try:
+            if pid:
+                os.kill(pid, number)
+        except ProcessLookupError:
+            return 0
+        return pid
 
     def _pid(self, component: str) -> int:
         init = _init(self.instance)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from zonequake_agent.wall_clock import Stepped
-from zonequake_chaos.errors import FaultFailed
+from zonequake_chaos.errors import FaultFailed, NoProcess
 from zonequake_chaos.faults.life import Injury, Proof, Victim
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.journal import RestoreClock
@@ -57,7 +57,11 @@ class ClockStep:
     async def recover(self, injury: Injury) -> None:
         hands = hands_of(injury.world.hands)
         for victim in injury.victims:
-            clocks = await asked(hands, victim.on_node, list[Stepped], "clock", victim.pod_uid)
+            try:
+                clocks = await asked(hands, victim.on_node, list[Stepped], "clock", victim.pod_uid)
+            except NoProcess:
+                injury.ended_early = f"{victim.node} has no process of before any more"
+                continue
             off = {each.pid for each in clocks if each.step_s == self._step_s}
             if off != self._stepped[victim.node]:
                 injury.ended_early = f"{victim.node} had a process with the machine's clock"

@@ -15,7 +15,7 @@ from zonequake_chaos.faults.life import Injury, Proof, Victim, together
 from zonequake_chaos.faults.watching import until_answering
 from zonequake_chaos.journal import JoinNetwork
 from zonequake_chaos.link_faults import Met, break_links, holds, met, round_trip_ms, undo_links
-from zonequake_chaos.node_hands import NodeHands
+from zonequake_chaos.node_hands import NodeHands, hands_of
 from zonequake_chaos.scenario_faults import ByAgent, Direction, Fault, Traffic
 
 API_PORTS = (443, 6443)
@@ -275,6 +275,4 @@ def _chain(injury: Injury, victim: Victim) -> str:
 
 
 def _hands(injury: Injury) -> NodeHands:
-    hands = injury.world.hands
-    assert hands is not None, "checked before the run"
-    return hands
+    return hands_of(injury.world.hands)

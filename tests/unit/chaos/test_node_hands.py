@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,8 +11,9 @@ import pytest
 
 from zonequake_agent import pods
 from zonequake_chaos.cluster.instance import Instance
-from zonequake_chaos.errors import FaultFailed
-from zonequake_chaos.node_hands import PodOnNode, inside, processes
+from zonequake_chaos.errors import FaultFailed, NoProcess
+from zonequake_chaos.kube import ExecResult
+from zonequake_chaos.node_hands import PodOnNode, asked, asked_if_there
 from zonequake_chaos.own_node import OwnNode
 
 UID = "5b1c2f0e-1111-2222-3333-444455556666"
@@ -54,7 +57,45 @@ async def test_a_command_that_does_not_end_in_time_is_an_error(hands: OwnNode) -
         await hands.run(ABSENT, ["sleep", "5"], timeout_s=0.1)
 
 
-async def test_a_pod_without_a_process_has_none_and_cannot_be_entered(hands: OwnNode) -> None:
-    assert await processes(hands, ABSENT) == []
-    with pytest.raises(FaultFailed, match="no process of the pod"):
-        await inside(hands, ABSENT, ["true"])
+async def test_a_command_under_way_is_waited_for_by_who_is_cancelled(
+    hands: OwnNode, tmp_path: Path
+) -> None:
+    """What undoes it comes next, and must not come before it."""
+    done = tmp_path / "done"
+    running = asyncio.create_task(hands.run(ABSENT, ["sh", "-c", f"sleep 0.5; touch {done}"]))
+    await asyncio.sleep(0.1)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert done.exists()
+
+
+async def test_a_pod_without_a_process_is_told_from_what_failed(hands: OwnNode) -> None:
+    with pytest.raises(NoProcess, match="no process of the pod"):
+        await asked(hands, ABSENT, object, "clock", UID)
+    await asked_if_there(hands, ABSENT, "clock", UID)
+    with pytest.raises(FaultFailed, match="exit code 2"):
+        await asked_if_there(hands, ABSENT, "no-such-verb", UID)
+
+
+async def test_an_answer_of_another_agent_is_an_error_that_shows_it(
+    hands: OwnNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(*_: object, **__: object) -> ExecResult:
+        return ExecResult(code=0, stdout='{"pids": 3}', stderr="")
+
+    monkeypatch.setattr(OwnNode, "run", run)
+    with pytest.raises(FaultFailed, match=r"found '\{\"pids\": 3\}', expected .* of this version"):
+        await asked(hands, ABSENT, list[int], "clock", UID)
+
+
+def test_a_component_that_ends_before_its_signal_comes_has_got_none(
+    hands: OwnNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    monkeypatch.setattr(OwnNode, "_pid", lambda self, component: ended.pid)
+    assert hands.kill("kube-apiserver") == 0
+    hands.resume("kube-apiserver")
+    with pytest.raises(FaultFailed, match="does not run"):
+        hands.pause("kube-apiserver")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zonequake_chaos.clock import Clock, Moment
-from zonequake_chaos.errors import ChaosError, FaultFailed, WaitExpired
+from zonequake_chaos.errors import ChaosError, ClusterError, FaultFailed, WaitExpired
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.faults.life import FaultLife, Injury, Proof, Victim, World
 from zonequake_chaos.faults.registry import life_of
@@ -106,9 +106,9 @@ async def _inject_once(
     life = life_of(fault)
     try:
         await life.prepare(injury)
-    except FaultFailed as error:
+    except (FaultFailed, ClusterError, WaitExpired) as error:
         await life.clean_up(injury)
-        _miss(fault, world, done, str(error))
+        _miss(fault, world, done, f"it could not be prepared: {error}")
         return False
     note(f"{', '.join(nodes) or sighting.what}, seen: {_seen(sighting)}")
     injected = world.clock.now()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from zonequake_chaos.errors import FaultFailed, UsageError
+from zonequake_chaos.errors import FaultFailed, UsageError, in_words
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.pod_kill import delete_pod
 from zonequake_chaos.faults.watching import until_back
 from zonequake_chaos.journal import ResumeComponent
-from zonequake_chaos.own_node import OwnNode
+from zonequake_chaos.own_node import OwnNode, is_stopped
 from zonequake_chaos.scenario_faults import Fault, OnTheNode
 from zonequake_chaos.state import ClusterView
 
@@ -80,7 +80,7 @@ class ForceDelete:
 
 
 class ComponentPause:
-    """As in `scenario_faults`. A signal to a process that is there is its own proof."""
+    """As in `scenario_faults`. Effective once the kernel says that its process stands still."""
 
     def __init__(self, *, component: str) -> None:
         self._component = component
@@ -93,9 +93,17 @@ class ComponentPause:
         self._pid = _node(injury).pause(self._component)
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
+        async def stands_still() -> bool:
+            return is_stopped(self._pid)
+
+        await injury.until(
+            stands_still, waiting_for=lambda: f"{self._component}, process {self._pid}, runs on"
+        )
         return {"component": self._component, "pid": self._pid}
 
     async def recover(self, injury: Injury) -> None:
+        if not is_stopped(self._pid):
+            injury.ended_early = f"{self._component} did not stand still to the end of its pause"
         _node(injury).resume(self._component)
 
     async def wait_until_recovered(self, injury: Injury) -> None:
@@ -107,7 +115,7 @@ class ComponentPause:
 
 
 class ComponentKill:
-    """See `scenario.ComponentKill`. Effective once it was killed and its port refuses connections.
+    """As in `scenario_faults`. Effective once it was killed and its port refuses connections.
 
     The node's supervisor starts it again after fractions of a second, so it is killed whenever it
     is back. Nothing is owed: with the harness the kills end.
@@ -126,6 +134,8 @@ class ComponentKill:
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         async def refused() -> bool:
+            if (why := self._kills_ended()) is not None:
+                raise FaultFailed(f"{injury.name}: {why}")
             return bool(self._killed) and await injury.world.kube.is_refused()
 
         await injury.until(
@@ -137,7 +147,9 @@ class ComponentKill:
         return {"component": self._component, "killed": list(self._killed), "refused": True}
 
     async def recover(self, injury: Injury) -> None:
-        if not await injury.world.kube.is_refused():
+        if (why := self._kills_ended()) is not None:
+            injury.ended_early = why
+        elif not await injury.world.kube.is_refused():
             injury.ended_early = f"{self._component} accepted connections before its outage ended"
         await self._stop()
 
@@ -154,6 +166,13 @@ class ComponentKill:
             if killed:
                 self._killed.append(killed)
             await asyncio.sleep(_KILL_AGAIN_S)
+
+    def _kills_ended(self) -> str | None:
+        """Why nobody kills the component any more, if so."""
+        if self._killing is None or not self._killing.done() or self._killing.cancelled():
+            return None
+        error = self._killing.exception()
+        return f"{self._component} is killed no more: {in_words(error) if error else 'ended'}"
 
     async def _stop(self) -> None:
         if self._killing is not None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from zonequake_chaos.errors import ClusterError, FaultFailed
+from zonequake_chaos.errors import ClusterError, FaultFailed, HarnessError
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.signals import (
-    STOPPED,
+    STILL,
     continue_process,
     process_states,
     send_signal,
@@ -38,7 +38,7 @@ class _Operators:
 
 
 class OperatorPause:
-    """See `scenario.OperatorPause`. Effective once the kernel says that the processes stand still.
+    """As in `scenario_faults`. Effective once the kernel says that the processes stand still.
 
     A kubelet ends a container that answers no probe for a minute: a longer pause ends early, and
     says so.
@@ -72,7 +72,7 @@ class OperatorPause:
         for pod in self._operators.before:
             try:
                 still = await _stopped(injury, pod)
-            except ClusterError:
+            except HarnessError:
                 still = []
             if not still:
                 injury.ended_early = f"{pod.name} did not stand still to the end of its pause"
@@ -88,7 +88,7 @@ class OperatorPause:
 
 
 class OperatorKill:
-    """See `scenario.OperatorKill`. Effective once the signal met a process, or the kubelet has
+    """As in `scenario_faults`. Effective once the signal met a process, or the kubelet has
     counted a restart."""
 
     def __init__(self) -> None:
@@ -124,7 +124,9 @@ class OperatorKill:
     async def wait_until_recovered(self, injury: Injury) -> None:
         async def restarted() -> bool:
             found = await _operators(injury)
-            return all(p.restarts > _restarts(self._operators.before, p) for p in found)
+            return bool(found) and all(
+                p.restarts > _restarts(self._operators.before, p) for p in found
+            )
 
         await injury.until(restarted, waiting_for=lambda: "the kubelet has restarted no operator")
         await _until_ready(injury)
@@ -159,7 +161,7 @@ async def _signal(injury: Injury, pod: PodView, number: signal.Signals) -> str:
 async def _stopped(injury: Injury, pod: PodView) -> list[int]:
     """The processes that stand still; none unless all of them do."""
     states = await process_states(injury.world.kube, pod=pod.name, container=pod.container)
-    return sorted(states) if states and set(states.values()) == {STOPPED} else []
+    return sorted(states) if states and set(states.values()) == {STILL} else []
 
 
 async def _until_ready(injury: Injury) -> None:

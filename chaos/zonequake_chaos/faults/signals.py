@@ -34,27 +34,23 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         pass
 """
 
-_STOPPED_CHILDREN = """
+_STOPPED = """
 import os
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         if open("/proc/" + pid + "/stat").read().rpartition(")")[2].split()[0] in "Tt":
             print(pid)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         pass
 """
 
 
 async def stopped_processes(kube: Kube, *, pod: str, container: str) -> list[int]:
     """The processes of the container that are stopped now. Raises HarnessError."""
-    command = ["python", "-c", _STOPPED_CHILDREN]
-    done = await kube.execute(pod, container, command, timeout_s=EXEC_TIMEOUT_S)
-    if done.code != 0:
-        raise FaultFailed(f"processes of pod {pod}: exit code {done.code}: {done.stderr[-300:]}")
-    return [int(pid) for pid in done.stdout.split()]
+    return [int(pid) for pid in (await _printed(kube, pod, container, _STOPPED)).split()]
 
 
-STOPPED = "T"
+STILL = "T"
 """The state of a process that SIGSTOP has stopped (proc(5))."""
 
 _STATES_OF_CHILDREN = """
@@ -64,18 +60,22 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         state, parent = open("/proc/" + pid + "/stat").read().rpartition(")")[2].split()[:2]
         if parent == "1" and int(pid) != os.getpid():
             print(pid, state)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         pass
 """
 
 
 async def process_states(kube: Kube, *, pod: str, container: str) -> dict[int, str]:
-    """The kernel's word on each child of the container's PID 1. Raises ClusterError."""
-    result = await kube.execute(
-        pod, container, ["python", "-c", _STATES_OF_CHILDREN], timeout_s=EXEC_TIMEOUT_S
-    )
-    rows = [line.split() for line in result.stdout.splitlines()]
-    return {int(pid): state for pid, state in rows}
+    """The kernel's word on each child of the container's PID 1. Raises HarnessError."""
+    said = await _printed(kube, pod, container, _STATES_OF_CHILDREN)
+    return {int(pid): state for pid, state in (line.split() for line in said.splitlines())}
+
+
+async def _printed(kube: Kube, pod: str, container: str, code: str) -> str:
+    done = await kube.execute(pod, container, ["python", "-c", code], timeout_s=EXEC_TIMEOUT_S)
+    if done.code != 0:
+        raise FaultFailed(f"processes of pod {pod}: exit code {done.code}: {done.stderr[-300:]}")
+    return done.stdout
 
 
 async def send_signal(
@@ -126,16 +126,23 @@ async def signal_all(injury: Injury, number: signal.Signals) -> None:
 
 
 async def continue_process(kube: Kube, *, pod: str, uid: str) -> None:
-    """Sees to it that the store in that very pod isn't stopped; a successor never was."""
+    """Sees to it that the store in that very pod isn't stopped; a successor never was.
+
+    Raises HarnessError.
+    """
     try:
         found = pod_view(await kube.get("Pod", pod))
     except NotFound:
         return
     if found.uid == uid:
-        await send_signal(
+        done = await send_signal(
             kube,
             pod=pod,
             container=found.container,
             number=signal.SIGCONT,
             program=found.program,
         )
+        if done.code != 0:
+            raise FaultFailed(
+                f"SIGCONT in pod {pod}: exit code {done.code}: {done.stderr.strip()[-300:]}"
+            )

@@ -5,8 +5,12 @@ The node and the API server are played; what the agent does is in tests/processe
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Sequence
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,16 +19,19 @@ from typing import Any
 import pytest
 
 from zonequake_chaos import cleaning
+from zonequake_chaos.clock import SystemClock
 from zonequake_chaos.errors import FaultFailed, WaitExpired
 from zonequake_chaos.faults.clock_step import ClockStep
 from zonequake_chaos.faults.disk_full import DiskFull
 from zonequake_chaos.faults.failed_fsync import FailedFsync
 from zonequake_chaos.faults.life import FaultLife, Injury, Victim
+from zonequake_chaos.faults.on_the_node import ComponentKill, ComponentPause
 from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
 from zonequake_chaos.journal import ContinueProcess, EmptyVolume, Journal, LetSyncsPass
 from zonequake_chaos.journal import RestoreClock as RestoreClockDebt
 from zonequake_chaos.kube import ExecResult
 from zonequake_chaos.node_hands import PodOnNode
+from zonequake_chaos.own_node import is_stopped
 
 PID = 77
 OPERATOR_LABEL = "app.kubernetes.io/component=operator"
@@ -90,6 +97,7 @@ class Api:
         self.volumes: list[dict[str, Any]] = [{"name": "data", "persistentVolumeClaim": {}}]
         self.operators = 1
         self.uid = "uid-n0"
+        self.code = 0
 
     async def get(self, kind: str, name: str) -> dict[str, Any]:
         return self._pod(name, self.uid if name == "n0" else f"uid-{name}")
@@ -120,9 +128,12 @@ class Api:
         self, pod: str, container: str, command: list[str], *, timeout_s: float
     ) -> ExecResult:
         if len(command) == 3:
-            return ExecResult(code=0, stdout=self.states, stderr="")
+            return ExecResult(code=self.code, stdout=self.states, stderr="")
         self.signals.append(int(command[-1]))
-        return ExecResult(code=0, stdout="7\n", stderr="")
+        return ExecResult(code=self.code, stdout="7\n", stderr="")
+
+    async def is_refused(self) -> bool:
+        return True
 
     async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
         assert (port, path, scheme) == (8080, "/healthz", "http")
@@ -240,6 +251,113 @@ async def test_what_a_fault_owes_is_written_before_it_goes_in_and_paid_by_anothe
     assert (node.traced, node.filled, node.step_s) == ([], False, 0)
     if debt is ContinueProcess:
         assert api.signals == [19, 18, 18]
+
+
+async def test_a_clock_whose_processes_ended_before_its_time_says_so(
+    injury: Injury, node: Node
+) -> None:
+    life = ClockStep(step_s=60)
+    await life.prepare(injury)
+    await life.inject(injury)
+    node.absent = True
+    await life.recover(injury)
+    assert injury.ended_early == "n0 has no process of before any more"
+
+
+class Component:
+    """A node whose API server is a process that sleeps; `deaf`: nothing stops it."""
+
+    def __init__(self, pid: int, *, deaf: bool = False) -> None:
+        self.pid = pid
+        self._deaf = deaf
+        self.kills_end = False
+
+    def pause(self, component: str) -> int:
+        if not self._deaf:
+            os.kill(self.pid, signal.SIGSTOP)
+        return self.pid
+
+    def resume(self, component: str) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self, component: str) -> int:
+        if self.kills_end:
+            raise PermissionError("not yours")
+        return self.pid
+
+
+@pytest.fixture
+def sleeping(injury: Injury) -> Iterator[int]:
+    """A real process, and real time for what happens to it."""
+    injury.world.clock = SystemClock()  # type: ignore[misc]
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_a_paused_component_is_proven_by_the_kernel_and_watched_to_its_end(
+    injury: Injury, sleeping: int, resumed: bool
+) -> None:
+    injury.world.node = Component(sleeping)  # type: ignore[misc]
+    life = ComponentPause(component="kube-apiserver")
+    await life.prepare(injury)
+    await life.inject(injury)
+    proof = await life.wait_until_effective(injury)
+    assert proof == {"component": "kube-apiserver", "pid": sleeping}
+    if resumed:
+        os.kill(sleeping, signal.SIGCONT)
+        while is_stopped(sleeping):  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.01)
+    await life.recover(injury)
+    assert (injury.ended_early is not None) == resumed
+    await life.clean_up(injury)
+
+
+async def test_a_component_that_runs_on_is_not_proven_to_be_paused(
+    injury: Injury, sleeping: int
+) -> None:
+    injury.world.node = Component(sleeping, deaf=True)  # type: ignore[misc]
+    life = ComponentPause(component="kube-apiserver")
+    await life.prepare(injury)
+    await life.inject(injury)
+    with pytest.raises(WaitExpired, match="runs on"):
+        await life.wait_until_effective(injury)
+
+
+async def test_kills_that_nobody_does_any_more_are_told_with_their_cause(
+    injury: Injury, api: Api, sleeping: int
+) -> None:
+    node = Component(sleeping)
+    injury.world.node = node  # type: ignore[misc]
+    life = ComponentKill(component="kube-apiserver")
+    await life.inject(injury)
+    assert (await life.wait_until_effective(injury))["refused"] is True
+    node.kills_end = True
+    await asyncio.sleep(0.3)
+    await life.recover(injury)
+    assert injury.ended_early is not None
+    assert "not yours" in injury.ended_early
+    again = ComponentKill(component="kube-apiserver")
+    await again.inject(injury)
+    await asyncio.sleep(0.1)
+    with pytest.raises(FaultFailed, match="killed no more: PermissionError: not yours"):
+        await again.wait_until_effective(injury)
+    await again.clean_up(injury)
+
+
+async def test_a_command_in_a_pod_that_fails_is_no_proof_and_pays_nothing(
+    injury: Injury, api: Api
+) -> None:
+    life = OperatorPause()
+    await life.prepare(injury)
+    await life.inject(injury)
+    api.code = 137
+    with pytest.raises(FaultFailed, match="exit code 137"):
+        await life.wait_until_effective(injury)
+    with pytest.raises(FaultFailed, match="SIGCONT in pod op0: exit code 137"):
+        await life.clean_up(injury)
+    assert injury.debts, "it is still owed"
 
 
 async def test_a_volume_is_emptied_through_the_pod_that_has_it_now(

@@ -218,7 +218,7 @@ def audit_policy() -> str:
             "rules": [
                 {
                     "level": "None",
-                    "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"],
+                    "userGroups": ["system:nodes", _CONTROLLERS],
                 },
                 {"level": "None", "users": [*_COMPONENTS, "system:apiserver"]},
                 {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]},

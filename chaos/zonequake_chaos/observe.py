@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from zonequake_chaos.clock import Clock
-from zonequake_chaos.errors import ClusterError, WaitExpired
+from zonequake_chaos.errors import ClusterError, HarnessError, WaitExpired, in_words
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.kube import Kube, WatchEvent
 from zonequake_chaos.kube_connection import Json
@@ -107,6 +107,8 @@ class Observer:
         self._began_ns = clock.now().time_ns
         self._changed = asyncio.Condition()
         self._interval_s = IDLE_INTERVAL_S
+        self._broken: BaseException | None = None
+        """Why something isn't watched any more."""
 
     @property
     def ports(self) -> LinkPorts:
@@ -117,11 +119,11 @@ class Observer:
     async def watching(self) -> AsyncIterator[None]:
         """Runs the pollers and watches as long as the block lasts."""
         watches = [
-            asyncio.create_task(self._watch("Pod", self._sight.pod_labels, self._on_pod)),
-            asyncio.create_task(self._watch("Event", "", self._on_kubernetes_event)),
+            self._begin(self._watch("Pod", self._sight.pod_labels, self._on_pod)),
+            self._begin(self._watch("Event", "", self._on_kubernetes_event)),
         ]
         if self._sight.fixed_keys is None:
-            watches.append(asyncio.create_task(self._watch("Partition", "", self._on_partition)))
+            watches.append(self._begin(self._watch("Partition", "", self._on_partition)))
         try:
             yield
         finally:
@@ -130,6 +132,15 @@ class Observer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._pollers.clear()
+
+    def _begin(self, watching: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(watching)
+        task.add_done_callback(self._on_end)
+        return task
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._broken = self._broken or task.exception()
 
     @contextlib.contextmanager
     def armed(self) -> Iterator[None]:
@@ -165,7 +176,8 @@ class Observer:
     ) -> _T:
         """The first truthy answer of `seen`; asked at every change and at least every 100 ms.
 
-        Raises WaitExpired with the text of `waiting_for`.
+        Raises WaitExpired with the text of `waiting_for`, HarnessError if not all is watched any
+        more: what it waits for might never be seen.
         """
         deadline_ns = self._clock.now().time_ns + int(timeout_s * 1e9)
         while True:
@@ -173,6 +185,9 @@ class Observer:
             found = seen(view)
             if found:
                 return found
+            if self._broken is not None:
+                words = in_words(self._broken)
+                raise HarnessError(f"the cluster can't be watched any more: {words}")
             if self._clock.now().time_ns >= deadline_ns:
                 raise WaitExpired(f"not within {timeout_s:g} s: {waiting_for(view)}")
             async with self._changed:
@@ -236,7 +251,7 @@ class Observer:
             if self._witness is not None:
                 self._witness.pod(pod)
             if pod.name not in self._pollers:
-                self._pollers[pod.name] = asyncio.create_task(self._poll(pod.name))
+                self._pollers[pod.name] = self._begin(self._poll(pod.name))
         if self._events is not None and (event.kind == "DELETED" or pod != before):
             self._events.emit(
                 "pod.event",

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from zonequake_chaos.errors import Conflict, NotFound, UsageError
+from zonequake_chaos.errors import Conflict, HarnessError, NotFound, UsageError, in_words
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.load_objects import RUN_LABEL
@@ -53,7 +53,17 @@ class RunMark:
 
     @classmethod
     def of(cls, found: Json) -> RunMark:
-        """Reads the ConfigMap."""
+        """Reads the ConfigMap. Raises HarnessError if it is none that a run has written."""
+        try:
+            return cls._of(found)
+        except (KeyError, ValueError) as error:
+            raise HarnessError(
+                f"ConfigMap {found['metadata']['name']} is no run's mark that this version can "
+                f"read ({in_words(error)}): delete it once you know that no run is under way"
+            ) from error
+
+    @classmethod
+    def _of(cls, found: Json) -> RunMark:
         metadata, data = found["metadata"], found.get("data") or {}
         notes = metadata.get("annotations") or {}
         return cls(

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from zonequake_chaos.clock import Clock
-from zonequake_chaos.errors import ClusterError, UsageError
+from zonequake_chaos.errors import ClusterError, UsageError, in_words
 from zonequake_chaos.guard import check_consent
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.outcome import Verdict
@@ -68,13 +68,21 @@ class Watchman:
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         """Watches as long as the block lasts."""
-        tasks = [asyncio.create_task(self._near()), asyncio.create_task(self._far())]
+        tasks = [asyncio.create_task(self._kept_up(look)) for look in (self._near, self._far)]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _kept_up(self, look: Callable[[], Awaitable[None]]) -> None:
+        """A run that nobody can watch may not go on either."""
+        try:
+            await look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the run
+            words = f"{ENDED}: the run can't be watched any more: {in_words(error)}"
+            self._end(Verdict.HARNESS_FAILED, words)
 
     async def permit_fault(self) -> None:
         """Ends the run if the namespace does not agree to the next fault, or nobody can say so."""

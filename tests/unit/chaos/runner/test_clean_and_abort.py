@@ -14,7 +14,7 @@ from rich.console import Console
 
 from zonequake_chaos import clean_up as cleaning_up
 from zonequake_chaos.clean_command import abort, clean, find_run
-from zonequake_chaos.errors import GuardError, JournalFailed, UsageError
+from zonequake_chaos.errors import GuardError, HarnessError, JournalFailed, UsageError
 from zonequake_chaos.journal import Debt, Journal, RemoveFinalizer
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
@@ -239,6 +239,22 @@ async def test_consent_that_is_taken_away_ends_the_run_and_heals(
     assert any("does not allow chaos" in problem for problem in report.problems)
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
     assert cluster.zone is None
+
+
+async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
+    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cleaning_up.clean_up.__kwdefaults__, "within_s", 0.5)
+    running = start(place, tmp_path / "run")
+    await asyncio.wait_for(cluster.held.wait(), timeout=20)
+    cluster.objects["configmaps", "zq-run"]["data"].pop("host")
+    _, report = await asyncio.wait_for(running, timeout=20)
+    assert report.work is Verdict.HARNESS_FAILED
+    assert any("can't be watched any more: ConfigMap zq-run" in p for p in report.problems)
+    assert any("is no run's mark" in p for p in report.unclean or [])
+    assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
+    with pytest.raises(HarnessError, match="is no run's mark"):
+        await start(place, tmp_path / "next")
 
 
 async def test_a_fault_waits_for_no_later_look_at_the_consent(

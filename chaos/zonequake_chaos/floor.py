@@ -8,7 +8,8 @@ replicas alive than a majority says so in the manifest, `spec.floor`.
     lasts        ═══════════════════════════════════
     heldUntil: b ═════════════════ b's turn ════╌╌╌╌╌╌ away until one whose trigger is `settled`
 
-Counted as away: whoever is killed, paused, held down, cut off from its peers or kept from its disk.
+Counted as away: whoever is killed, paused, held down, cut off from its peers, or as good as that by
+links that are slow or lossy enough, or kept from its disk.
 Who only loses the API server is away for a HighAvailability zone, whose nodes stop when their
 Leases run out.
 """
@@ -27,8 +28,8 @@ from zonequake_chaos.scenario_faults import (
     DiskFull,
     FailedFsync,
     Fault,
+    LinkFault,
     NetworkLoss,
-    NetworkPartition,
     NetworkSlow,
     RollingRestart,
     Scale,
@@ -40,6 +41,12 @@ from zonequake_chaos.scenario_faults import (
 from zonequake_chaos.scenario_triggers import OnSettled
 
 API_SERVER = "kube-apiserver"
+
+CUT_DELAY_MS = 1000.0
+CUT_PERCENT = 50.0
+CUT_BYTES_PER_SECOND = 5_000
+"""Links that are slower than an election time-out, that lose more than TCP makes good in that time,
+or that heartbeats alone fill: who is behind them is as far as behind a cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +126,9 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
             return Harm(fault=fault.name, others=everybody, leases_only=True, thing=fault.component)
         case RollingRestart():
             return Harm(fault=fault.name, others=1)
-        case NetworkLoss() | NetworkSlow():
+        case NetworkLoss() | NetworkSlow() if not _as_good_as_cut(fault):
             return None  # slow links and lossy ones still lead to everybody
-        case NetworkPartition(between=(first, second)):
+        case LinkFault(between=(first, second)):
             sides = [_side_size(side, sum(sizes.values())) for side in (first, second)]
             return Harm(fault=fault.name, others=min(sides))
         case ClockStep():
@@ -131,8 +138,16 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
         case FailedFsync() | DiskFull():
             return replace(_of_target(fault, fault.target, sizes, leases_only=False), runs=True)
         case _:
-            leases_only = isinstance(fault, NetworkPartition) and fault.cut is Traffic.CONTROL
+            traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)
+            leases_only = traffic is Traffic.CONTROL
             return _of_target(fault, target, sizes, leases_only=leases_only)
+
+
+def _as_good_as_cut(fault: NetworkLoss | NetworkSlow) -> bool:
+    """Whether too little passes in time for a member to be heard as alive."""
+    if isinstance(fault, NetworkLoss):
+        return fault.percent >= CUT_PERCENT
+    return fault.delay_ms >= CUT_DELAY_MS or 0 < fault.bytes_per_second < CUT_BYTES_PER_SECOND
 
 
 def _of_target(

@@ -97,6 +97,27 @@ def test_nobody_is_on_both_sides_and_an_empty_side_is_no_target(view: ClusterVie
         sides(view, ["nobody-0"], ["others"])
 
 
+@pytest.mark.parametrize(
+    "worse",
+    [
+        {"type": "network_slow", "delayMilliseconds": 1000},
+        {"type": "network_slow", "bytesPerSecond": 100},
+        {"type": "network_loss", "percent": 60},
+    ],
+)
+@pytest.mark.parametrize("whom", ["target", "between"])
+def test_a_link_that_is_as_good_as_cut_counts_as_cut(worse: dict[str, Any], whom: str) -> None:
+    three = [["default-0", "default-1", "default-2"], ["default-3", "default-4", "leader"]]
+    everybody: dict[str, Any] = {"target": {"role": "all"}}
+    for_whom: dict[str, Any] = everybody if whom == "target" else {"between": three}
+    (refused,) = objections(plan(**worse, **for_whom))
+    assert "replicas of a partition" in refused
+    better = {"delayMilliseconds": 999} if "delayMilliseconds" in worse else {"percent": 49}
+    if "bytesPerSecond" in worse:
+        better = {"bytesPerSecond": 50_000}
+    assert list(objections(plan(**(worse | better), **for_whom))) == []
+
+
 def test_the_smaller_side_of_a_partition_counts_as_away_and_a_slow_link_leads_to_everybody() -> (
     None
 ):

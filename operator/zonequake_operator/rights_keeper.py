@@ -1,6 +1,6 @@
 """Asks the API server which rights are missing, and says so: once in the log, and to the zones.
 
-Rarely while all is there, often while something is missing, and at once when a call was refused. It
+Rarely while all is there, often while something is missing, and soon when a call was refused. It
 asks (SelfSubjectAccessReview), because a refusal shows one right only, and of watches nothing.
 """
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 ALL_THERE_S = 60.0
 """Between two looks while nothing is missing."""
 MISSING_S = 3.0
-"""And while something is: who gives a right back wants to see that it helped."""
+"""At least, and while something is: who gives a right back wants to see that it helped."""
 
 
 class RightsKeeper:
@@ -29,7 +29,8 @@ class RightsKeeper:
     def __init__(self, kube: Kube, *, tell: Callable[[frozenset[Right]], None]) -> None:
         self._kube = kube
         self._tell = tell
-        self._missing: frozenset[Right] = frozenset()
+        self._missing: frozenset[Right] | None = None
+        """None: nobody has looked yet."""
         self._refused = asyncio.Event()
         kube.on_refusal = self._refused.set
 
@@ -41,8 +42,10 @@ class RightsKeeper:
                 self._found(await self.missing())
             except KubeError as error:
                 logger.info("which rights there are is asked again: %s", error)
+            # Also where a call was refused meanwhile: a server that refuses everything, as one
+            # does that has not read its rules yet, refuses this question too.
+            await asyncio.sleep(MISSING_S)
             if self._missing:
-                await asyncio.sleep(MISSING_S)
                 continue
             try:
                 async with asyncio.timeout(ALL_THERE_S):
@@ -58,9 +61,10 @@ class RightsKeeper:
     def _found(self, missing: frozenset[Right]) -> None:
         if missing == self._missing:
             return
-        for right in sorted(missing - self._missing):
+        before = self._missing or frozenset()
+        for right in sorted(missing - before):
             logger.error("the operator's account %s", sentence(right))
-        for right in sorted(self._missing - missing):
+        for right in sorted(before - missing):
             logger.info("the operator's account may %s again", right)
         if missing:
             logger.error("%s", advice(missing))

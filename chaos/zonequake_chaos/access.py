@@ -46,7 +46,8 @@ async def write_access(place: Place, out: Path, *, hours: int = DEFAULT_HOURS) -
     cluster = cluster_of(yaml.safe_load(source.read_text()), place.context, source.parent)
     text = yaml.safe_dump(rendered(cluster, token=token, namespace=place.namespace))
     written = out.with_name(f"{out.name}.new")
-    written.touch(mode=0o600)
+    written.unlink(missing_ok=True)  # one that was left there may be readable by others
+    written.touch(mode=0o600, exist_ok=False)
     written.write_text(text)
     written.replace(out)
 

@@ -222,7 +222,10 @@ class OwnScenario:
                 )
             ran, report = uvloop.run(run_once(ask, self._place, console))
         if report.interrupted:
-            raise KeyboardInterrupt(f"zonequake: interrupted and cleaned up, {folder}")
+            undone = "and cleaned up"
+            if report.unclean:
+                undone = f"and not proven to be undone ({'; '.join(report.unclean)})"
+            raise KeyboardInterrupt(f"zonequake: interrupted {undone}, {folder}")
         judge_run(ask, ran, report, console)
         result = Result(
             document=read_document(folder),

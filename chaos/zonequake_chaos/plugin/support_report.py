@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from zonequake_chaos.errors import ChaosError, ClusterError
+from zonequake_chaos.errors import ChaosError, ClusterError, in_words
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.objects import ADMIN_PORT, main_container
@@ -53,8 +53,8 @@ async def write_report(kube: Kube, path: Path) -> list[str]:
     async def pack(name: str, content: Awaitable[bytes]) -> None:
         try:
             contents[name] = await content
-        except ChaosError as error:
-            missing.append(f"{name}: {error}")
+        except (ChaosError, ValueError) as error:  # one answer that is no JSON spoils nothing else
+            missing.append(f"{name}: {in_words(error)}")
 
     await pack("status.txt", _screen(kube))
     await pack("version.txt", _version(kube))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zipfile
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -126,3 +128,35 @@ def test_a_report_of_which_nothing_could_be_had_is_not_written(tmp_path: Path) -
     with pytest.raises(ClusterError, match=r"nothing could be had.*https://127.0.0.1:9 doesn't"):
         asyncio.run(packed())
     assert not (tmp_path / "r.zip").exists()
+
+
+class Answering:
+    """A cluster with one data node, whose admin port answers with a page of somebody's proxy."""
+
+    async def find(self, kind: str, labels: str = "") -> list[dict[str, Any]]:
+        if kind != "Pod":
+            raise ClusterError(f"GET {kind}: HTTP 403: no")
+        labels_of_pod = {"app.kubernetes.io/component": "store"}
+        spec = {"containers": [{"name": "store"}]}
+        return [{"metadata": {"name": "n0", "uid": "u", "labels": labels_of_pod}, "spec": spec}]
+
+    def path(self, kind: str) -> str:
+        return f"/api/{kind.lower()}s"
+
+    async def version(self) -> str:
+        return "v1"
+
+    async def logs(self, pod: str, container: str, *, previous: bool) -> bytes:
+        return b"a line"
+
+    async def pod_proxy(self, pod: str, port: int, path: str) -> bytes:
+        return b"<html>sign in</html>"
+
+
+async def test_an_answer_that_is_no_json_is_missing_in_a_report_and_spoils_nothing_else(
+    tmp_path: Path,
+) -> None:
+    missing = await write_report(cast("Kube", Answering()), tmp_path / "r.zip")
+    assert any(line.startswith("pods/n0/replicas.json: JSONDecodeError") for line in missing)
+    with zipfile.ZipFile(tmp_path / "r.zip") as packed:
+        assert packed.read("r/pods/n0/log.txt") == b"a line"

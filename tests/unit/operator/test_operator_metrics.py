@@ -110,5 +110,5 @@ def test_no_label_but_the_zone_is_named_by_users() -> None:
         for sample in metric.samples
         for label in sample.labels
     }
-    assert labels <= {"zone", "kind", "status", "result", "state", "condition", "le"}
+    assert labels <= {"zone", "kind", "status", "result", "state", "condition", "le", "right"}
     metrics.forget_zone("labelled")

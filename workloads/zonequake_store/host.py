@@ -377,13 +377,14 @@ class Host(Edge):
         return RouteReply(zone, partitions, routes, self.transport.client_addresses())
 
     async def drain(self, timeout_s: float) -> bool:
-        """Hand over every leadership and refuse new ones; True if none was left in time."""
+        """Hand over every leadership and refuse new ones; True if none was left in time. Who asks
+        here until then is told who leads instead."""
         self.draining = True
         for replica in self.replicas.values():
             replica.raft.refuse_leadership(True)
             self.wake(replica)
         deadline_s = self._loop.time() + timeout_s
-        while any(replica.leads for replica in self.replicas.values()):
+        while any(each.leads or each.awaits_successor for each in self.replicas.values()):
             if self._loop.time() >= deadline_s:
                 return False
             await asyncio.sleep(0.01)

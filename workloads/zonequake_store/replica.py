@@ -3,6 +3,7 @@
     client ──offer──► _offered ──begin_turn──► raft.propose ──► _pending[index] ──apply──► answer
            ──offer──► transactions ──begin_turn──► raft.propose ──apply──► transactions ──► answer
            ──offer──► _reads ──begin_turn──► raft.read ──confirm_read──► serve_reads ──► answer
+           ──offer──► _handover, while the leadership is handed over (`waiting_for_successor`)
 
 A pending proposal ends in one of three ways: its entry is applied (the outcome), another entry is
 applied at its index (certainly lost: `not_leader`), or leadership goes first (`unknown`: it may
@@ -19,16 +20,18 @@ import msgspec
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.cells import MemoryCells, Overlay
 from zonequake_store.client_protocol import (
+    Append,
+    Cas,
     Read,
     Reply,
     Status,
     Transaction,
+    Write,
     partition_of,
 )
 from zonequake_store.commands import (
     AppendCommand,
     CasCommand,
-    PlainCommand,
     SetCommand,
     decode_command,
     encode_command,
@@ -51,6 +54,7 @@ from zonequake_store.requests import (
     fault_in_transaction,
 )
 from zonequake_store.transaction_manager import TransactionManager
+from zonequake_store.waiting_for_successor import Held, WaitingForSuccessor
 from zonequake_store.waiting_reads import Answer, Reading, WaitingReads
 from zonequake_store.wall_order import WallOrder
 
@@ -135,10 +139,11 @@ class Replica:
         self.permission = permission
         self._faults = faults
         self._client_address = client_address
-        self._offered: list[tuple[PlainCommand, int, Answer]] = []
+        self._offered: list[tuple[Write | Append | Cas, int, Answer]] = []
         self._clock_ms = clock_ms
         self._pending: dict[int, _Proposal] = {}
         self._reads = WaitingReads()
+        self._handover = WaitingForSuccessor(most=MAX_WAITING_PER_REPLICA)
         self.transactions = TransactionManager(
             group, me.node, partition, number=record.partition, partitions=record.partitions
         )
@@ -178,6 +183,9 @@ class Replica:
                 answer(Reply(id_, status, error=NOT_PERMITTED))
                 return False
             answer = self.permission.guard(answer)
+        return self._take(id_, operation, answer)
+
+    def _take(self, id_: int, operation: Operation | Transaction, answer: Answer) -> bool:
         if isinstance(operation, Transaction):
             return self._begin(id_, operation, answer)
         fault = self._fault_of(operation)
@@ -187,21 +195,20 @@ class Replica:
         if isinstance(operation, Read):
             return self._offer_read(id_, operation, answer)
         if not self.leads:
-            answer(self._not_leader(id_, self.leader))
-            return False
+            return self._elsewhere(id_, operation, answer, self.leader)
         if self.refusal is not None:
             answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
             return False
         if len(self._pending) + len(self._offered) >= MAX_WAITING_PER_REPLICA:
             answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
             return False
-        command, wall_order = command_of(operation), self._faults.wall_order
+        wall_order = self._faults.wall_order
         if wall_order is not None and wall_order.is_late(self.group, operation.key):
-            partition = self.partition
+            partition, command = self.partition, command_of(operation)
             foreseen = partition.foresee(partition.term, partition.index, command)
             answer(outcome_reply(id_, foreseen))
             return False
-        self._offered.append((command, id_, answer))
+        self._offered.append((operation, id_, answer))
         return True
 
     def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:
@@ -209,8 +216,7 @@ class Replica:
             answer(self._local(id_, read))
             return False
         if not self.leads:
-            answer(self._not_leader(id_, self.leader))
-            return False
+            return self._elsewhere(id_, read, answer, self.leader)
         if self.refusal is not None and self.raft.is_storing:
             answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
             return False
@@ -231,16 +237,40 @@ class Replica:
         fault = fault_in_transaction(transaction)
         if fault is not None:
             answer(Reply(id_, Status.INVALID, error=fault))
-        elif not self.leads:
-            answer(self._not_leader(id_, self.leader))
+        elif not self.leads or self._handover.is_worth_waiting:
+            self._elsewhere(id_, transaction, answer, self.leader)
         elif self.refusal is not None:
             answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
         else:
             self.transactions.begin(id_, begin_of(transaction), answer)
         return self.transactions.has_work
 
+    def _elsewhere(
+        self, id_: int, operation: Operation | Transaction, answer: Answer, leader: Peer | None
+    ) -> bool:
+        """Not from here: say who leads, or keep it until that is known. No turn is needed."""
+        if not self._handover.hold(Held(id_, operation, answer)):
+            answer(self._not_leader(id_, leader))
+        return False
+
+    @property
+    def awaits_successor(self) -> bool:
+        """Whether it handed its leadership over and expects to hear any moment who leads."""
+        return self._handover.is_worth_waiting
+
+    def _look_at_handover(self) -> None:
+        """Begin to hold requests back, or take them because this replica leads on."""
+        raft = self.raft
+        if raft.hands_over:
+            self._handover.begin()
+        elif self._handover.is_under_way and raft.leads:
+            for held in self._handover.end():
+                self._take(held.id, held.operation, held.answer)
+
     def begin_turn(self) -> None:
         """Hand what clients and transactions want since the last turn to the core, in one batch."""
+        if self.leads:
+            self._look_at_handover()
         if self._offered or self.transactions.has_proposals:
             self._propose()
         if self._reads.are_asked:
@@ -252,18 +282,18 @@ class Replica:
     def _propose(self) -> None:
         offered, self._offered = self._offered, []
         parts = self.transactions.take_proposals()
-        commands = [encode_command(item[0]) for item in offered]
+        commands = [encode_command(command_of(item[0])) for item in offered]
         commands += [encode_command(part) for part in parts]
         try:
             term, index = self.raft.propose(commands)
         except NotLeader as error:
-            for _, id_, answer in offered:
-                answer(self._not_leader(id_, error.leader))
+            for operation, id_, answer in offered:
+                self._elsewhere(id_, operation, answer, error.leader)
             self.transactions.refused(parts)
             return
-        for place, (command, id_, answer) in enumerate(offered, index):
+        for place, (operation, id_, answer) in enumerate(offered, index):
             if self._faults.acknowledge_before_commit:
-                foreseen = self.partition.foresee(term, place, command)
+                foreseen = self.partition.foresee(term, place, command_of(operation))
                 answer(outcome_reply(id_, foreseen))
             else:
                 self._pending[place] = _Proposal(id_, answer, term)
@@ -278,7 +308,7 @@ class Replica:
 
     def _refuse(self, readings: list[Reading], leader: Peer | None) -> None:
         for reading in readings:
-            reading.answer(self._not_leader(reading.id, leader))
+            self._elsewhere(reading.id, Read(self.group, reading.key), reading.answer, leader)
 
     def follow(self, leader: Peer | None, term: int) -> None:
         """The core follows another leader, or none, from `term` on."""
@@ -286,8 +316,14 @@ class Replica:
         self.leader = leader
         if led and not self.leads:
             self._lost_leadership()
+        if leader is not None and not self.leads:
+            self._send_elsewhere(self._handover.end())
         if self.leads:
             self.transactions.lead(term, self._nodes())
+
+    def _send_elsewhere(self, waited: list[Held]) -> None:
+        for held in waited:
+            held.answer(self._not_leader(held.id, self.leader))
 
     def reconfigured(self) -> None:
         """The group's members are others now."""
@@ -327,6 +363,8 @@ class Replica:
         for _, id_, answer in self._offered:
             answer(Reply(id_, status, error=reason))
         self._offered.clear()
+        for held in self._handover.end():
+            held.answer(Reply(held.id, status, error=reason))
         for reading in self._reads.end_all():
             reading.answer(Reply(reading.id, status, error=reason))
 
@@ -368,10 +406,12 @@ class Replica:
     @property
     def needs_ticks(self) -> bool:
         """Whether `tick` has anything to do."""
-        return self._reads.need_ticks or self.transactions.needs_ticks
+        waits = self._handover.is_worth_waiting
+        return waits or self._reads.need_ticks or self.transactions.needs_ticks
 
     def tick(self) -> None:
-        """A tick passed for reads that wait and for transactions; a turn must follow."""
+        """A tick passed for who waits for something and for transactions; a turn must follow."""
+        self._send_elsewhere(self._handover.tick())
         self._reads.tick(self.partition)
         self.transactions.tick()
 

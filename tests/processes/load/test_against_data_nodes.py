@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import random
+import statistics
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from certificates import Certificates
 from load_pod import LoadPods, check_contract, check_final_reads
-from local_nodes import BOTH, LocalNodes
+from local_nodes import BOTH, LocalNodes, until
 
+from zonequake_load.client import Client
 from zonequake_load.control import (
     AppendListWorkload,
     LoadPlan,
@@ -18,6 +24,7 @@ from zonequake_load.control import (
     Preload,
     RegisterWorkload,
 )
+from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_tls.identity import Role
 
 pytestmark = pytest.mark.processes
@@ -97,3 +104,52 @@ async def test_a_zone_on_a_single_node_is_found(nodes: LocalNodes, pods: LoadPod
     await pods.start(plan_for(nodes))
     (status,) = await pods.complete(Phase.PRELOAD)
     assert status.done_keys == PARTITIONS * (2 + 20)
+
+
+async def test_a_leader_that_is_stopped_sends_each_client_once_to_its_successor(
+    nodes: LocalNodes,
+) -> None:
+    names = ["n0", "n1", "n2"]
+    await nodes.start(*names)
+    zone = await nodes.create("z", on=names, fsync=False)
+    seeds = [f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()]
+    client = Client("z", seeds, rng=random.Random(1))
+    await client.open()
+    outcomes: list[Outcome] = []
+
+    async def write_on(writer: int) -> None:
+        for number in itertools.count(1):
+            limits = Limits(
+                deadline_ns=time.monotonic_ns() + 10**10, attempt_ns=5 * 10**9, retry=True
+            )
+            write = Operation(f=Function.WRITE, key=f"k{writer}", value=number)
+            outcomes.append(await client.execute(write, limits, Once(f"w{writer}", number)))
+
+    async def follows(name: str) -> bool:
+        group = zone.groups[0]
+        leader = await nodes.status(await nodes.leader(group), group)
+        mine = await nodes.status(name, group)
+        return leader is not None and mine is not None and mine.applied >= leader.commit
+
+    writers = [asyncio.create_task(write_on(writer)) for writer in range(8)]
+    most_attempts: list[int] = []
+    try:
+        for _ in range(3):
+            begun = len(outcomes)
+            await asyncio.sleep(0.3)
+            leader = nodes.nodes[await nodes.leader(zone.groups[0])]
+            leader.signal_stop()
+            assert leader.process is not None
+            assert await asyncio.to_thread(leader.process.wait, 15) == 0
+            await nodes.restart(zone, leader.name)
+            await until(partial(follows, leader.name), f"{leader.name} follows", timeout_s=15)
+            most_attempts.append(max(each.attempts for each in outcomes[begun:]))
+    finally:
+        for writer in writers:
+            writer.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)
+        await client.close()
+    assert {outcome.type for outcome in outcomes} == {Type.OK}
+    # One for the old leader, which keeps the request until it hears the new one, and one for that.
+    # It keeps none for longer than 300 ms: one time the machine may stand still for so long.
+    assert statistics.median(most_attempts) == 2

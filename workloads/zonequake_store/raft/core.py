@@ -206,6 +206,17 @@ class Raft:
         leadership = self._replica.leadership
         return leadership is not None and leadership.handover.transfer(to)
 
+    @property
+    def leads(self) -> bool:
+        """Whether this replica leads; its host is told with the next Ready."""
+        return self._replica.leadership is not None
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether it leads, and a transfer to a peer is under way."""
+        leadership = self._replica.leadership
+        return leadership is not None and leadership.handover.is_transfer
+
     def refuse_leadership(self, refuse: bool) -> None:
         """A draining node: never campaign, hand over what is led, again and again."""
         self._replica.refusing = refuse

@@ -27,6 +27,11 @@ class Handover:
         return self._transfer_to is not None or self.is_departing
 
     @property
+    def is_transfer(self) -> bool:
+        """Whether a peer was chosen to lead instead."""
+        return self._transfer_to is not None
+
+    @property
     def is_departing(self) -> bool:
         """Whether this leader, in no set any more, only ends what it took."""
         return self._departing_ticks is not None

@@ -231,7 +231,12 @@ def test_a_fault_that_several_undo_at_once_is_undone_for_all_of_them(pods: list[
 def test_an_agent_that_ends_takes_its_faults_along(pods: list[FakePod]) -> None:
     victim = pods[0]
     victim.apply(delay_ms=20)
-    watching = subprocess.Popen([sys.executable, "-m", "zonequake_agent", "watch"])
+    # For this pod alone: an embedded cluster may run on the machine, with faults of its own.
+    code = (
+        "import sys; from zonequake_agent import pods, watch;"
+        "pods.all_uids = lambda: [sys.argv[1]]; watch.watch()"
+    )
+    watching = subprocess.Popen([sys.executable, "-c", code, victim.uid])
     time.sleep(1)
     watching.send_signal(signal.SIGTERM)
     assert watching.wait(timeout=20) == 0

@@ -21,7 +21,7 @@ from zonequake_chaos.kube_connection import Json
 from zonequake_chaos.link_faults import left_behind, undo_links
 from zonequake_chaos.load_objects import RUN_LABEL
 from zonequake_chaos.node_hands import NodeHands, PodOnNode
-from zonequake_chaos.objects import STORE_LABELS, pod_view
+from zonequake_chaos.objects import OPERATOR_LABELS, STORE_LABELS, pod_view
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.run_mark import RunMark
 
@@ -197,8 +197,9 @@ async def _network(where: Where) -> list[Trace]:
 async def _of_each_running_pod(
     where: Where, of_pod: Callable[[Json], Awaitable[list[Trace]]]
 ) -> list[Trace]:
-    # Where nobody can look from the node, only data nodes can be asked from inside.
-    pods = await where.kube.find("Pod", STORE_LABELS if where.node is None else "")
+    # Where nobody can look from the node, those are asked from inside to which anything is done.
+    labels = (STORE_LABELS, OPERATOR_LABELS) if where.node is None else ("",)
+    pods = [pod for each in labels for pod in await where.kube.find("Pod", each)]
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
     return [trace for found in await asyncio.gather(*map(of_pod, running)) for trace in found]
 

@@ -108,6 +108,22 @@ async def test_a_debt_that_nobody_recorded_is_found_by_looking(
     assert (cluster.stopped, cluster.replicas, cluster.zone) == (set(), 3, None)
 
 
+async def test_an_operator_that_was_left_stopped_is_found_by_looking(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    labels = {"app.kubernetes.io/component": "operator"}
+    cluster.pods["zq-operator-1"] = {
+        "metadata": {"name": "zq-operator-1", "uid": "u", "labels": labels},
+        "spec": {"containers": [{"name": "operator"}]},
+        "status": {"phase": "Running"},
+    }
+    cluster.stopped.add("zq-operator-1")
+    proof = await clean(find_run("dead", lambda: place))
+    assert proof.problems == []
+    assert cluster.stopped == set()
+
+
 async def test_a_run_whose_folder_is_lost_is_cleaned_by_its_name_and_by_all(
     cluster: Any, place: Place, tmp_path: Path
 ) -> None:

@@ -39,7 +39,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a verdict rests on. Latencies in ns, nan if there were none."""
+    """All that a verdict rests on. Latencies in ns, nan if there were none.
+
+    `journalled`: the partitions of which data nodes' own journals tell; a reset would stand there.
+    """
 
     description: RunDescription
     quality: Quality
@@ -53,6 +56,7 @@ class Evidence:
     early_joints: Sequence[EarlyJoint]
     faults: Sequence[FaultLanding]
     audit: Audit
+    journalled: int
     resets: Sequence[Reset]
     cuts: Sequence[Cut]
     unfounded: Sequence[Unfounded]

@@ -28,7 +28,7 @@ from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
 from zonequake_analysis.replica_audit import audit
 from zonequake_analysis.reset_checks import reset_checks
-from zonequake_analysis.resets import resets
+from zonequake_analysis.resets import journalled, resets
 from zonequake_analysis.run_folder import (
     Dump,
     Event,
@@ -149,6 +149,7 @@ def judge_run(
         early_joints=early_joints(events),
         faults=fault_landings(events),
         audit=audit([one for bucket in buckets for one in bucket.held], events, dumps),
+        journalled=journalled(events),
         resets=resets(lineages, events, lost),
         cuts=[one for bucket in buckets for one in bucket.cuts],
         unfounded=[one for bucket in buckets for one in bucket.unfounded],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from zonequake_analysis.evidence import Evidence
 from zonequake_analysis.verdict import Check, Verdict
 
+_NO_JOURNAL = "no journal of a data node is there to tell of resets"
+
 
 def reset_checks(e: Evidence) -> list[Check]:
     """Whether resets took what they may take, and nobody answered who must not."""
@@ -19,8 +21,10 @@ def _resets(e: Evidence) -> Check:
     unrecorded = [(cut, lineage) for cut in e.cuts for lineage in cut.unrecorded]
     verdict = Verdict.PASSED
     summary = f"{found} resets, {len(unwinds)} of them unwinds"
-    if not found:
-        summary = "no partition was reset"
+    if not found and e.journalled:
+        summary = f"none of {e.journalled} partitions was reset"
+    elif not found:
+        summary = _NO_JOURNAL
     if unnamed:
         first = unnamed[0]
         unknown = all("no chain" in r.unnamed for r in unnamed)
@@ -50,7 +54,7 @@ def _resets(e: Evidence) -> Check:
         verdict=verdict,
         summary=summary,
         violations=len(unnamed),
-        checked=found,
+        checked=max(found, e.journalled),
         excluded=len(unrecorded),
     )
 
@@ -60,7 +64,10 @@ def _sacrificed(e: Evidence) -> Check:
     taken = sum(sum(cut.sacrificed.values()) for cut in e.cuts)
     most = e.description.expectations.sacrificed_at_most
     least = e.description.expectations.sacrificed_at_least
+    looked = bool(e.journalled or e.cuts)
     summary = f"{taken} of {e.acknowledged:,} acknowledged writes were sacrificed by resets"
+    if not looked:
+        summary = _NO_JOURNAL
     by_lineage = [
         f"{count} in {cut.zone}/{cut.partition} by lineage {lineage}"
         for cut in e.cuts
@@ -80,7 +87,7 @@ def _sacrificed(e: Evidence) -> Check:
         verdict=verdict,
         summary=summary,
         violations=taken,
-        checked=len(e.cuts),
+        checked=e.acknowledged if looked else 0,
     )
 
 
@@ -95,10 +102,12 @@ def _restored(e: Evidence) -> Check:
     summary = f"{back} writes that a reset had taken came back through an unwind"
     if links:
         summary += f": {', '.join(links[:4])}"
+    elif not back and not least:
+        summary = "not judged: no reset was unwound"
     return Check(
         name="restored-writes",
         verdict=Verdict.VIOLATED if back < least else Verdict.PASSED,
-        summary=summary + (f"; at least {least} had to" if back < least else ""),
+        summary=f"{summary}; at least {least} had to come back" if back < least else summary,
         checked=len(links),
     )
 

@@ -14,6 +14,9 @@ from zonequake_analysis.lineages import Begun, Lineages, lineage_of, place_of
 from zonequake_analysis.majorities import Span
 from zonequake_analysis.run_folder import Event
 
+RESET = "group.reset"
+"""What a survivor itself records; nobody else does."""
+
 _WHOLE = 10**9
 """A whole term is lineage × 10⁹ + number (docs/interfaces.md, "Names")."""
 
@@ -68,6 +71,20 @@ def resets(
             for before, begun in _in_turn(known)
         ]
     return tuple(sorted(found, key=lambda reset: reset.at_ns))
+
+
+def journalled(events: Iterable[Event]) -> int:
+    """Of how many partitions the data nodes' own journals tell: none of them was reset in silence.
+
+    What the runner saw of a partition from outside doesn't count.
+    """
+    return len(
+        {
+            (event.zone or "", event.partition)
+            for event in events
+            if event.partition is not None and (event.source == "store" or event.kind == RESET)
+        }
+    )
 
 
 def _in_turn(known: Lineages) -> Iterator[tuple[int, Begun]]:

@@ -69,8 +69,16 @@ def _windows(e: Evidence) -> Check:
         limits += [f"{each:,.0f} ms with a reset" for each in (reset_limit,) if each is not None]
         summary += f"; {over} are certainly longer than {' or '.join(limits)}"
     elif a.silences:
-        verdict = Verdict.UNKNOWN if limited else Verdict.PASSED
+        limits_ms = [most for most in (limit, reset_limit) if most is not None]
+        strictest_ms = min(limits_ms, default=None)
+        hidden_ms = a.hidden_ns / 1e6
         summary += f"; {len(a.silences)} times a vantage did not probe"
+        if strictest_ms is not None and hidden_ms > strictest_ms:
+            verdict = Verdict.UNKNOWN
+            summary += (
+                f", which can hide a window of {hidden_ms:,.0f} ms, longer than the "
+                f"{strictest_ms:,.0f} ms that are allowed: was there too little processor time?"
+            )
     elif limit is not None and possible > limit:
         summary += "; none is certainly longer than allowed"
     return Check(

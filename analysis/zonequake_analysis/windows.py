@@ -20,12 +20,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from zonequake_analysis.probes import Island, Vantage
+from zonequake_analysis.resets import RESET
 from zonequake_analysis.run_folder import Event
 
 LOOK_BACK_NS = 5_000_000_000
 """A cause lies at most this long before the window: longer than any election or restart here."""
-
-RESET = "group.reset"
 
 _CAUSES = (
     "fault.start",
@@ -80,11 +79,13 @@ class Unavailability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """All that the probes say."""
+    """All that the probes say. `hidden_ns`: no window that began, lasted or ended in a silence was
+    longer; 0 without silences."""
 
     windows: tuple[Unavailability, ...]
     vantages: tuple[Vantage, ...]
     silences: tuple[Island, ...]
+    hidden_ns: int
     resolution_ns: int  # the longest median interval; 0 without probes
 
 
@@ -97,8 +98,33 @@ def availability(
         windows=tuple(_merge(failures, vantages, events)),
         vantages=tuple(vantages),
         silences=tuple(island for island in islands if island.silent),
+        hidden_ns=_longest_hidden_ns(islands),
         resolution_ns=max((v.interval_ns for v in vantages), default=0),
     )
+
+
+def _longest_hidden_ns(islands: Iterable[Island]) -> int:
+    """Every probe that a vantage didn't send may have failed: then its silence and the failures
+    that touch it are one window.
+
+        ok  fail  fail  (silence)  fail  ok      the window is known to be no longer than this
+    """
+    of_vantage: dict[tuple[str, int, str, str], list[Island]] = defaultdict(list)
+    for island in islands:
+        series = (island.zone, island.partition, island.function, island.vantage)
+        of_vantage[series].append(island)
+    longest_ns = 0
+    for series_islands in of_vantage.values():
+        begin_ns = end_ns = 0
+        silent = False
+        for island in sorted(series_islands, key=lambda island: island.possible):
+            if island.possible[0] > end_ns:
+                begin_ns, end_ns, silent = *island.possible, False
+            end_ns = max(end_ns, island.possible[1])
+            silent = silent or island.silent
+            if silent:
+                longest_ns = max(longest_ns, end_ns - begin_ns)
+    return longest_ns
 
 
 def _merge(
@@ -204,7 +230,8 @@ def describe(event: Event) -> str:
         case "group":
             return f"reset: {event.node} goes on alone in lineage {event.text('lineage')}"
         case "leader":
-            return f"leader {event.text('leader') or 'none'} in term {event.text('term')}"
+            leads = event.text("leader")
+            return f"{f'leader {leads}' if leads else 'no leader'} in term {event.text('term')}"
         case "rebalance":
             return f"stage {event.text('stage')} of token {event.text('token')}"
         case "pod":

@@ -92,6 +92,7 @@ def judged(found: Unavailability, expectations: Expectations) -> Check:
             windows=(found,),
             vantages=(PROBED,),
             silences=(),
+            hidden_ns=0,
             resolution_ns=SECOND // 10,
         ),
         rebalances=(),

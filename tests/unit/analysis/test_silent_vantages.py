@@ -1,0 +1,82 @@
+"""What a vantage that didn't probe may hide: no data is not success, nor failure of any length."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zonequake_analysis.objectives import objective_checks
+from zonequake_analysis.probes import Island, Vantage
+from zonequake_analysis.run_folder import Expectations
+from zonequake_analysis.verdict import Check, Verdict
+from zonequake_analysis.windows import Availability, availability
+
+SECOND = 1_000_000_000
+PLACE = {"zone": "z", "partition": 0, "function": "write"}
+
+
+def vantage(name: str = "load-0") -> Vantage:
+    return Vantage(
+        **PLACE,
+        vantage=name,
+        probes=300,
+        failed=0,
+        interval_ns=SECOND // 10,
+        first_ns=0,
+        last_ns=30 * SECOND,
+    )
+
+
+def island(begin_s: float, end_s: float, *, silent: bool, name: str = "load-0") -> Island:
+    bounds = (int(begin_s * SECOND), int(end_s * SECOND))
+    certain = (bounds[0], bounds[0]) if silent else bounds
+    return Island(**PLACE, vantage=name, silent=silent, failed=1, possible=bounds, certain=certain)
+
+
+def seen(*islands: Island) -> Availability:
+    return availability([vantage(), vantage("load-1")], islands, [])
+
+
+def test_a_silence_hides_no_more_than_itself_and_the_failures_that_touch_it() -> None:
+    alone = island(10, 10.5, silent=True)
+    assert seen(alone).hidden_ns == SECOND // 2
+    before, after = island(8, 10, silent=False), island(10.5, 12, silent=False)
+    assert seen(before, alone, after).hidden_ns == 4 * SECOND
+    far = island(20, 29, silent=False)
+    assert seen(before, alone, far).hidden_ns == 2.5 * SECOND
+    of_another = island(10, 19, silent=False, name="load-1")
+    assert seen(alone, of_another).hidden_ns == SECOND // 2
+    assert seen(far).hidden_ns == 0
+
+
+def judged(found: Availability, **limits: float) -> Check:
+    evidence: Any = SimpleNamespace(
+        description=SimpleNamespace(expectations=Expectations(**limits)),
+        availability=found,
+        rebalances=(),
+        p99_before_ns=float("nan"),
+        p99_during_ns=float("nan"),
+    )
+    return next(check for check in objective_checks(evidence) if check.name == "availability")
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict"),
+    [
+        ({}, Verdict.PASSED),
+        ({"max_window_ms": 4000}, Verdict.PASSED),
+        ({"max_window_ms": 3000}, Verdict.UNKNOWN),
+        ({"max_window_ms": 9000, "max_reset_window_ms": 3000}, Verdict.UNKNOWN),
+    ],
+)
+def test_a_limit_is_shown_where_nothing_longer_can_be_hidden(
+    limits: dict[str, float], verdict: Verdict
+) -> None:
+    check = judged(seen(island(8, 10, silent=False), island(10, 12, silent=True)), **limits)
+    assert check.verdict is verdict
+    assert check.excluded == 1
+    assert "1 times a vantage did not probe" in check.summary
+    hidden = "which can hide a window of 4,000 ms, longer than the 3,000 ms that are allowed"
+    assert (hidden in check.summary) is (verdict is Verdict.UNKNOWN)

@@ -52,12 +52,14 @@ class WindowEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault: the stage that was asked for, and where it landed or why it didn't."""
+    """A fault: the stage that was asked for, and where it landed or why it didn't; `effective`:
+    whether an effect of it was proven."""
 
     name: str
     asked: str = ""
     landed: str = ""
     missed: str = ""
+    effective: bool = False
     progress: float | None = None
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from zonequake_analysis.document import CheckEntry, Told, VerdictDocument
+from zonequake_analysis.document import CheckEntry, FaultEntry, Told, VerdictDocument
 from zonequake_analysis.verdict import MARKS, Verdict, worst
 
 COMMENT_CHARACTERS = 65_536
@@ -31,23 +31,30 @@ MOST_CHARACTERS = 600
 _LEFT_OUT = "\n_{} more blocks are left out: together they are too long for a comment._\n"
 
 
-def render_summary(runs: Sequence[Told]) -> str:
-    """The text for these runs. Raises ValueError without any."""
+def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
+    """The text for these runs, of so many that were asked for. Raises ValueError without any."""
     if not runs:
         raise ValueError("a summary needs a run")
-    if len(runs) == 1:
+    missing = max(0, asked - len(runs))
+    if len(runs) == 1 and not missing:
         return _fitting(_one(runs[0], level=1))
     verdict = worst(told.document.verdict for told in runs)
     counted = Counter(told.document.verdict for told in runs)
     counts = ", ".join(f"{counted[v]} {v}" for v in Verdict if counted[v])
     names = ", ".join(dict.fromkeys(told.title for told in runs))
+    series = f"{len(runs)} of {asked} runs" if missing else f"{len(runs)} runs"
+    rest = f" {missing} of {asked} were not made: the series ended early." if missing else ""
     blocks = [
-        f"# {MARKS[verdict]} {_cell(names)}: {verdict} in {len(runs)} runs\n\n{counts}.\n",
+        f"# {MARKS[verdict]} {_cell(names)}: {verdict} in {series}\n\n{counts}.{rest}\n",
         _table_of_runs(runs),
     ]
     for told in runs:
         if told.document.verdict is not Verdict.PASSED:
             blocks += _one(told, level=2)
+    if verdict is Verdict.PASSED:
+        judged = any(told.folder and told.document.numbers for told in runs)
+        reports = ["The report of a run is `report.html` in its folder."] if judged else []
+        blocks.append("\n".join([*reports, *_versions(runs[0]), ""]))
     return _fitting(blocks)
 
 
@@ -104,8 +111,8 @@ def _one(told: Told, *, level: int) -> list[str]:
 
 def _table_of_runs(runs: Sequence[Told]) -> str:
     lines = [
-        "| | run | seed | verdict | what was found | longest window | operations |",
-        "| --- | --- | ---: | --- | --- | ---: | ---: |",
+        "| | run | seed | verdict | what was found | longest window | operations | folder |",
+        "| --- | --- | ---: | --- | --- | ---: | ---: | --- |",
     ]
     numbered = sorted(
         enumerate(runs, 1), key=lambda item: item[1].document.verdict is Verdict.PASSED
@@ -118,7 +125,7 @@ def _table_of_runs(runs: Sequence[Told]) -> str:
             f"| {MARKS[document.verdict]} | {number} | {told.seed or '–'} | {document.verdict} | "
             f"{_cell(document.headline, 200)} | "
             f"{'–' if longest is None else f'{longest:,.0f} ms'} | "
-            f"{'–' if operations is None else f'{operations:,.0f}'} |"
+            f"{'–' if operations is None else f'{operations:,.0f}'} | {_cell(told.folder) or '–'} |"
         )
     rest = Counter(told.document.verdict for _, told in numbered[MOST_RUNS:])
     lines += [""] if rest else []
@@ -170,13 +177,20 @@ def _windows(document: VerdictDocument) -> list[str]:
 def _faults(document: VerdictDocument) -> list[str]:
     if not document.faults:
         return []
-    lines = ["| fault | asked for | landed in | progress |", "| --- | --- | --- | ---: |"]
+    lines = ["| fault | asked for | what it hit | progress |", "| --- | --- | --- | ---: |"]
     lines += [
-        f"| {_cell(f.name)} | {_cell(f.asked) or '–'} | {_cell(f.missed or f.landed) or '–'} | "
+        f"| {_cell(f.name)} | {_cell(f.asked) or '–'} | {_cell(_landing(f))} | "
         f"{'–' if f.progress is None else f'{f.progress:.0%}'} |"
         for f in document.faults
     ]
     return ["\n".join([*lines, ""])]
+
+
+def _landing(fault: FaultEntry) -> str:
+    """A fault that no stage was asked of landed, if it took effect."""
+    if fault.missed:
+        return f"missed: {fault.missed}"
+    return fault.landed or ("took effect" if fault.effective else "no proven effect")
 
 
 def _resets(document: VerdictDocument) -> list[str]:
@@ -192,16 +206,21 @@ def _where(told: Told) -> str:
     facts = told.document.run
     lines = []
     if facts is not None and facts.replay:
-        lines += ["Again:", "", f"    {facts.replay}", ""]
+        lines += ["To run it again:", "", f"    {facts.replay}", ""]
     if told.folder:
         # A run that nobody judged has no page.
         what = "Report: `report.html` in" if told.document.numbers else "Run folder:"
         lines.append(f"{what} {_cell(told.folder)}")
-    if facts is not None:
-        known = {"target": facts.target, "kubernetes": facts.cluster, **facts.versions}
-        said = ", ".join(f"{name} {_cell(version)}" for name, version in known.items() if version)
-        lines += ["", f"<sub>{said}</sub>"] if said else []
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_versions(told), ""])
+
+
+def _versions(told: Told) -> list[str]:
+    facts = told.document.run
+    if facts is None:
+        return []
+    known = {"target": facts.target, "kubernetes": facts.cluster, **facts.versions}
+    said = ", ".join(f"{name} {_cell(version)}" for name, version in known.items() if version)
+    return ["", f"<sub>{said}</sub>"] if said else []
 
 
 def _folded(title: str, body: str) -> str:

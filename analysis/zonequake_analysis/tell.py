@@ -16,8 +16,8 @@ def write_told(told: Told, run: Path) -> None:
     write_together([told], run)
 
 
-def write_together(runs: Sequence[Told], folder: Path) -> None:
-    """Writes one junit.xml and one summary.md for all of these runs."""
+def write_together(runs: Sequence[Told], folder: Path, *, asked: int = 1) -> None:
+    """Writes one junit.xml and one summary.md for all of these runs, of so many asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / JUNIT_FILE).write_bytes(render_junit(runs))
-    (folder / SUMMARY_FILE).write_text(render_summary(runs), encoding="utf-8")
+    (folder / SUMMARY_FILE).write_text(render_summary(runs, asked=asked), encoding="utf-8")

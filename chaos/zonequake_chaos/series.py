@@ -71,10 +71,15 @@ def run_series(ask: Ask, series: Series, find: Callable[[], Place], console: Con
     _tell(ask, series, walked)
     if walked.failure is not None and not walked.ended:
         raise walked.failure
-    if walked.failure is None:
-        return summarize(walked.ended, console)
-    console.print(in_words(walked.failure), style="red", markup=False)
-    return worst([summarize(walked.ended, console), Verdict.HARNESS_FAILED])
+    if walked.failure is not None:
+        console.print(in_words(walked.failure), style="red", markup=False)
+    verdict = summarize(walked.ended, console)
+    if walked.failure is not None:
+        verdict = worst([verdict, Verdict.HARNESS_FAILED])
+    if series.repeat > 1:
+        made = f"{len(walked.ended)} of {series.repeat} runs"
+        console.print(f"{made} ended: {verdict.value} (exit code {EXIT_CODES[verdict]})")
+    return verdict
 
 
 def _walk(
@@ -86,8 +91,11 @@ def _walk(
             raise UsageError(f"--repeat {series.repeat}: expected 1 or more")
         planned(ask)
         place = find()
-        for one in each(current, series.repeat):
+        for number, one in enumerate(each(current, series.repeat), 1):
             current = one
+            if series.repeat > 1:
+                title = f"Run {number} of {series.repeat}, seed {one.seed}"
+                console.rule(f"[bold]{title}", align="left")
             folder, report = uvloop.run(run_once(current, place, console))
             # A run takes its handlers away again, and an analysis ended by SIGTERM told of nothing.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -142,10 +150,10 @@ def broken(ask: Ask, error: BaseException) -> document.Told:
 def _tell(ask: Ask, series: Series, walked: _Walked) -> None:
     """Writes what was asked for; in `ask.out` only what no run has written there itself."""
     if ask.out is not None and not (ask.out / "run.yaml").exists():
-        write_together(walked.told, ask.out)
+        write_together(walked.told, ask.out, asked=series.repeat)
     if series.junit is not None:
         series.junit.parent.mkdir(parents=True, exist_ok=True)
         series.junit.write_bytes(render_junit(walked.told))
     if series.summary is not None:
         series.summary.parent.mkdir(parents=True, exist_ok=True)
-        append_summary(series.summary, render_summary(walked.told))
+        append_summary(series.summary, render_summary(walked.told, asked=series.repeat))

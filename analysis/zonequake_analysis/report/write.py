@@ -51,6 +51,7 @@ def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:
                 asked=fault.asked,
                 landed=fault.landed,
                 missed=fault.missed,
+                effective=fault.effective_ns is not None,
                 progress=fault.progress,
             )
             for fault in e.faults

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from told_runs import WITNESS, check, every_kind, told
 
+from zonequake_analysis.document import FaultEntry
 from zonequake_analysis.pull_request import (
     COMMENT_CHARACTERS,
     STEP_SUMMARY_BYTES,
@@ -58,9 +59,43 @@ def test_the_longest_window_of_each_partition_stands_there_with_its_cause() -> N
 def test_several_runs_have_one_table_and_only_those_that_failed_are_told_in_full() -> None:
     text = render_summary([told(check("stale-reads"), seed=1), every_kind(2)])
     assert text.startswith("# ✗ leader-kill: violated in 2 runs\n\n1 violated, 1 passed.\n")
-    assert "| ✓ | 1 | 1 | passed | the run is passed | 300 ms | 1,234 |" in text
+    assert "| ✓ | 1 | 1 | passed | the run is passed | 300 ms | 1,234 | out/seed-1 |" in text
     assert text.count("\n## ") == 1
     assert "## ✗ leader-kill: violated" in text
+
+
+def test_a_series_that_passed_says_of_what_and_where_the_reports_are() -> None:
+    text = render_summary([told(check("stale-reads"), seed=seed) for seed in (1, 2)])
+    assert text.endswith(
+        "The report of a run is `report.html` in its folder.\n\n"
+        "<sub>target zonequake, kubernetes v1.34.4, zonequake 0.1.0</sub>\n"
+    )
+    assert "| out/seed-2 |" in text
+
+
+def test_a_series_that_ended_early_says_how_many_runs_were_asked_for() -> None:
+    text = render_summary([told(check("stale-reads"), seed=1), every_kind(2)], asked=5)
+    assert text.startswith("# ✗ leader-kill: violated in 2 of 5 runs\n\n1 violated, 1 passed. 3 of")
+    alone = render_summary([every_kind()], asked=3)
+    assert alone.startswith("# ✗ leader-kill: violated in 1 of 3 runs\n")
+    assert "2 of 3 were not made: the series ended early." in alone
+    assert "not made" not in render_summary([every_kind(1), every_kind(2)], asked=2)
+
+
+def test_a_fault_that_no_stage_was_asked_of_took_effect_or_did_not() -> None:
+    run = told(check("faults"))
+    faults = [
+        FaultEntry(name="staged", asked="JOINT", landed="JOINT", effective=True, progress=0.5),
+        FaultEntry(name="plain", effective=True),
+        FaultEntry(name="late", asked="JOINT", missed="the stage had passed", effective=True),
+        FaultEntry(name="none"),
+    ]
+    changed = replace(run, document=msgspec.structs.replace(run.document, faults=faults))
+    text = render_summary([changed])
+    assert "| staged | JOINT | JOINT | 50% |" in text
+    assert "| plain | – | took effect | – |" in text
+    assert "| late | JOINT | missed: the stage had passed | – |" in text
+    assert "| none | – | no proven effect | – |" in text
 
 
 def test_a_cell_neither_ends_early_nor_opens_a_tag() -> None:

@@ -106,12 +106,21 @@ def test_of_several_runs_the_worst_counts_and_all_are_told_of_in_one_file(
 
 
 def test_fail_fast_stops_at_the_first_that_does_not_pass(
-    ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ends: object,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     runs = ends(Verdict.PASSED, Verdict.SLO_BREACHED, Verdict.PASSED)  # type: ignore[operator]
     words = ["run", "leader-kill", "--repeat", "3", "--seed", "1", "--out", str(tmp_path / "out")]
     assert zonequake(*words, "--fail-fast", monkeypatch=monkeypatch) == 3
     assert runs.seeds == [1, 2]
+    said = capsys.readouterr().out
+    assert "Run 2 of 3, seed 2" in said
+    assert said.splitlines()[-1] == "2 of 3 runs ended: slo-breached (exit code 3)"
+    summary = (tmp_path / "out" / "summary.md").read_text()
+    assert "slo-breached in 2 of 3 runs" in summary
+    assert "1 of 3 were not made" in summary
 
 
 def test_an_interrupted_run_is_the_last_one(

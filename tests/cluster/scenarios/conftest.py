@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 
 from zonequake_chaos.access import CONTEXT, write_access
 from zonequake_chaos.cluster.embedded import EmbeddedCluster
+from zonequake_chaos.errors import NotFound
 from zonequake_chaos.images.build import build_all
 from zonequake_chaos.install import install
 from zonequake_chaos.objects import STORE_LABELS
@@ -63,6 +66,8 @@ class Release:
     """The chart on the session's cluster, with at most one planted fault at a time.
 
     Images are built and loaded once: another fault is a `helm upgrade`, which restarts all nodes.
+    The fault agent is there only for who asks for it, since faults on the node are then made by it
+    and no more by the machine itself; its coming and going restarts nothing.
     """
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
@@ -73,11 +78,11 @@ class Release:
             release=DEFAULT_RELEASE,
             embedded=True,
         )
-        built = build_all(progress=print)
-        for image in built.values():
-            cluster.load_image(image.archive)
-        self._images = {name: image.ref for name, image in built.items()}
-        self._planted: str | None = None
+        self._cluster = cluster
+        self.images: dict[str, str] = {}
+        """References by the chart's names."""
+        self._load_images()
+        self._installed: tuple[str, bool] | None = None
         self.logs = cluster.kubeconfig.parent / "logs"
         """Of the node's components; the API server's audit log is one of them."""
         self.provoked: set[Refusal] = set()
@@ -97,16 +102,42 @@ class Release:
         asyncio.run(write_access(self.place, out))
         return replace(self.place, kubeconfig=out, context=CONTEXT)
 
-    def plant(self, fault: str) -> None:
-        """Has every data node run with `fault`, or with none if it is empty."""
-        if fault == self._planted:
+    def plant(self, fault: str, *, agent: bool = False) -> None:
+        """Has every data node run with `fault`, or with none if it is empty; with or without the
+        fault agent."""
+        if (fault, agent) == self._installed:
             return
-        self._planted = None
+        self._installed = None
+        if agent:
+            self._load_images(also=["agent"])
         values = [f"store.plantedFault={fault}"] if fault else []
-        asyncio.run(install(self.place, images=self._images, values=values))
+        values += ["faultAgent.enabled=true"] if agent else []
+        asyncio.run(install(self.place, images=self.images, values=values))
+        if not agent:
+            asyncio.run(self._until_the_agent_is_gone())
         found = asyncio.run(self._faults_of_nodes())
         assert set(found.values()) == {fault}, f"wanted {fault!r} in every data node, got {found}"
-        self._planted = fault
+        self._installed = (fault, agent)
+
+    def installed_by_somebody_else(self) -> None:
+        """A test installed the release in its own way: the next one has it anew."""
+        self._installed = None
+
+    def _load_images(self, also: Sequence[str] = ()) -> None:
+        for name, image in build_all(progress=print, also=also).items():
+            if name not in self.images:
+                self._cluster.load_image(image.archive)
+            self.images[name] = image.ref
+
+    async def _until_the_agent_is_gone(self) -> None:
+        """An agent that ends undoes every fault on its node, the next test's too."""
+        async with await self.place.connect() as kube:
+            of_agent = kube.in_namespace(f"{self.place.namespace}-faults")
+            deadline_s = time.monotonic() + 60
+            with contextlib.suppress(NotFound):
+                while await of_agent.namespace_labels() is not None:
+                    assert time.monotonic() < deadline_s, "the agent's namespace does not go"
+                    await asyncio.sleep(0.3)
 
     async def _faults_of_nodes(self) -> dict[str, str]:
         async with await self.place.connect() as kube:
@@ -137,6 +168,7 @@ def release(embedded_cluster: EmbeddedCluster) -> Release:
 def run_scenario(release: Release, tmp_path: Path) -> Run:
     """Runs `zonequake run` as a user does, on data nodes with `fault` planted (none by default).
 
+    With `agent`, faults on the node are made by the fault agent's pod.
     Every history is judged by Porcupine too, whose verdict must be ours.
     """
 
@@ -146,8 +178,9 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
         seed: int = 1,
         fault: str = "",
         target: str = "zonequake",
+        agent: bool = False,
     ) -> Judged:
-        release.plant(fault)
+        release.plant(fault, agent=agent)
         place = release.as_chaos_account()
         folder = tmp_path / f"{Path(scenario).stem}-{seed}"
         assert place.context is not None

@@ -94,12 +94,13 @@ def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
     ("fault", "scenario", "check"),
     [
         ("ack-before-commit", "leader-kill", "lost-writes"),
-        ("local-reads", "follower-reads", "stale-reads"),
         ("drop-log-tail", "kill-all", "lost-writes"),
         ("forget-request-id", "leader-churn", "duplicates"),
         ("joint-before-caught-up", "kill-during-catchup", "joint-after-caught-up"),
         ("ignore-failed-sync", "failed-fsync", "hidden-writes"),
         ("order-by-wall-clock", "clock-step", "lost-writes"),
+        # The last one stays planted for the tests behind this file's: a change restarts all nodes.
+        ("local-reads", "follower-reads", "stale-reads"),
     ],
 )
 def test_a_planted_fault_is_found(fault: str, scenario: str, check: str, run_scenario: Any) -> None:

@@ -147,6 +147,24 @@ def test_the_report_shows_each_violation_and_loads_nothing(spoilt) -> None:
     assert "violated" in (run / "summary.md").read_text().splitlines()[0]
 
 
+def test_each_violated_check_of_operations_has_a_witness_of_its_own_key_in_words(spoilt) -> None:
+    run, judgement = spoilt
+    write_report(run, judgement)
+    checks = {c["name"]: c for c in json.loads((run / "verdict.json").read_text())["checks"]}
+    of_operations = ("lost-writes", "stale-reads", "duplicates", "phantoms", "linearizability")
+    for name in of_operations:
+        assert checks[name]["verdict"] == "violated"
+        assert any("key planted-" in text for text in checks[name]["witnesses"]), name
+    (lost,) = [t for t in checks["lost-writes"]["witnesses"] if "key planted-lost " in t]
+    first, *operations = lost.splitlines()
+    assert first.startswith("lost: ")
+    assert "no order explains these" in first
+    assert any("process" in line and "write a" in line for line in operations), lost
+    junit = (run / "junit.xml").read_text()
+    assert "planted-lost" in junit
+    assert junit.count("\n  <testsuite ") == 1
+
+
 def test_all_outputs_show_the_harnesss_own_verdict_beside_a_violation(spoilt) -> None:
     run, judgement = spoilt
     write_report(run, judgement)

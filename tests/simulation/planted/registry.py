@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 AREAS = ("raft", "reconfiguration", "storage", "counters", "transactions", "catch_up", "operator")
-MODULES = (*AREAS, "resets", "commits")
+MODULES = (*AREAS, "resets", "commits", "operator_availability")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import yaml
 from rich.console import Console
 
 from zonequake_chaos.cli import main
-from zonequake_chaos.errors import GuardError, PlanRefused, UsageError
+from zonequake_chaos.errors import ClusterError, GuardError, PlanRefused, UsageError
 from zonequake_chaos.journal import Journal
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
@@ -92,6 +92,26 @@ async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(
     assert report.verdict is Verdict.UNKNOWN
     missed = [e["data"]["fault"] for e in of_kind(events_of(folder.path), "fault.missed")]
     assert missed == ["kill-catching-up", "kill-leader"]
+
+
+async def test_a_fault_that_cannot_be_prepared_is_missed_and_the_next_one_is_done(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: object) -> object:
+        raise ClusterError("GET pods: HTTP 503: not now", status=503)
+
+    monkeypatch.setattr("zonequake_chaos.faults.operator._operators", refused)
+    killed = {"name": "second", "type": "process_kill", "target": {"role": "leader"}}
+    faults = json.dumps([{"name": "first", "type": "operator_kill"}, killed])
+    folder, report = await run_once(
+        ask("leader-kill", tmp_path / "run", f"faults={faults}"), place, quiet_console()
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    assert report.problems == [
+        "first missed: it could not be prepared: GET pods: HTTP 503: not now"
+    ]
+    (effective,) = of_kind(events_of(folder.path), "fault.effective")
+    assert effective["data"]["fault"] == "second"
 
 
 async def test_a_run_without_faults_shows_nothing(

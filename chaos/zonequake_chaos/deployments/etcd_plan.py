@@ -33,7 +33,12 @@ def unsuited(run: ChaosRun) -> Iterator[str]:
     """Each thing that etcd has no counterpart of, in words."""
     spec = run.spec
     if len(spec.zones) > 1:
-        yield f"it has {len(spec.zones)} zones, and an etcd is one group: leave one"
+        kept = spec.zones[0]
+        yield (
+            f"it has {len(spec.zones)} zones, and an etcd is one group: leave one, for instance by "
+            f"--set 'zones=[{{name: {kept.name}, partitions: {kept.partitions}, "
+            f"replicas: {kept.replicas}}}]'"
+        )
     for zone in spec.zones:
         yield from _unsuited_zone(zone)
     if len(spec.pools) > 1:

@@ -48,6 +48,9 @@ def ask(scenario: str, out: Path, *overrides: str, target: str = "etcd") -> Ask:
     )
 
 
+ONE_ZONE = "zones=[{name: consistent, partitions: 2, replicas: 3}]"
+
+
 def quiet_console() -> Console:
     return Console(file=io.StringIO(), width=300)
 
@@ -187,6 +190,7 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
         ("operator-pause", ("pools.0.replicas=3",), "is for our operator"),
         ("chain-example-1", (), "is of mode HighAvailability"),
         ("in-memory-restart", (), "is volatile"),
+        ("clock-step", (), f"leave one, for instance by --set '{ONE_ZONE}'"),
         ("leader-kill", ("pools.0.replicas=5",), "--set pools.0.replicas=3"),
         ("leader-kill", ("expectations={resets: 1}",), "expects forced resets"),
         ("leader-kill", ("etcd={heartbeatMilliseconds: 300}",), "at least 5 times"),
@@ -229,6 +233,11 @@ def test_scenarios_without_zones_of_their_own_kind_go_for_both(
 ) -> None:
     run = planned(ask(scenario, tmp_path))
     assert run == manifest.load(scenario, ask(scenario, tmp_path).overrides)
+
+
+def test_a_scenario_of_two_zones_goes_for_etcd_as_its_refusal_says(tmp_path: Path) -> None:
+    (zone,) = planned(ask("clock-step", tmp_path, ONE_ZONE)).spec.zones
+    assert zone.name == "consistent"
 
 
 def test_an_unknown_target_is_refused_and_an_image_of_ours_too(tmp_path: Path) -> None:

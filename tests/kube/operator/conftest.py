@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .api_server import UNVERIFIED, ApiServer, running
-from .audit_log import refusals
+from .audit_log import lacking
 from .machine import Machine
 from .relay import Relay
 from .severed import Line
@@ -41,7 +41,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with running(folder) as server:
         yield server
         # All operators and data nodes of the group run under the chart's accounts.
-        refused = {r for r in refusals(folder) if not r.namespace.startswith(WITHOUT_RIGHTS)}
+        refused = {r for r in lacking(folder) if not r.namespace.startswith(WITHOUT_RIGHTS)}
     assert refused == set(), "the chart's accounts lack these rights"
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from zonequake_agent import failing_syncs, filling, links, pods, probe, wall_clock
+from zonequake_agent import failing_syncs, filling, leftovers, links, pods, probe, wall_clock
 from zonequake_agent.delayer import delay
 from zonequake_agent.link_fault import LinkFault, OrderRefused
 from zonequake_agent.queue_socket import QueueRefused
@@ -53,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
         "undo": "takes a link fault out, or all of them",
         "counts": "what a link fault's rules met",
         "holds": "whether a link fault is there and not over",
-        "left": "what is there of link faults, in words",
+        "leftovers": "what is there of any fault, in words",
+        "heal": "takes all of it away",
         "probe": "round trips from inside the pod to a port, in milliseconds",
         "clock": "by how much each process's wall clock is off",
         "step-clock": "steps the processes' wall clock; by 0: back to the machine's",
@@ -106,8 +107,10 @@ def _do(asked: argparse.Namespace) -> None:
             _answer(links.counted(asked.uid, asked.name))
         case "holds":
             _answer(links.holds(asked.uid, asked.name, time.time()))
-        case "left":
-            _answer(links.left(asked.uid))
+        case "leftovers":
+            _answer(leftovers.left(asked.uid))
+        case "heal":
+            leftovers.heal(asked.uid)
         case "probe":
             ends = [asked.address, str(asked.port), str(asked.count), str(asked.timeout_s)]
             command = [sys.executable, "-m", "zonequake_agent", "round-trips", *ends]

@@ -101,6 +101,14 @@ def end(uid: str) -> Failing:
     return found
 
 
+def left(uid: str) -> list[str]:
+    """What is there of it, in words; somebody else's strace is no concern of ours."""
+    return [
+        *(f"strace process {pid}" for pid in sorted(_writing_to(_log(uid)))),
+        *(f"file {log}" for log in (_log(uid), _log(uid, "said")) if log.exists()),
+    ]
+
+
 def _log(uid: str, kind: str = "log") -> Path:
     return _LOGS / f"zonequake-syncs-{uid}.{kind}"
 

@@ -83,6 +83,17 @@ def empty(uid: str, path: str) -> Filled:
     return look(uid, path)
 
 
+def left(uid: str) -> list[str]:
+    """Where the pod's containers have a fill file, as their paths. Raises OSError."""
+    return sorted({path for _, path in _files(uid)})
+
+
+def remove(uid: str) -> None:
+    """Takes away every fill file that the pod's containers have. Raises OSError."""
+    for pid, path in _files(uid):
+        _file(pid, path).unlink(missing_ok=True)
+
+
 def own_file_system(mounts: str, path: str, root_device: str) -> None:
     """Raises NotItsOwn unless what is mounted at `path` is a file system as a whole, and not the
     node's root. `mounts`: /proc/PID/mountinfo (proc(5)); devices are `major:minor`.
@@ -118,6 +129,29 @@ def _check(pid: int, path: str) -> None:
     of_node = (pods.PROC / "1" / "mountinfo").read_text().splitlines()
     root = next((line.split()[2] for line in of_node if line.split()[4] == "/"), "")
     own_file_system((pods.PROC / str(pid) / "mountinfo").read_text(), path, root)
+
+
+def _files(uid: str) -> list[tuple[int, str]]:
+    """A process and the path of a mount with a fill file in it, for each that any process has."""
+    found = []
+    for process in pods.processes(uid):
+        try:
+            mounts = (pods.PROC / str(process.pid) / "mountinfo").read_text().splitlines()
+            paths = {line.split()[4] for line in mounts}
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended, and so have its mounts
+        found += [(process.pid, path) for path in paths if _is_there(_file(process.pid, path))]
+    return found
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        file.lstat()
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return False  # a file system that shuts root out: no file was made there, either
+    return True
 
 
 def _volume(pid: int, path: str) -> Path:

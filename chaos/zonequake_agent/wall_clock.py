@@ -148,12 +148,7 @@ def step(pid: int, step_s: int) -> Stepped:
 
     Raises ClockUnreachable, FileNotFoundError or ProcessLookupError if it has ended.
     """
-    if platform.machine() != MACHINE:
-        raise ClockUnreachable(f"clocks are stepped on {MACHINE}, not on {platform.machine()}")
-    _, own = vdso_of("self")
-    found = vdso_of(pid)[1]
-    if found[:_HEADER_BYTES] != own[:_HEADER_BYTES]:
-        raise ClockUnreachable(f"process {pid} runs under another kernel than this program")
+    own, _ = _both(pid)
     # Back to the kernel's own first: no thread may be sent into a function half written.
     _write(pid, pristine(own))
     if step_s:
@@ -161,10 +156,30 @@ def step(pid: int, step_s: int) -> Stepped:
     return Stepped(pid=pid, step_s=step_s)
 
 
+def is_stepped(pid: int) -> bool:
+    """Whether any of the process's functions is not the kernel's own; not if it has ended, nor if
+    its clock is none that could be stepped."""
+    try:
+        own, found = _both(pid)
+    except (ClockUnreachable, FileNotFoundError, ProcessLookupError):
+        return False
+    return any(found[at : at + _ENTRY] != entry for at, entry in pristine(own))
+
+
+def _both(pid: int) -> tuple[bytes, bytes]:
+    """The vDSO of this program, and the process's. Raises ClockUnreachable if the one says nothing
+    of the other."""
+    if platform.machine() != MACHINE:
+        raise ClockUnreachable(f"clocks are stepped on {MACHINE}, not on {platform.machine()}")
+    own, found = vdso_of("self")[1], vdso_of(pid)[1]
+    if found[:_HEADER_BYTES] != own[:_HEADER_BYTES]:
+        raise ClockUnreachable(f"process {pid} runs under another kernel than this program")
+    return own, found
+
+
 def step_of(pid: int) -> Stepped:
-    """By how much the process's wall clock is off now."""
-    _, own = vdso_of("self")
-    _, found = vdso_of(pid)
+    """By how much the process's wall clock is off now. Raises as `step`."""
+    own, found = _both(pid)
     at = functions_in(own)["__vdso_time"]
     if found[at : at + _ENTRY] == own[at : at + _ENTRY]:
         return Stepped(pid=pid, step_s=0)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from zonequake_agent import links, pods
+from zonequake_agent import leftovers, links, pods
 
 SWEEP_S = 5.0
 
@@ -26,8 +26,8 @@ def watch() -> None:
             _say(f"past its deadline: {words}")
     for uid in pods.all_uids():
         try:
-            links.undo(uid)
-        except links.LinkTrouble as trouble:
+            leftovers.heal(uid)
+        except (links.LinkTrouble, OSError) as trouble:
             _say(f"the pod with UID {uid}: {trouble}")
 
 

@@ -18,12 +18,12 @@ from functools import partial
 
 from zonequake_chaos.cleaning import pay
 from zonequake_chaos.errors import HarnessError
-from zonequake_chaos.journal import Journal
+from zonequake_chaos.journal import Journal, RestoreScale
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.node_hands import NodeHands
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.run_mark import RunMark, read_mark, remove_mark
-from zonequake_chaos.traces import Looked, Trace, Where, look, stopped_components
+from zonequake_chaos.traces import Looked, Trace, Where, at_pods, look, stopped_components
 
 CLEAN_S = 60.0
 """How long what was undone may take to be gone: pods end, volumes wait for them."""
@@ -61,7 +61,11 @@ async def clean_up(
     payer = partial(pay, kube, node=node, hands=hands)
     while True:
         unpaid = await _mend(stopped_components(node)) if node is not None else []
-        unpaid += await journal.pay_all(payer) if journal is not None else []
+        if journal is not None:
+            if journal.owes(RestoreScale):
+                # Nodes that go take what was done to their volumes out of sight.
+                unpaid += await _mend(await at_pods(kube, node, hands))
+            unpaid += await journal.pay_all(payer)
         mark, looked = await _look(kube, node, hands, release, run)
         if looked.proven and not unpaid:
             break

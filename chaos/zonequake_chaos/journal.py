@@ -177,6 +177,10 @@ class Journal:
         """
         return sorted(self._open.items(), key=lambda owed: (_ORDER.index(type(owed[1])), -owed[0]))
 
+    def owes(self, kind: type[Debt]) -> bool:
+        """Whether a debt of this kind is open."""
+        return any(isinstance(debt, kind) for debt in self._open.values())
+
     def owe(self, debt: Debt) -> int:
         """Records `debt` durably; only then may the fault go in. Raises JournalFailed."""
         self._last += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,18 +54,6 @@ async def met(hands: NodeHands, pod: PodOnNode, fault: str) -> Met:
 async def holds(hands: NodeHands, pod: PodOnNode, fault: str) -> bool:
     """Whether the fault is at the pod and not over. Raises HarnessError."""
     return bool(await _ask(hands, pod, "holds", pod.uid, fault))
-
-
-async def left_behind(hands: NodeHands, pods: Sequence[PodOnNode]) -> list[str]:
-    """What is there of link faults in these pods' network namespaces, in words; empty: nothing.
-
-    It looks at the rules in the kernel and at the node's processes, and at no record. Raises
-    HarnessError where it can't look.
-    """
-    found = []
-    for pod in pods:
-        found += [f"pod {pod.name}: {one}" for one in await _ask(hands, pod, "left", pod.uid)]
-    return found
 
 
 async def round_trip_ms(

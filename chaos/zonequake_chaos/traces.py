@@ -18,7 +18,7 @@ from zonequake_chaos.faults.scale import set_replicas
 from zonequake_chaos.faults.signals import continue_process, stopped_processes
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.kube_connection import Json
-from zonequake_chaos.link_faults import left_behind, undo_links
+from zonequake_chaos.leftovers import heal, left_behind
 from zonequake_chaos.load_objects import RUN_LABEL
 from zonequake_chaos.node_hands import NodeHands, PodOnNode
 from zonequake_chaos.objects import OPERATOR_LABELS, STORE_LABELS, pod_view
@@ -82,8 +82,8 @@ async def look(where: Where, *, labelled: bool = False) -> Looked:
             continue
         if one is _components and where.node is None:
             continue  # no run can have stopped anything on a node that is not this machine's
-        if one is _network and where.hands is None:
-            continue  # without an agent no run can have changed a pod's links
+        if one is _at_pods and where.hands is None:
+            continue  # without hands on the node no run can have done anything there
         if one in (_scales, _volumes, _partitions) and where.mark is None:
             continue
         try:
@@ -93,6 +93,16 @@ async def look(where: Where, *, labelled: bool = False) -> Looked:
         else:
             looked.checked.append(words)
     return looked
+
+
+async def at_pods(kube: Kube, node: OwnNode | None, hands: NodeHands | None) -> list[Trace]:
+    """What was done to pods from their nodes, as far as it can be seen now."""
+    if hands is None:
+        return []
+    try:
+        return await _at_pods(Where(kube=kube, node=node, hands=hands, run=None, mark=None))
+    except HarnessError:
+        return []  # the look that the proof rests on says why
 
 
 async def _components(where: Where) -> list[Trace]:
@@ -181,14 +191,14 @@ async def _processes(where: Where) -> list[Trace]:
     return await _of_each_running_pod(where, of_pod)
 
 
-async def _network(where: Where) -> list[Trace]:
+async def _at_pods(where: Where) -> list[Trace]:
     hands = where.hands
     assert hands is not None
 
     async def of_pod(pod: Json) -> list[Trace]:
         seen = pod_view(pod)
         carried = PodOnNode(name=seen.name, uid=seen.uid, node=str(pod["spec"].get("nodeName", "")))
-        mend = partial(undo_links, hands, carried)
+        mend = partial(heal, hands, carried)
         return [Trace(what=words, mend=mend) for words in await left_behind(hands, [carried])]
 
     return await _of_each_running_pod(where, of_pod)
@@ -252,7 +262,7 @@ async def _left_to_the_operator() -> None:
 
 LOOKS: dict[str, Look] = {
     "components of the node that are stopped": _components,
-    "rules in the pods' networks": _network,
+    "links, syncs, clocks and volumes of pods": _at_pods,
     "finalizers on pods": _finalizers,
     "stopped processes": _processes,
     "objects of the run": _objects,

@@ -1,5 +1,8 @@
 """What is in the cluster and on its node, seen without the harness: kubectl, /proc, nsenter.
 
+    objects ─ kubectl      processes ─ their states, tracers, and vDSO      networks ─ iptables-save
+    mounts ─ fill files    machine ─ agents' programs and files that name a pod of this cluster
+
 Two inspections of the same cluster, with nothing going on, are equal; what a killed run left, and
 what `zonequake clean` did too much or too little, makes them differ.
 """
@@ -11,7 +14,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ LEFT_OUT = {
 """Kinds that change by themselves, or follow from others that are looked at."""
 
 _POLL_S = 0.5
+_FILL_FILE = ".zonequake-fill"
+_FILES = (Path("/tmp"), Path("/run/zonequake-agent"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,8 @@ class Inspector:
     kubectl: Path
     kubeconfig: Path
     namespace: str
+    uids: set[str] = field(default_factory=set)
+    """Of all pods that were seen so far: what names one of them is this cluster's."""
 
     def _kubectl(self, *words: str) -> str:
         done = subprocess.run(
@@ -62,23 +69,56 @@ class Inspector:
             metadata = item["metadata"]
             name = f"{item['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
             seen[name] = json.dumps(_of_object(item), sort_keys=True)
-        return seen | self._of_the_node()
+            if item["kind"] == "Pod":
+                self.uids.add(metadata["uid"])
+        return seen | self._of_the_node() | self._of_the_machine()
+
+    def _of_the_machine(self) -> dict[str, str]:
+        """What works for faults at this cluster's pods from outside its namespaces."""
+        seen = {}
+        for entry in Path("/proc").iterdir():
+            words = _read(entry / "cmdline") if entry.name.isdigit() else b""
+            if b"zonequake" in words and any(uid.encode() in words for uid in self.uids):
+                command = words[:200].replace(b"\0", b" ").decode(errors="replace")
+                seen[f"process {entry.name} on the machine"] = command
+        for file in (file for folder in _FILES if folder.is_dir() for file in folder.iterdir()):
+            if file.name.startswith(("zonequake", "ZQ-")) and any(
+                u in file.name for u in self.uids
+            ):
+                seen[f"file {file}"] = "there"
+        return seen
 
     def _of_the_node(self) -> dict[str, str]:
         seen = {}
         networks: dict[int, int] = {}
+        mounts: dict[int, int] = {}
+        # What is behind the kernel's code is out of anybody's reach.
+        code = _vdso("self").rstrip(b"\0")
         for pid in sorted(_processes_of(self.kubeconfig.parent)):  # the init first
             try:
                 state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()[:80].replace(b"\0", b" ")
                 networks.setdefault(os.stat(f"/proc/{pid}/ns/net").st_ino, pid)
+                mounts.setdefault(os.stat(f"/proc/{pid}/ns/mnt").st_ino, pid)
+                tracer = (
+                    Path(f"/proc/{pid}/status").read_text().partition("TracerPid:")[2].split()[0]
+                )
+                vdso = _vdso(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue
+            what = command.decode(errors="replace")
             if state in "Tt":
-                seen[f"process {pid}"] = f"stopped: {command.decode(errors='replace')}"
+                seen[f"process {pid}"] = f"stopped: {what}"
+            if tracer != "0":
+                seen[f"tracer of process {pid}"] = f"process {tracer} traces {what}"
+            if vdso and not vdso.startswith(code):
+                seen[f"vDSO of process {pid}"] = f"not the kernel's: {what}"
         for pid in networks.values():
             for line in _rules(pid):
                 seen[f"network of process {pid}: {line}"] = "there"
+        for pid in mounts.values():
+            for path in _fill_files(pid):
+                seen[f"file {path} of process {pid}"] = "there"
         return seen
 
     def until_as(self, before: Mapping[str, str], kinds: str, *, within_s: float) -> list[str]:
@@ -150,6 +190,27 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except (OSError, ProcessLookupError):
         return b""
+
+
+def _vdso(pid: int | str) -> bytes:
+    """The code that the kernel lends to a process; nothing for one that has none."""
+    for line in _read(Path(f"/proc/{pid}/maps")).decode().splitlines():
+        if line.endswith("[vdso]"):
+            begin, end = (int(word, 16) for word in line.split()[0].split("-"))
+            try:
+                with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+                    memory.seek(begin)
+                    return memory.read(end - begin)
+            except OSError:
+                return b""  # it ends just now
+    return b""
+
+
+def _fill_files(pid: int) -> Iterator[str]:
+    for line in _read(Path(f"/proc/{pid}/mountinfo")).decode().splitlines():
+        path = line.split()[4]
+        if os.path.lexists(f"/proc/{pid}/root{path}/{_FILL_FILE}"):
+            yield path
 
 
 def _rules(pid: int) -> Iterator[str]:

@@ -4,9 +4,10 @@
 
 A step is whatever the harness changes: each writing request, each command in a container (as it is
 under way, too), each command and signal on the node, each line of the journal before and after it
-is on disk, each replaced file. They are noted in STEPS_FILE, one a line, with the run's phase. At
-the NUMBER-th step whose kind matches PATTERN it dies: `before` the step, or `after` it was done,
-when nobody has heard of it yet.
+is on disk, each replaced file. They are noted in STEPS_FILE, one a line, with the run's phase,
+while faults are done that of the fault. At the NUMBER-th step that matches PATTERN, by its kind or
+by `phase: kind`, it dies: `before` the step; `after` it was done, when nobody has heard of it yet;
+or `during` it, when whatever it began goes on without it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -26,9 +28,26 @@ import aiohttp
 
 from zonequake_chaos.cli import main
 from zonequake_chaos.events import EventLog
+from zonequake_chaos.runner import Runner
+
+DURING_S = 0.1
+"""Into a step: a program of the node's has begun by then, and hasn't ended yet."""
+
+_READING = {
+    "processes",
+    "leftovers",
+    "counts",
+    "holds",
+    "probe",
+    "clock",
+    "failing-syncs",
+    "filled",
+}
+"""Verbs of the fault agent that change nothing."""
 
 _NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|ZQ-[0-9a-f]{8}")
 _OBJECT = re.compile(r"/namespaces/[^/]+/(.+)$")
+_ORDINAL = re.compile(r"(?<=-)[0-9]+(?=[/:]|$)")
 
 
 class Death:
@@ -45,15 +64,21 @@ class Death:
 
     def before(self, kind: str) -> bool:
         """A step of `kind` begins; whether this process dies after it."""
-        self._seen[kind] += 1
-        self._write(self._notes, f"{self.phase}\t{kind}\t{self._seen[kind]}\n".encode())
-        if self._chosen is None or re.fullmatch(self._chosen[0], kind) is None:
+        whole = f"{self.phase}: {kind}"
+        self._seen[whole] += 1
+        self._write(self._notes, f"{self.phase}\t{kind}\t{self._seen[whole]}\n".encode())
+        if self._chosen is None:
+            return False
+        pattern, number, way = self._chosen
+        if not any(re.fullmatch(pattern, words) for words in (kind, whole)):
             return False
         self._matching += 1
-        if self._matching != self._chosen[1]:
+        if self._matching != number:
             return False
-        if self._chosen[2] == "before":
+        if way == "before":
             self.die()
+        if way == "during":
+            threading.Timer(DURING_S, self.die).start()
         return True
 
     def die(self) -> None:
@@ -96,19 +121,35 @@ class Death:
 def _request(_: object, method: str, url: Any, **named: Any) -> str | None:
     if method in ("GET", "HEAD"):
         return None
-    found = _OBJECT.search(urlsplit(str(url)).path)
-    return f"{method} {found.group(1) if found else urlsplit(str(url)).path}"
+    return f"{method} {_object(url)}"
 
 
-def _exec(_: object, url: Any, **named: Any) -> str:
+def _object(url: Any) -> str:
+    """What an address is about; which of a set's pods it is differs from run to run."""
+    path = urlsplit(str(url)).path
+    found = _OBJECT.search(path)
+    return _ORDINAL.sub("N", found.group(1) if found else path)
+
+
+def _exec(_: object, url: Any, **named: Any) -> str | None:
     words = [value for key, value in named["params"] if key == "command"]
-    number = next((word for word in words if word.isdigit()), "")
-    found = _OBJECT.search(urlsplit(str(url)).path)
-    return f"exec {found.group(1) if found else url} {number}"
+    verb = _verb(words)
+    what = verb or next((word for word in words if word.isdigit()), "")
+    if not what or verb in _READING:
+        return None  # it only looks
+    return f"exec {_object(url)} {what}"
 
 
-def _command(argv: Any, *_: Any, **__: Any) -> str:
+def _verb(words: list[str]) -> str:
+    """What the fault agent is told to do, if it is the one that is called."""
+    agent = "zonequake_agent"
+    return words[words.index(agent) + 1] if agent in words else ""
+
+
+def _command(argv: Any, *_: Any, **__: Any) -> str | None:
     words = [Path(str(argv[0])).name, *map(str, argv[1:])]
+    if _verb(words) in _READING:
+        return None
     # Numbers of processes differ from run to run, and so do UIDs and the names made of them.
     kept = [word for word in words if not word.isdigit() and not _NAMES.search(word)]
     return "command " + " ".join(kept)
@@ -135,6 +176,14 @@ def install(death: Death) -> None:
         return emit(events, kind, data, **named)
 
     log.emit = noted
+    one_fault = Runner._one_fault
+    runner: Any = Runner
+
+    async def named(self: Runner, fault: Any, world: Any) -> None:
+        death.phase = f"faults/{fault.name}"
+        await one_fault(self, fault, world)
+
+    runner._one_fault = named
 
 
 def _journal_step(name: str) -> Callable[..., str | None]:

@@ -37,13 +37,12 @@ def blind() -> None:
 
 
 def unpaying() -> None:
-    """No pod's links are mended."""
+    """Nothing that was done to a pod from its node is undone."""
 
     async def undo(_: object, pod: PodOnNode, fault: str = "") -> None:
         raise FaultFailed(f"pod {pod.name} can't be entered")
 
-    for module in (cleaning, traces):
-        vars(module)["undo_links"] = undo
+    vars(cleaning)["undo_links"] = vars(traces)["heal"] = undo
 
 
 if __name__ == "__main__":

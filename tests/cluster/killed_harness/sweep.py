@@ -1,12 +1,15 @@
 """Kills the harness at each of its steps, cleans, and looks whether anything is left.
 
-    python tests/cluster/killed_harness/sweep.py --kubeconfig FILE --results FILE [--seconds N]
+    python tests/cluster/killed_harness/sweep.py --kubeconfig FILE --results FILE
+        [--account FILE] [--seconds N] [--only PATTERN]
 
-needs a cluster that is up with the release installed, three data nodes, and nothing going on. Each
-line of the results is one kill. Steps that stand there already are left out, so that the sweep can
-be done in pieces; `--seconds` ends a piece. Ends with 1 if anything was left.
+needs a cluster that is up with the release installed, three data nodes, one volume of limited size
+that a pool `limited` has a claim on, and nothing going on. Each line of the results is one kill.
+Steps that stand there already are left out, so that the sweep can be done in pieces; `--seconds`
+ends a piece. With `--account` runs and cleaners use that kubeconfig, and only the inspection
+the administrator's. Ends with 1 if anything was left.
 
-    record a whole run ─► its steps ─► for each, twice: run, killed there ─► clean ─► inspect
+    record a whole run ─► its steps ─► for each, in four ways: run, killed there ─► clean ─► inspect
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import yaml
 from inspection import Inspector
 
 HERE = Path(__file__).parent
@@ -32,24 +38,39 @@ AS_BEFORE_S = 90.0
 """How long the cluster may take to be as before: pods that were killed start again."""
 
 
+BEGINNING = ("start", "setup", "preload", "before")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """The `number`-th step of `kind` in a run of `scenario`, whose phase it was in."""
+    """The `number`-th step of `kind` within a phase of a run of `scenario`."""
 
     scenario: str
     phase: str
     kind: str
     number: int
 
+    @property
+    def in_words(self) -> str:
+        return f"{self.phase}: {self.kind}"
+
+    @property
+    def of_journal(self) -> bool:
+        return self.kind.startswith("journal")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """One round. `hit`: the run came to the step; `left`: what the inspection found afterwards."""
+    """One round. `hit`: the run came to the step; `left`: what the inspection found afterwards.
+
+    `way`: `before` the step, `during` it, `after` it, or after it with the run's folder `lost`.
+    """
 
     step: Step | None
     way: str
     hit: bool
     clean_exit: int
+    run_s: float
     clean_s: float
     left: list[str]
     said: str
@@ -61,7 +82,7 @@ class Kill:
 
 @dataclass(kw_only=True)
 class Sweep:
-    """Kills on one cluster, in a folder of its own."""
+    """Kills on one cluster, in a folder of its own; runs and cleaners use `kubeconfig`."""
 
     kubeconfig: Path
     inspector: Inspector
@@ -73,10 +94,12 @@ class Sweep:
 
     def record(self, scenario: Path) -> list[Step]:
         """The steps of a whole run."""
-        notes, _, ended = self.run(scenario, ())
+        notes, run, ended = self.run(scenario, ())
         found = [line.split("\t") for line in notes.read_text().splitlines()]
         # What a run of so few operations is worth doesn't matter, only that it was walked through.
         assert ended.returncode in (0, 2), ended.stdout[-2000:] + ended.stderr[-2000:]
+        events = (run / "events.jsonl").read_text()
+        assert '"fault.missed"' not in events, "a fault that wasn't done has steps that are unknown"
         left = self.inspector.until_as(self.before, self.kinds, within_s=AS_BEFORE_S)
         assert not left, f"a run that nobody killed left {left}"
         return [
@@ -85,22 +108,36 @@ class Sweep:
         ]
 
     def kill(self, step: Step, way: str) -> Kill:
-        """A run that is killed at the step."""
-        return self.kill_at(step.scenario, (re.escape(step.kind), str(step.number), way), step)
+        """A run that is killed at the step; it does no faults but the one that the step is of."""
+        moment = (re.escape(step.in_words), str(step.number), way)
+        return self.kill_at(step.scenario, moment, step, only=_needed(step))
 
-    def kill_at(self, name: str, moment: Sequence[str], step: Step | None = None) -> Kill:
+    def kill_at(
+        self,
+        name: str,
+        moment: tuple[str, str, str],
+        step: Step | None = None,
+        *,
+        only: Sequence[dict[str, Any]] = (),
+    ) -> Kill:
         """A run that is killed at the moment (pattern, number, way), then `zonequake clean` in a
-        new process, then a look."""
-        notes, run, _ = self.run(HERE / "scenarios" / f"{name}.yaml", moment)
+        new process, then a look. `only`: its faults, instead of all of the scenario's."""
+        pattern, number, way = moment
+        dies = "after" if way == "lost" else way
         started_s = time.monotonic()
+        notes, run, _ = self.run(scenario_file(name), (pattern, number, dies), only=only)
+        died_s = time.monotonic()
+        if way == "lost":
+            shutil.rmtree(run)
         cleaned = self.clean(run if (run / "run.yaml").is_file() else None)
-        clean_s = time.monotonic() - started_s
+        clean_s = time.monotonic() - died_s
         left = self.inspector.until_as(self.before, self.kinds, within_s=AS_BEFORE_S)
         return Kill(
             step=step,
-            way=moment[2],
+            way=way,
             hit=notes.exists() and notes.read_text().endswith("died\n"),
             clean_exit=cleaned.returncode,
+            run_s=round(died_s - started_s, 1),
             clean_s=round(clean_s, 1),
             left=left,
             said=(cleaned.stdout + cleaned.stderr)[-600:],
@@ -117,12 +154,14 @@ class Sweep:
         moment: Sequence[str],
         *,
         entry: Sequence[str] = (str(HERE / "mortal.py"),),
+        only: Sequence[dict[str, Any]] = (),
     ) -> tuple[Path, Path, subprocess.CompletedProcess[str]]:
         """A run that dies at the moment (pattern, number, way): its steps, folder and end."""
         run = self.folder / f"{scenario.stem}-{time.time_ns()}"
         notes = run.with_suffix(".steps")
         words = [*entry, str(notes), *moment, "--", "run", str(scenario)]
         words += ["--kubeconfig", str(self.kubeconfig), "--seed", "1", "--no-analyze"]
+        words += ["--set", f"faults={json.dumps(only)}"] if only else []
         return notes, run, self.command([*words, "--out", str(run)])
 
     def command(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -137,44 +176,71 @@ class Sweep:
         )
 
 
-def moments(steps: Sequence[Step], *, later: bool) -> Iterator[tuple[Step, str]]:
-    """Each step in both ways. `later`: only what comes after the load began, since every scenario
-    begins alike."""
-    for step in steps:
-        if not later or step.phase not in ("start", "setup", "preload"):
-            yield step, "before"
-            yield step, "after"
+def scenario_file(name: str) -> Path:
+    return HERE / "scenarios" / f"{name}.yaml"
 
 
-def sweep(kills: Sweep, results: Path, *, until_s: float) -> int:
-    """All moments that the results don't hold yet; how many of all left something."""
+def faults_of(scenario: str, name: str | None = None) -> list[dict[str, Any]]:
+    """The scenario's faults, or the one of that name."""
+    faults = yaml.safe_load(scenario_file(scenario).read_text())["spec"]["faults"]
+    return [fault for fault in faults if name in (None, fault["name"])]
+
+
+def _needed(step: Step) -> list[dict[str, Any]]:
+    """The fault that the step is of; behind them one is enough, and none will be done before."""
+    if step.phase in BEGINNING:
+        return []
+    name = step.phase.removeprefix("faults/")
+    return faults_of(step.scenario, name) or faults_of(step.scenario)[:1]
+
+
+def moments(recorded: Sequence[Step]) -> Iterator[tuple[Step, str]]:
+    """Each step in its ways, what differs most first.
+
+    Scenarios begin and end alike: what an earlier one did in the same phase is left out. What a
+    phase does again and again comes last, but for the journal, whose lines all differ.
+    """
+    steps: dict[tuple[str, str, int], Step] = {}
+    for step in recorded:
+        steps.setdefault((step.phase, step.kind, step.number), step)
+    chief = [step for step in steps.values() if step.number == 1 or step.of_journal]
+    rest = [step for step in steps.values() if step not in chief]
+    yield from ((step, "after") for step in chief)
+    # Before a line is synced is after it was written.
+    yield from ((step, "before") for step in chief if step.kind != "journal fsync")
+    yield from ((s, "during") for s in chief if s.kind.startswith(("command", "exec")))
+    deeds: dict[str, Step] = {}
+    for step in chief:
+        if step.phase.startswith("faults/") and not step.of_journal:
+            deeds.setdefault(step.phase, step)
+    yield from ((step, "lost") for step in deeds.values())
+    yield from ((step, way) for step in rest for way in ("after", "before"))
+
+
+def sweep(kills: Sweep, results: Path, *, until_s: float, only: str) -> None:
+    """All moments that the results don't hold yet."""
     steps_file = results.with_suffix(".steps.json")
-    if not steps_file.exists():
-        recorded = [asdict(step) for scenario in SCENARIOS for step in kills.record(scenario)]
-        steps_file.write_text(json.dumps(recorded, indent=1))
-    steps = [Step(**found) for found in json.loads(steps_file.read_text())]
+    recorded = json.loads(steps_file.read_text()) if steps_file.exists() else {}
+    for scenario in SCENARIOS:
+        if scenario.stem not in recorded:
+            recorded[scenario.stem] = [asdict(step) for step in kills.record(scenario)]
+            steps_file.write_text(json.dumps(recorded, indent=1))
+    steps = [Step(**found) for name in sorted(recorded) for found in recorded[name]]
     lines = results.read_text().splitlines() if results.exists() else []
-    done = {
-        (found["step"]["scenario"], found["step"]["kind"], found["step"]["number"], found["way"])
-        for found in map(json.loads, lines)
-    }
-    problems = sum(bool(f["left"]) or f["clean_exit"] != 0 for f in map(json.loads, lines))
-    for number, scenario in enumerate(SCENARIOS):
-        of_scenario = [step for step in steps if step.scenario == scenario.stem]
-        for step, way in moments(of_scenario, later=number > 0):
-            if (step.scenario, step.kind, step.number, way) in done:
-                continue
-            if time.monotonic() >= until_s:
-                return problems
-            kill = kills.kill(step, way)
-            problems += kill.problem
-            with results.open("a") as file:
-                file.write(json.dumps(asdict(kill)) + "\n")
-            if kill.left:  # else everything after it would be found to differ, too
-                print(f"{kill.step} {way}: left {kill.left}", flush=True)
-                kills.clean(None)
-                kills.before = kills.inspector.look(kills.kinds)
-    return problems
+    done = {(*found["step"].values(), found["way"]) for found in map(json.loads, lines)}
+    for step, way in moments(steps):
+        if (*asdict(step).values(), way) in done or not re.search(only, f"{step.in_words} {way}"):
+            continue
+        if time.monotonic() >= until_s:
+            break
+        kill = kills.kill(step, way)
+        with results.open("a") as file:
+            file.write(json.dumps(asdict(kill)) + "\n")
+        if kill.problem:
+            print(f"{step} {way}: {kill.clean_exit} {kill.said} left {kill.left}", flush=True)
+        if kill.left:  # else everything after it would be found to differ, too
+            kills.clean(None)
+            kills.before = kills.inspector.look(kills.kinds)
 
 
 def main() -> int:
@@ -182,7 +248,9 @@ def main() -> int:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--kubectl", type=Path, required=True)
     parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--account", type=Path)
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--only", default="", help="a pattern that the step and its way must match")
     words = parser.parse_args()
     until_s = time.monotonic() + words.seconds
     folder = words.results.parent / f"{words.results.stem}-runs"
@@ -190,10 +258,12 @@ def main() -> int:
     inspector = Inspector(
         kubectl=words.kubectl, kubeconfig=words.kubeconfig.resolve(), namespace="zonequake"
     )
-    kills = Sweep(kubeconfig=words.kubeconfig.resolve(), inspector=inspector, folder=folder)
-    problems = sweep(kills, words.results, until_s=until_s)
+    account = (words.account or words.kubeconfig).resolve()
+    kills = Sweep(kubeconfig=account, inspector=inspector, folder=folder)
+    sweep(kills, words.results, until_s=until_s, only=words.only)
     lines = [json.loads(line) for line in words.results.read_text().splitlines()]
     hit = sum(line["hit"] for line in lines)
+    problems = sum(bool(line["left"]) or line["clean_exit"] != 0 for line in lines)
     print(f"{len(lines)} kills, {hit} of them hit, {problems} left something or were not proven")
     return 1 if problems else 0
 

@@ -30,7 +30,7 @@ from zonequake_chaos.faults.links import (
     NetworkSlow,
 )
 from zonequake_chaos.journal import JoinNetwork, Journal
-from zonequake_chaos.link_faults import left_behind
+from zonequake_chaos.leftovers import left_behind
 from zonequake_chaos.observe import Observer
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.scenario_faults import Direction, Traffic
@@ -254,7 +254,7 @@ async def test_a_fault_that_is_over_before_its_time_is_told_at_its_end(
     await life.recover(injury)
     assert (injury.ended_early is None) == (taken_out == "nothing")
     await life.clean_up(injury)
-    assert pods[0].agent("left") == []
+    assert pods[0].agent("leftovers") == []
 
 
 async def test_a_narrow_link_is_proven_by_how_long_packets_were_held(
@@ -290,7 +290,7 @@ async def test_what_a_killed_harness_broke_is_healed_by_another_process(
     for _ in range(2):
         await pay(cast("Any", None), debt, node=None, hands=hands)
     assert not slow_or_cut(pods)
-    assert pods[0].agent("left") == []
+    assert pods[0].agent("leftovers") == []
 
 
 @pytest.mark.parametrize("harm", ['"lost_percent": 100', '"delay_ms": 400'])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_agent import failing_syncs, filling, pods, wall_clock
+from zonequake_agent import failing_syncs, filling, leftovers, pods, wall_clock
 
 UID = str(uuid.uuid4())
 """Of each worker its own: strace's file is named by it in a folder that all of the machine's share,
@@ -223,6 +223,78 @@ def test_a_volume_is_filled_to_the_last_block_and_emptied(
         filling.fill(UID, path)
         for _ in range(2):
             assert filling.empty(UID, path).free_bytes == 1 << 20
+
+
+def test_a_fill_file_that_nobody_remembers_is_found_and_taken_away(
+    pod_of: Callable[[int], None], tmp_path: Path
+) -> None:
+    code = WRITES.replace("/tmp/volume", str(tmp_path / "volume"))
+    path = str(tmp_path / "volume")
+    with running(code, before=("unshare", "--mount", "--")) as owner:
+        pod_of(owner.pid)
+        assert leftovers.left(UID) == []
+        filling.fill(UID, path)
+        assert leftovers.left(UID) == [f"fill file at {path}"]
+        for _ in range(2):
+            leftovers.heal(UID)
+        assert leftovers.left(UID) == []
+        assert filling.look(UID, path).free_bytes == 1 << 20
+
+
+def test_a_stepped_clock_that_nobody_remembers_is_found_and_set_right(
+    pod_of: Callable[[int], None],
+) -> None:
+    with running(CLOCK) as victim:
+        pod_of(victim.pid)
+        assert leftovers.left(UID) == []
+        wall_clock.step(victim.pid, DAY_S)
+        assert leftovers.left(UID) == [f"stepped clock of process {victim.pid}"]
+        for _ in range(2):
+            leftovers.heal(UID)
+        assert leftovers.left(UID) == []
+        assert off_s(victim) == pytest.approx((0, 0, 0), abs=2)
+
+
+def test_failing_syncs_that_nobody_remembers_are_found_and_somebody_elses_strace_stays(
+    tmp_path: Path, pod_of: Callable[[int], None]
+) -> None:
+    with running(SYNCS, str(tmp_path / "file")) as victim:
+        pod_of(victim.pid)
+        failing_syncs.begin(UID, seconds=60)
+        found = leftovers.left(UID)
+        assert any(one.startswith("strace process") for one in found)
+        assert any(one.startswith("file") for one in found)
+        for _ in range(2):
+            leftovers.heal(UID)
+        assert leftovers.left(UID) == []
+        assert set(said(victim, 5)) == {"stored"}
+        watching = ["strace", "-f", "-q", "-o", str(tmp_path / "log"), "-p", str(victim.pid)]
+        with subprocess.Popen(watching) as others:
+            while not failing_syncs._tracers([victim.pid]):
+                time.sleep(0.02)
+            assert leftovers.left(UID) == []
+            leftovers.heal(UID)
+            assert failing_syncs._tracers([victim.pid]) == {victim.pid: others.pid}
+            others.kill()
+
+
+def test_an_agent_that_a_dead_harness_left_at_work_is_found(tmp_path: Path) -> None:
+    (tmp_path / "zonequake_agent.py").write_text("import time; time.sleep(600)")
+    for verb, words, harms in (
+        ("fail-syncs", [UID, "60"], True),
+        ("step-clock", [UID, "3600"], True),
+        ("step-clock", [UID, "0"], False),
+        ("let-syncs-pass", [UID], False),
+        ("fill", ["another-pod", "/data"], False),
+    ):
+        command = [sys.executable, "-m", "zonequake_agent", verb, *words]
+        with subprocess.Popen(command, cwd=tmp_path) as working:
+            line = Path(f"/proc/{working.pid}/cmdline")
+            while b"zonequake_agent" not in line.read_bytes():
+                time.sleep(0.01)
+            expected = [f"agent process {working.pid}, which goes on with {verb}"]
+            assert leftovers.left(UID) == (expected if harms else [])
+            working.kill()
 
 
 def test_a_folder_of_the_nodes_own_disk_is_never_filled(

@@ -129,7 +129,7 @@ def test_a_slow_link_delays_each_direction_and_resets_no_connection(pods: list[F
         after_ms = min(talk.took_ms() for _ in range(5))
     assert before_ms < 20
     assert after_ms < 20, "the same connection goes on, at its old pace"
-    assert victim.agent("left") == []
+    assert victim.agent("leftovers") == []
 
 
 def test_a_slow_link_of_one_direction_delays_it_once(pods: list[FakePod]) -> None:
@@ -164,7 +164,7 @@ def test_the_kernel_ends_a_fault_at_its_deadline_though_nobody_is_left(
     assert other.reaches(victim, 1) == [None]
     time.sleep(1)
     assert least(other.reaches(victim)) < 20
-    left = victim.agent("left")
+    left = victim.agent("leftovers")
     assert left, "rules that match nothing any more, for whoever sweeps up"
     assert not any("delayer" in one for one in left)
     swept = subprocess.run(
@@ -174,27 +174,27 @@ def test_the_kernel_ends_a_fault_at_its_deadline_though_nobody_is_left(
         check=True,
     )
     assert victim.uid in swept.stdout
-    assert victim.agent("left") == []
+    assert victim.agent("leftovers") == []
 
 
 def test_a_sweep_leaves_what_has_not_expired(pods: list[FakePod]) -> None:
     victim = pods[0]
     name = victim.apply(lost_percent=100)
     subprocess.run([sys.executable, "-m", "zonequake_agent", "sweep"], check=True)
-    assert victim.agent("left") == [f"rules of {name}"]
+    assert victim.agent("leftovers") == [f"rules of {name}"]
 
 
 def test_packets_pass_when_a_delayer_is_killed(pods: list[FakePod]) -> None:
     victim, other, _ = pods
     victim.apply(delay_ms=200)
     assert least(other.reaches(victim, 2)) > 390
-    left = victim.agent("left")
+    left = victim.agent("leftovers")
     assert isinstance(left, list)
     pid = next(int(one.split()[-1]) for one in left if one.startswith("delayer"))
     os.kill(pid, signal.SIGKILL)
     assert least(other.reaches(victim)) < 50
     victim.agent("undo")
-    assert victim.agent("left") == []
+    assert victim.agent("leftovers") == []
 
 
 def test_a_fault_put_in_twice_is_there_once_and_undone_twice_is_gone(pods: list[FakePod]) -> None:
@@ -202,19 +202,19 @@ def test_a_fault_put_in_twice_is_there_once_and_undone_twice_is_gone(pods: list[
     order = {"name": "ZQ-0000000a", "seconds": 60, "delay_ms": 5}
     victim.agent("apply", json.dumps(order))
     victim.agent("apply", json.dumps(order))
-    left = victim.agent("left")
+    left = victim.agent("leftovers")
     assert isinstance(left, list)
     assert [one.split()[0] for one in left] == ["rules", "delayer"]
     for _ in range(2):
         victim.agent("undo")
-    assert victim.agent("left") == []
+    assert victim.agent("leftovers") == []
 
 
 def test_undoing_one_fault_leaves_the_other(pods: list[FakePod]) -> None:
     victim = pods[0]
     first, second = victim.apply(lost_percent=100), victim.apply(lost_percent=10)
     victim.agent("undo", first)
-    assert victim.agent("left") == [f"rules of {second}"]
+    assert victim.agent("leftovers") == [f"rules of {second}"]
 
 
 def test_a_fault_that_several_undo_at_once_is_undone_for_all_of_them(pods: list[FakePod]) -> None:
@@ -240,7 +240,7 @@ def test_an_agent_that_ends_takes_its_faults_along(pods: list[FakePod]) -> None:
     time.sleep(1)
     watching.send_signal(signal.SIGTERM)
     assert watching.wait(timeout=20) == 0
-    assert victim.agent("left") == []
+    assert victim.agent("leftovers") == []
 
 
 def _datagrams(pod: FakePod) -> subprocess.Popen[str]:

@@ -119,9 +119,13 @@ def claim_path(pod: Json) -> str | None:
 def keys_view(partition: Json) -> KeysView:
     """A Partition resource's keys; a key that is absent is empty."""
     spec, status = partition["spec"], partition.get("status") or {}
+    owners = partition["metadata"].get("ownerReferences") or []
+    owner = next((str(each["uid"]) for each in owners if each.get("controller")), "")
+    zone, number = str(spec["zone"]), int(spec["partition"])
     return KeysView(
-        zone=str(spec["zone"]),
-        partition=int(spec["partition"]),
+        zone=zone,
+        partition=number,
+        group=f"{zone}.{owner[:8]}.{number}" if owner else "",
         stable=_nodes(status.get("stable")),
         pending=_nodes(status.get("pending")),
         planned=_nodes(status.get("planned")),

@@ -61,11 +61,13 @@ class LinkView:
 class KeysView:
     """A Partition resource's keys: node names, in order.
 
-    `forced`, `from_reset`: names of the keys that carry the flag.
+    `forced`, `from_reset`: names of the keys that carry the flag. `group`: the replication group
+    that it stands for; empty where there is but one.
     """
 
     zone: str
     partition: int
+    group: str = ""
     stable: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
@@ -165,7 +167,11 @@ class ClusterView:
 def assemble(
     *, at_ns: int, began_ns: int, nodes: Iterable[NodeView], keys: Iterable[KeysView]
 ) -> ClusterView:
-    """One view from what the nodes report and what the resources hold."""
+    """One view from what the nodes report and what the resources hold.
+
+    A node that was away when a zone was dropped may hold a replica of it still, also beside one of
+    a new zone of the same name: that is no replica of any partition.
+    """
     by_name = {node.name: node for node in nodes}
     by_partition = {(entry.zone, entry.partition): entry for entry in keys}
     replicas: dict[tuple[str, int], dict[str, ReplicaStatus]] = {key: {} for key in by_partition}
@@ -173,7 +179,8 @@ def assemble(
         if node.report is not None:
             for replica in node.report.replicas:
                 place = (replica.zone, replica.partition)
-                replicas.setdefault(place, {})[node.name] = replica
+                if not _is_dropped(replica, by_partition.get(place)):
+                    replicas.setdefault(place, {})[node.name] = replica
     return ClusterView(
         at_ns=at_ns,
         began_ns=began_ns,
@@ -183,6 +190,12 @@ def assemble(
             for place, held in replicas.items()
         },
     )
+
+
+def _is_dropped(replica: ReplicaStatus, keys: KeysView | None) -> bool:
+    if keys is None:
+        return replica.role is Role.WAITING  # nobody orders it to start any more
+    return bool(keys.group) and replica.group != keys.group
 
 
 def _partition(

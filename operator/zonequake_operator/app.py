@@ -41,7 +41,7 @@ GOOD_WITHIN_S = 600.0
 """And without one good round. An API server that is away is no reason: who is restarted again and
 again meanwhile sits in a back-off of minutes when it comes back."""
 ERASE_PATIENCE_S = 30.0
-"""How long a zone's deletion waits for nodes that don't answer."""
+"""How long a zone's deletion waits for nodes that don't answer, from the last one that did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +168,17 @@ class App:
     async def _erase(self, reconciler: ZoneReconciler) -> None:
         give_up_s = time.monotonic() + ERASE_PATIENCE_S
         seen = 0
+        holding: set[str] = set()
         while True:
             view = await self._fleet.next_view(seen, 5.0)
             seen = view.number
             holders, silent = await reconciler.erase(view)
+            # Who held a replica when it was last heard is waited for, also if it has left since: a
+            # node that must be started again before it can erase anything comes back with it.
+            holding = holders | (holding - view.reports.keys())
+            silent |= holding - holders
+            if holders:
+                give_up_s = time.monotonic() + ERASE_PATIENCE_S
             if not holders and (not silent or time.monotonic() > give_up_s):
                 break
         if silent:

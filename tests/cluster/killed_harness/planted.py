@@ -14,6 +14,7 @@ from typing import Any
 import mortal
 
 from zonequake_chaos import cleaning, traces
+from zonequake_chaos.clean_up import clean_up
 from zonequake_chaos.cli import main
 from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.journal import Journal
@@ -43,6 +44,8 @@ def unpaying() -> None:
         raise FaultFailed(f"pod {pod.name} can't be entered")
 
     vars(cleaning)["undo_links"] = vars(traces)["heal"] = undo
+    cleaner: Any = clean_up
+    cleaner.__kwdefaults__["within_s"] = 3.0  # it would come to the same in the end
 
 
 if __name__ == "__main__":

@@ -54,10 +54,6 @@ class Step:
     def in_words(self) -> str:
         return f"{self.phase}: {self.kind}"
 
-    @property
-    def of_journal(self) -> bool:
-        return self.kind.startswith("journal")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
@@ -91,6 +87,8 @@ class Sweep:
     def __post_init__(self) -> None:
         self.kinds = self.inspector.kinds()
         self.before = self.inspector.look(self.kinds)
+        while (now := self.inspector.look(self.kinds)) != self.before:
+            self.before = now  # something is going on still
 
     def record(self, scenario: Path) -> list[Step]:
         """The steps of a whole run."""
@@ -194,25 +192,34 @@ def _needed(step: Step) -> list[dict[str, Any]]:
     return faults_of(step.scenario, name) or faults_of(step.scenario)[:1]
 
 
+def _key(step: Step) -> tuple[str, str, int]:
+    """What is the same in all scenarios."""
+    return step.phase, step.kind, step.number
+
+
 def moments(recorded: Sequence[Step]) -> Iterator[tuple[Step, str]]:
     """Each step in its ways, what differs most first.
 
-    Scenarios begin and end alike: what an earlier one did in the same phase is left out. What a
-    phase does again and again comes last, but for the journal, whose lines all differ.
+    Scenarios begin and end alike: what an earlier one did in the same phase is left out. Last come
+    what a phase does again and again, and syncs of the journal: a line that was written is there
+    for the next process, synced or not.
     """
     steps: dict[tuple[str, str, int], Step] = {}
     for step in recorded:
-        steps.setdefault((step.phase, step.kind, step.number), step)
-    chief = [step for step in steps.values() if step.number == 1 or step.of_journal]
+        steps.setdefault(_key(step), step)
+    chief = [
+        step
+        for step in steps.values()
+        if step.kind == "journal write" or (step.number == 1 and step.kind != "journal fsync")
+    ]
     rest = [step for step in steps.values() if step not in chief]
-    yield from ((step, "after") for step in chief)
-    # Before a line is synced is after it was written.
-    yield from ((step, "before") for step in chief if step.kind != "journal fsync")
-    yield from ((s, "during") for s in chief if s.kind.startswith(("command", "exec")))
     deeds: dict[str, Step] = {}
     for step in chief:
-        if step.phase.startswith("faults/") and not step.of_journal:
+        if step.phase.startswith("faults/") and step.kind != "journal write":
             deeds.setdefault(step.phase, step)
+    yield from ((step, "after") for step in chief)
+    yield from ((s, "during") for s in chief if s.kind.startswith(("command", "exec")))
+    yield from ((step, "before") for step in chief)
     yield from ((step, "lost") for step in deeds.values())
     yield from ((step, way) for step in rest for way in ("after", "before"))
 
@@ -227,9 +234,9 @@ def sweep(kills: Sweep, results: Path, *, until_s: float, only: str) -> None:
             steps_file.write_text(json.dumps(recorded, indent=1))
     steps = [Step(**found) for name in sorted(recorded) for found in recorded[name]]
     lines = results.read_text().splitlines() if results.exists() else []
-    done = {(*found["step"].values(), found["way"]) for found in map(json.loads, lines)}
+    done = {(*_key(Step(**found["step"])), found["way"]) for found in map(json.loads, lines)}
     for step, way in moments(steps):
-        if (*asdict(step).values(), way) in done or not re.search(only, f"{step.in_words} {way}"):
+        if (*_key(step), way) in done or not re.search(only, f"{step.in_words} {way}"):
             continue
         if time.monotonic() >= until_s:
             break

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
+from zonequake_chaos.objects import keys_view
 from zonequake_chaos.scenario_faults import Target, TargetRole
 from zonequake_chaos.scenario_triggers import (
     AfterTime,
@@ -20,10 +22,10 @@ from zonequake_chaos.scenario_triggers import (
     OnStage,
     PartitionKey,
 )
-from zonequake_chaos.state import ClusterView, KeysView, LinkView
+from zonequake_chaos.state import ClusterView, KeysView, LinkView, assemble
 from zonequake_chaos.targets import NoTarget, choose_nodes, choose_sighting
 from zonequake_chaos.triggers import Before, sightings, unsettled
-from zonequake_store.admin_protocol import Stage
+from zonequake_store.admin_protocol import Role, Stage
 
 NOBODY = Before()
 
@@ -242,3 +244,31 @@ def test_an_empty_or_too_small_choice_is_never_a_quiet_pass(
     (seen,) = sightings(OnStage(stages=[Stage.CATCHING_UP], min_progress=0.3), moving, NOBODY)
     with pytest.raises(NoTarget, match="found"):
         choose_nodes(target, moving, seen, random.Random(1))
+
+
+def test_a_replica_of_a_zone_that_was_dropped_is_no_replica_of_its_namesake(
+    view_of: Callable, group: type
+) -> None:
+    """A node that was away then brings it along, and no run would ever have begun again."""
+    view = view_of([group(partition=0, leader="n1", followers=("n2", "n3"))])
+    stale = replace_struct(
+        view.partitions["z", 0].replicas["n2"], group="z.ffffffff.0", role=Role.WAITING
+    )
+    lone = replace_struct(stale, group="y.ffffffff.0", zone="y")
+    nodes = [
+        replace(
+            node,
+            report=replace_struct(node.report, replicas=[*node.report.replicas, stale, lone]),
+        )
+        for node in view.nodes.values()
+        if node.report is not None
+    ]
+    keys = keys_view(
+        {
+            "metadata": {"ownerReferences": [{"controller": True, "uid": "00000000-1"}]},
+            "spec": {"zone": "z", "partition": 0},
+            "status": {"stable": {"nodes": ["n1", "n2", "n3"]}},
+        }
+    )
+    seen = assemble(at_ns=1, began_ns=0, nodes=nodes, keys=[keys])
+    assert unsettled(seen) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,3 +80,51 @@ async def test_an_api_server_that_is_away_for_minutes_is_no_reason_to_be_restart
     fleet.ended_s -= ended_ago_s
     request: Any = web.Request
     assert (await made._healthz(request)).status == status
+
+
+class Heard:
+    """Views in which `a` answers or not, and a reconciler that finds its replica while it does."""
+
+    def __init__(self, answers: list[bool], *, member: bool) -> None:
+        self.answers, self.member = answers, member
+        self.number = 0
+        self.erased = False
+        self.partitions_gone = False
+
+    name = "z"
+
+    def forget(self, _: str) -> None:
+        """Nothing is remembered here."""
+
+    async def next_view(self, *_: object) -> View:
+        self.number += 1
+        answers = self.answers[min(self.number, len(self.answers)) - 1]
+        reports: dict[str, Any] = {"a": None} if answers else {}
+        return View(number=self.number, reports=reports)
+
+    async def erase(self, view: View) -> tuple[set[str], set[str]]:
+        if "a" not in view.reports:
+            return set(), {"a"} if self.member else set()
+        # The first orders fail: its disk did, and it must be started again.
+        self.erased = self.erased or (False in self.answers[: view.number - 1])
+        return (set() if self.erased else {"a"}), set()
+
+    async def delete_partitions(self) -> None:
+        self.partitions_gone = True
+
+
+@pytest.mark.parametrize("member", [True, False])
+async def test_a_node_that_restarts_before_it_could_erase_is_waited_for(
+    member: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had been heard for longer than the patience lasts; and it may have left meanwhile."""
+    heard = Heard([True, True, False, False, True], member=member)
+    times = iter([0.0, 29.0, 58.0, 61.0, 66.0, 70.0, 74.0])
+    clock = SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr("zonequake_operator.app.time", clock)
+    made, running, _ = app()
+    edges: Any = heard
+    running.fleet = edges
+    await made._erase(edges)
+    assert heard.erased
+    assert heard.partitions_gone

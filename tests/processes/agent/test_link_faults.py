@@ -225,7 +225,7 @@ def test_a_fault_that_several_undo_at_once_is_undone_for_all_of_them(pods: list[
         undoing = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(4)]
         said = [one.communicate(timeout=60)[1] for one in undoing]
         assert [one.returncode for one in undoing] == [0] * 4, said
-        assert victim.agent("left") == []
+        assert victim.agent("leftovers") == []
 
 
 def test_an_agent_that_ends_takes_its_faults_along(pods: list[FakePod]) -> None:

@@ -12,6 +12,7 @@ from zonequake_chaos.errors import NotFound
 from zonequake_chaos.journal import Debt, Journal, RestoreScale
 from zonequake_chaos.kube import ExecResult, Kube
 from zonequake_chaos.node_hands import PodOnNode
+from zonequake_chaos.objects import STORE_LABELS
 from zonequake_chaos.traces import Where, look
 
 POD = {
@@ -25,7 +26,7 @@ class OnePod:
     """A namespace that holds one data node, and nothing of any run."""
 
     async def find(self, kind: str, labels: str = "") -> list[dict[str, Any]]:
-        return [POD] if kind == "Pod" and "run" not in labels else []
+        return [POD] if kind == "Pod" and labels in ("", STORE_LABELS) else []
 
     async def get(self, kind: str, name: str) -> dict[str, Any]:
         raise NotFound(f"{kind} {name}", status=404)

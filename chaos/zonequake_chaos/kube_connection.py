@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 from kubernetes.aio import client as kube_client
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_kube_config
@@ -64,7 +65,12 @@ class Connection:
                 "or start a cluster with: zonequake cluster up"
             ) from error
         connector = aiohttp.TCPConnector(
-            ssl=RESTClientObject(configuration).ssl_context, limit=0, keepalive_timeout=60
+            ssl=RESTClientObject(configuration).ssl_context,
+            limit=0,
+            keepalive_timeout=60,
+            # A WebSocket's connection (exec) goes back to no pool: it is still saying goodbye when
+            # the loop ends, and would be left open, as the pytest plugin's user is told.
+            enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
         )
         session = aiohttp.ClientSession(connector=connector)
         return cls(session=session, configuration=configuration, namespace=namespace)

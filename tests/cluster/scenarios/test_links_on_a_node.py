@@ -17,7 +17,8 @@ from zonequake_chaos import manifest
 from zonequake_chaos.fault_agent import hands_for
 from zonequake_chaos.guard import installation
 from zonequake_chaos.kube import Kube
-from zonequake_chaos.link_faults import break_links, left_behind
+from zonequake_chaos.leftovers import left_behind
+from zonequake_chaos.link_faults import break_links
 from zonequake_chaos.node_hands import NodeHands, PodOnNode
 from zonequake_chaos.objects import STORE_LABELS, pod_view
 from zonequake_chaos.own_node import OwnNode

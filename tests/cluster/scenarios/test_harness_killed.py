@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 CUT = "command python.* -m zonequake_agent apply.*"
-SYNCS = "command python.* -m zonequake_agent fail-syncs.*"
 CLOCK = "command python.* -m zonequake_agent step-clock.*"
 
 
@@ -58,7 +57,6 @@ MORE = [
     ("mortal-loss", "gone", "DELETE pods/zq-default-.", "after"),
     ("mortal-node", "forgotten", "faults.*: journal fsync", "before"),
     ("mortal-node", "hang", "signal SIGSTOP", "after"),
-    ("mortal-storage", "syncs", SYNCS, "during"),
     ("mortal-links", "slow", CUT, "lost"),
     ("mortal-mind", "undecided", "exec pods/zq-operator-.*/exec 19", "after"),
 ]
@@ -81,9 +79,6 @@ def test_after_a_kill_clean_leaves_and_proves_nothing_left(
     ("scenario", "fault", "deed", "trace"),
     [
         ("mortal-hold", "cut", CUT, "ZQ-"),
-        pytest.param(
-            *("mortal-storage", "syncs", SYNCS, "tracer of process"), marks=pytest.mark.kill_harness
-        ),
         pytest.param(
             *("mortal-mind", "clock", CLOCK, "vDSO of process"), marks=pytest.mark.kill_harness
         ),

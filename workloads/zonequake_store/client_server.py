@@ -60,7 +60,9 @@ class ClientConnection(FrameConnection):
             self.answer(Reply(request.id, Status.NOT_HERE, error=f"the replica is broken: {error}"))
 
     def answer(self, reply: Reply) -> None:
-        """Send a reply."""
+        """Send a reply, if there still is anybody to read it."""
+        if not self.is_open:
+            return
         self.send(_encode(reply))
         unsent_bytes = self.unsent_bytes
         if unsent_bytes > _UNREAD_BYTES:

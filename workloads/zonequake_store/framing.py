@@ -22,6 +22,10 @@ Decoded = TypeVar("Decoded")
 
 _LENGTH = struct.Struct(">I")
 
+# TLS hands a write on as a whole, to where nobody counts it; what comes after is counted once the
+# kernel takes no more.
+_WRITE_BYTES = 256 << 10
+
 
 def checked(decode: Callable[[Frame], Decoded]) -> Callable[[Frame], Decoded]:
     """`decode` of a msgspec decoder; what is not of the protocol raises ProtocolError."""
@@ -79,6 +83,7 @@ class FrameConnection(asyncio.Protocol):
         self._is_half = False
         self._received = bytearray()
         self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._departures = departures or Departures()
 
@@ -99,8 +104,10 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the kernel did not take yet."""
-        return self._transport.get_write_buffer_size() if self._transport else 0
+        """Bytes that the kernel did not take yet, with those of frames that have yet to depart."""
+        return self._outgoing_bytes + (
+            self._transport.get_write_buffer_size() if self._transport else 0
+        )
 
     def send(self, frame: bytes) -> None:
         """Send a frame with the next departures; dropped if the connection is gone."""
@@ -108,10 +115,12 @@ class FrameConnection(asyncio.Protocol):
             self._departures.add(self._flush)
         self._outgoing.append(_LENGTH.pack(len(frame)))
         self._outgoing.append(frame)
+        self._outgoing_bytes += len(frame)
 
     def abort(self) -> None:
         """End it now: what waits is dropped, and what is half is let go."""
         self._received = bytearray()
+        self._drop_outgoing()
         if self._transport is not None:
             self._transport.abort()
 
@@ -122,9 +131,20 @@ class FrameConnection(asyncio.Protocol):
             self._transport.close()
 
     def _flush(self) -> None:
-        outgoing, self._outgoing = self._outgoing, []
-        if outgoing and self.is_open and self._transport is not None:
-            self._transport.write(b"".join(outgoing))
+        outgoing = self._outgoing
+        self._drop_outgoing()
+        if not outgoing or not self.is_open or self._transport is None:
+            return
+        data = b"".join(outgoing)
+        if len(data) <= _WRITE_BYTES:
+            self._transport.write(data)
+            return
+        view = memoryview(data)
+        for begin in range(0, len(data), _WRITE_BYTES):
+            self._transport.write(view[begin : begin + _WRITE_BYTES])
+
+    def _drop_outgoing(self) -> None:
+        self._outgoing, self._outgoing_bytes = [], 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not subclasses of asyncio's.
@@ -135,7 +155,7 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._outgoing.clear()
+        self._drop_outgoing()
         self._received = bytearray()
         if self._crowd is not None:
             self._crowd.left(self)

@@ -18,15 +18,18 @@ from typing import Protocol
 
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.examination import IdentityRefused
+from zonequake_tls.seldom import Seldom
+from zonequake_tls.spare_memory import SpareMemory
 
 _log = logging.getLogger("zonequake_tls")
 
 HANDSHAKE_TIMEOUT_S = 5.0
 _SHUTDOWN_TIMEOUT_S = 1.0
-# More that are under way than this are strangers who hold connections open.
-_MOST_HANDSHAKES = 1024
-# So many refusals a second are logged; all are counted.
-_LOGGED_PER_S = 50
+# More that are under way than this are strangers who hold connections open: the oldest gives way.
+# Each costs 55 kB before anybody knows who it is, and a pod has three ports.
+_MOST_HANDSHAKES = 512
+# So many refusals of one port are logged; all are counted.
+_LOGGED_PER_MINUTE = 50
 _SWEEP_S = 1.0
 _NO_MORE_FILES_PAUSE_S = 0.5
 
@@ -92,9 +95,12 @@ class _Guarded:
         self._factory = factory
         self._listener = listener
         self._guard = guard
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], tuple[str, int]] = {}
+        """Those under way, the oldest first, and with whom."""
         self._let_in: list[tuple[float, asyncio.BaseTransport]] = []
-        self._logged_s, self._logged = 0.0, 0
+        now_s = asyncio.get_running_loop().time
+        self._said = Seldom(_LOGGED_PER_MINUTE, now_s=now_s, held=self._tell_held)
+        self._memory = SpareMemory(now_s=now_s)
         self._tasks = [
             asyncio.create_task(self._accept(), name=f"accepting {guard.name}"),
             asyncio.create_task(self._end_in_time(), name=f"ending {guard.name}"),
@@ -116,17 +122,22 @@ class _Guarded:
                 await asyncio.sleep(_NO_MORE_FILES_PAUSE_S)
                 continue
             if len(self._handshakes) >= _MOST_HANDSHAKES:
-                raw.close()
-                self._refuse(address, "busy", f"{_MOST_HANDSHAKES} handshakes are under way")
-                continue
+                # Not the newcomer: whoever keeps them all under way would keep everybody out.
+                oldest = next(iter(self._handshakes))
+                whom = self._handshakes.pop(oldest)
+                oldest.cancel()
+                self._refuse(whom, "busy", f"{_MOST_HANDSHAKES} handshakes are under way")
+            self._memory.used()
             task = asyncio.create_task(self._admit(raw, address))
-            self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            self._handshakes[task] = address
+            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+            # One after the other: of many who come at once the first could be through by now.
+            await asyncio.sleep(0)
 
     async def _admit(self, raw: socket.socket, address: tuple[str, int]) -> None:
         guard, loop = self._guard, asyncio.get_running_loop()
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport, _ = await loop.connect_accepted_socket(
                 self._factory,
                 raw,
@@ -144,6 +155,8 @@ class _Guarded:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_SWEEP_S)
+            self._said.tick()
+            self._memory.tick()
             now_s = loop.time()
             for ends_s, transport in self._let_in:
                 if ends_s <= now_s:
@@ -151,13 +164,13 @@ class _Guarded:
             self._let_in = [each for each in self._let_in if not each[1].is_closing()]
 
     def _refuse(self, address: tuple[str, int], reason: str, text: str) -> None:
-        guard, now_s = self._guard, asyncio.get_running_loop().time()
-        guard.refused[guard.name, reason] += 1
-        if now_s - self._logged_s >= 1.0:
-            self._logged_s, self._logged = now_s, 0
-        self._logged += 1
-        if self._logged <= _LOGGED_PER_S:
-            _log.warning("%s: refused %s:%d: %s", guard.name, address[0], address[1], text)
+        name = self._guard.name
+        self._guard.refused[name, reason] += 1
+        if self._said.passes():
+            _log.warning("%s: refused %s:%d: %s", name, address[0], address[1], text)
+
+    def _tell_held(self, count: int) -> None:
+        _log.warning("%s: refused %d more within a minute", self._guard.name, count)
 
 
 _REASONS = {

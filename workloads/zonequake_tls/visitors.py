@@ -12,6 +12,7 @@ from aiohttp import web
 
 from zonequake_tls.crowd import Crowd
 from zonequake_tls.door import Guard, Listener, listen
+from zonequake_tls.seldom import Seldom
 
 _log = logging.getLogger("zonequake_tls")
 _LOGGED_PER_MINUTE = 10
@@ -147,32 +148,26 @@ async def serve(
 
 def _log_seldom() -> None:
     logger = logging.getLogger("aiohttp.server")
-    if not any(isinstance(each, Seldom) for each in logger.filters):
-        logger.addFilter(Seldom(now_s=time.monotonic))
+    if not any(isinstance(each, Terse) for each in logger.filters):
+        logger.addFilter(Terse(now_s=time.monotonic))
 
 
-class Seldom(logging.Filter):
+class Terse(logging.Filter):
     """Lets few records a minute pass, without their traces: strangers could fill the log."""
 
     def __init__(self, *, now_s: Callable[[], float]) -> None:
         super().__init__()
-        self._now_s = now_s
-        self._minute_s = float("-inf")
-        self._passed = 0
-        self._held = 0
+        self._seldom = Seldom(_LOGGED_PER_MINUTE, now_s=now_s, held=_tell_held)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        now_s = self._now_s()
-        if now_s - self._minute_s >= 60.0:
-            if self._held:
-                _log.warning("%d more requests that could not be answered", self._held)
-            self._minute_s, self._passed, self._held = now_s, 0, 0
-        if self._passed >= _LOGGED_PER_MINUTE:
-            self._held += 1
+        if not self._seldom.passes():
             return False
-        self._passed += 1
         if record.exc_info and record.exc_info[0] is not None:
             # What a stranger sent is in the exception's words: only its kind is told.
             record.msg = f"{record.msg}: {record.exc_info[0].__name__}"
             record.exc_info = record.exc_text = None
         return True
+
+
+def _tell_held(count: int) -> None:
+    _log.warning("%d more requests that could not be answered", count)

@@ -6,21 +6,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from local_nodes import LocalNodes, Zone
-from strangers import harmless, say
+from local_nodes import BOTH, LocalNodes, Zone
+from strangers import OPENS, by_hand, framed, harmless, opening, refused, say
 
 from zonequake_store.admin_protocol import (
     Bootstrap,
     CancelChangePeers,
     ChangePeers,
     Order,
-    OrderBatch,
-    OrderReplies,
     OrderStatus,
     ResetPeers,
     StopReplica,
 )
-from zonequake_store.client_protocol import Status
+from zonequake_store.client_protocol import Append, Request, RequestId, Status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -43,6 +41,7 @@ async def told(nodes: LocalNodes, zone: Zone, begin: int) -> None:
         assert (await client.write(group, "register", number)).status is Status.OK
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     nodes: LocalNodes, tmp_path: Path
 ) -> None:
@@ -69,12 +68,15 @@ async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     leader = await nodes.leader(group)
     was = await nodes.status(leader, group)
     assert was is not None
+    # With TLS by thieves of the certificates, since nobody else is heard.
+    client_context, peer_context = opening(nodes, "client_port"), opening(nodes, "peer_port")
     async with harmless(nodes):
         for name in NAMES:
+            node = nodes.nodes[name]
             for session in sessions["client"]:
-                await say(nodes.nodes[name].client_port, session, listen_s=0.3)
+                await say(node.client_port, session, listen_s=0.3, context=client_context)
             for session in sessions["peer"]:
-                await say(nodes.nodes[name].peer_port, session, listen_s=0.1)
+                await say(node.peer_port, session, listen_s=0.1, context=peer_context)
     client = nodes.client()
     assert (await client.read(group, "list")).value == list(range(40))
     assert (await client.read(group, "register")).value == 39
@@ -85,6 +87,7 @@ async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     assert found.configuration == was.configuration
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_old_orders_are_stale_or_true_already_and_change_nothing(nodes: LocalNodes) -> None:
     await nodes.start(*NAMES, "n3")
     zone = await nodes.create("z", on=NAMES)
@@ -114,10 +117,7 @@ async def test_old_orders_are_stale_or_true_already_and_change_nothing(nodes: Lo
     await nodes.until_equal(group, now)
     async with harmless(nodes):
         for name in now:
-            body = msgspec.json.encode(OrderBatch(orders=old))
-            url = f"{nodes.nodes[name].admin_url}/admin/v1/orders"
-            async with nodes.session.post(url, data=body) as response:
-                replies = msgspec.json.decode(await response.read(), type=OrderReplies).replies
+            replies = await nodes.order(name, *old)
             received = [r for r in replies if r.status is OrderStatus.RECEIVED]
             stops = replies[5:]
             assert OrderStatus.RECEIVED not in {r.status for r in stops}, (name, stops)
@@ -129,3 +129,32 @@ async def test_old_orders_are_stale_or_true_already_and_change_nothing(nodes: Lo
     client = nodes.client()
     assert (await client.read(group, "list")).value == list(range(20))
     await nodes.until_equal(group, now)
+
+
+async def test_what_was_recorded_of_tls_is_not_understood_a_second_time(
+    tls_nodes: LocalNodes,
+) -> None:
+    """The very bytes of a client and of the operator, as a listener on the way has them."""
+    nodes = tls_nodes
+    await nodes.start("n0")
+    zone = await nodes.create("z", on=["n0"])
+    node, group = nodes.nodes["n0"], zone.groups[0]
+    append = Append(group, "list", 1, RequestId("recorded", 1, 0))
+    words = {
+        "client_port": framed(msgspec.msgpack.encode(Request(1, append))),
+        "orders_port": b"POST /admin/v1/orders HTTP/1.1\r\nHost: n0\r\nContent-Length: 13\r\n\r\n"
+        b'{"orders":[]}',
+    }
+    for port, spoken in words.items():
+        context = opening(nodes, port)
+        assert context is not None
+        said, understood = await by_hand(getattr(node, port), context, spoken)
+        assert len(said) > len(spoken) + 300, "a hello, a certificate, and the words"
+        assert understood, f"{OPENS[port]} was answered"
+        before = await refused(nodes, "n0")
+        async with harmless(nodes):
+            for _ in range(20):
+                await say(getattr(node, port), said, listen_s=0.3)
+        after = await refused(nodes, "n0")
+        assert sum(after.values()) - sum(before.values()) == 20, after
+    assert (await nodes.client().read(group, "list")).value == [1]

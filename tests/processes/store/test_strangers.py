@@ -11,9 +11,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from local_node import Node
-from local_nodes import LocalNodes, Zone, until
+from local_nodes import BOTH, LocalNodes, Zone, until
 from store_client import Client
-from strangers import SLACK_BYTES, cost, framed, harmless, log_of, say, say_all
+from strangers import (
+    SLACK_BYTES,
+    cost,
+    framed,
+    harmless,
+    log_of,
+    opened,
+    opening,
+    say,
+    say_all,
+)
 
 from zonequake_store.client_protocol import (
     Append,
@@ -31,7 +41,15 @@ from zonequake_store.peer_protocol import Hello, Messages, encode_frame
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 NAMES = ["n0", "n1", "n2"]
-PORTS = ("peer_port", "client_port", "admin_port")
+PORTS = [
+    ("tcp", "peer_port"),
+    ("tcp", "client_port"),
+    ("tcp", "admin_port"),
+    # Within TLS, from those who are let in.
+    ("tls", "peer_port"),
+    ("tls", "client_port"),
+    ("tls", "orders_port"),
+]
 BATCH = 150
 encode = msgspec.msgpack.encode
 
@@ -123,10 +141,15 @@ def of_http(_: str) -> list[bytes]:
     ]
 
 
-SAID = {"peer_port": of_peers, "client_port": of_clients, "admin_port": of_http}
+SAID = {
+    "peer_port": of_peers,
+    "client_port": of_clients,
+    "admin_port": of_http,
+    "orders_port": of_http,
+}
 
 
-@pytest.mark.parametrize("port", PORTS)
+@pytest.mark.parametrize(("nodes", "port"), PORTS, indirect=["nodes"])
 async def test_garbage_and_damaged_frames_neither_end_nor_fill_a_node(
     nodes: LocalNodes, zone: Zone, port: str
 ) -> None:
@@ -134,15 +157,16 @@ async def test_garbage_and_damaged_frames_neither_end_nor_fill_a_node(
     await witness.append()
     whole = SAID[port](zone.groups[0])
     chance = random.Random(port)
+    number, context = getattr(nodes.nodes["n0"], port), opening(nodes, port)
     async with harmless(nodes):
-        await say_all(getattr(nodes.nodes["n0"], port), whole)
+        await say_all(number, whole, context=context)
         garbage = [chance.randbytes(chance.randint(1, 3000)) for _ in range(BATCH)]
-        await say_all(getattr(nodes.nodes["n0"], port), garbage)
+        await say_all(number, garbage, context=context)
         # A damaged message between peers may say what a peer would: the replica need not survive
         # it as sound, so they are of a group that isn't there.
         damaged = SAID[port]("z.00000000.9" if port == "peer_port" else zone.groups[0])
         things = [mutated(chance, chance.choice(damaged)) for _ in range(4 * BATCH)]
-        await say_all(getattr(nodes.nodes["n0"], port), things)
+        await say_all(number, things, context=context)
         await witness.append()
     await witness.check()
 
@@ -198,6 +222,7 @@ async def test_well_formed_requests_with_any_values_are_answered_or_refused(
     await witness.check()
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_frames_that_never_become_whole_cost_no_more_than_their_share(
     nodes: LocalNodes, zone: Zone
 ) -> None:
@@ -211,8 +236,10 @@ async def test_frames_that_never_become_whole_cost_no_more_than_their_share(
     async with harmless(nodes, slack_bytes=2 * SLACK_BYTES):
         for _ in range(2):
             talking = [
-                asyncio.create_task(say(port, almost, listen_s=4))
-                for port in (node.client_port, node.peer_port)
+                asyncio.create_task(
+                    say(getattr(node, port), almost, listen_s=4, context=opening(nodes, port))
+                )
+                for port in ("client_port", "peer_port")
                 for _ in range(20)
             ]
             while not all(task.done() for task in talking):
@@ -225,23 +252,19 @@ async def test_frames_that_never_become_whole_cost_no_more_than_their_share(
     await witness.check()
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_a_length_of_four_gibibytes_closes_the_connection_at_once(
     nodes: LocalNodes, zone: Zone
 ) -> None:
     node = nodes.nodes["n0"]
-    for port in (node.client_port, node.peer_port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for port in ("client_port", "peer_port"):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", getattr(node, port), ssl=opening(nodes, port)
+        )
         writer.write(b"\xff\xff\xff\xff")
         async with asyncio.timeout(2):
             assert await reader.read() == b""
         writer.close()
-
-
-async def opened(port: int, many: int) -> list[asyncio.StreamWriter]:
-    pairs = await asyncio.gather(
-        *(asyncio.open_connection("127.0.0.1", port) for _ in range(many)), return_exceptions=True
-    )
-    return [pair[1] for pair in pairs if not isinstance(pair, BaseException)]
 
 
 async def test_thousands_who_connect_and_say_nothing_keep_nobody_out_and_are_let_go(
@@ -275,6 +298,7 @@ async def _few_files(node: Node) -> bool:
     return cost(node).files < 120
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_a_client_that_reads_nothing_is_cut_off_and_its_replies_are_let_go(
     nodes: LocalNodes, zone: Zone
 ) -> None:
@@ -282,7 +306,9 @@ async def test_a_client_that_reads_nothing_is_cut_off_and_its_replies_are_let_go
     client = nodes.client("filler")
     await client.write(zone.groups[0], "big", "x" * (512 << 10))
     async with harmless(nodes):
-        reader, writer = await asyncio.open_connection("127.0.0.1", leader.client_port, limit=1)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", leader.client_port, limit=1, ssl=opening(nodes, "client_port")
+        )
         ask = b"".join(
             framed(encode(Request(number, Read(zone.groups[0], "big", True))))
             for number in range(200)
@@ -299,11 +325,18 @@ async def test_a_client_that_reads_nothing_is_cut_off_and_its_replies_are_let_go
         writer.transport.abort()
 
 
-async def test_slow_requests_are_given_up_and_keep_no_place(nodes: LocalNodes, zone: Zone) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "port"), [("tcp", "admin_port"), ("tls", "orders_port")], indirect=["nodes"]
+)
+async def test_slow_requests_are_given_up_and_keep_no_place(
+    nodes: LocalNodes, zone: Zone, port: str
+) -> None:
     """A head that comes byte by byte: without a limit it holds its place for ever."""
-    node = nodes.nodes["n0"]
+    number = getattr(nodes.nodes["n0"], port)
     async with harmless(nodes):
-        reader, writer = await asyncio.open_connection("127.0.0.1", node.admin_port)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", number, ssl=opening(nodes, port)
+        )
         cut = asyncio.create_task(reader.read())
         dripped = 0
         for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"y" * 1000:
@@ -318,13 +351,17 @@ async def test_slow_requests_are_given_up_and_keep_no_place(nodes: LocalNodes, z
         writer.transport.abort()
 
 
+@pytest.mark.parametrize("nodes", BOTH, indirect=True)
 async def test_what_strangers_send_stands_in_no_log(nodes: LocalNodes, zone: Zone) -> None:
     secret = b"do-not-write-me-down"
     node = nodes.nodes["n0"]
+    http = "admin_port" if nodes.certificates is None else "orders_port"
     async with harmless(nodes):
-        for port in (node.peer_port, node.client_port, node.admin_port):
-            await say_all(port, [secret + bytes([n]) for n in range(100)])
-            await say_all(port, [framed(secret)] * 50)
+        for port in ("peer_port", "client_port", http):
+            number, context = getattr(node, port), opening(nodes, port)
+            await say_all(number, [secret + bytes([n]) for n in range(100)], context=context)
+            await say_all(number, [framed(secret)] * 50, context=context)
         line = b"GET /" + secret + b" HTTP/1.1\r\nHost : " + secret + b"\r\n\r\n"
-        await say_all(node.admin_port, [line] * 100)
+        number, context = getattr(node, http), opening(nodes, http)
+        await say_all(number, [line] * 100, context=context)
     assert secret.decode() not in log_of(node).read_text()

@@ -1,0 +1,185 @@
+"""Whoever isn't let in costs nothing, ends nothing, and is told of in a few lines: garbage without
+TLS, damaged handshakes, wrong certificates by the hundred, and crowds that never shake hands."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from certificates import DOMAIN, Certificates
+from local_node import Node
+from local_nodes import LocalNodes, until
+from strangers import (
+    OPENS,
+    by_hand,
+    framed,
+    harmless,
+    log_of,
+    opened,
+    opening,
+    refusals_in,
+    refused,
+    say,
+    say_all,
+    showing,
+)
+from test_strangers import SAID, mutated
+
+from zonequake_chaos.authority import Authority
+from zonequake_operator.store_client import StoreClient
+from zonequake_store.client_protocol import Append, Request, RequestId, Status
+from zonequake_tls.identity import Role, identity_of
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+
+NAMES = {"peer_port": "peers", "client_port": "clients", "orders_port": "orders"}
+LINES_A_MINUTE = 50
+"""Of one port."""
+LINE_BYTES = 250
+
+
+@pytest.fixture
+async def node(tls_nodes: LocalNodes) -> AsyncIterator[Node]:
+    """One that holds a zone of one partition, in which 4711 is written."""
+    await tls_nodes.start("n0")
+    zone = await tls_nodes.create("z", on=["n0"])
+    await tls_nodes.client().write(zone.groups[0], "k", 4711)
+    yield tls_nodes.nodes["n0"]
+    # Whatever was said in between: who may come in is served, and nothing was written.
+    assert (await tls_nodes.client().read(zone.groups[0], "k")).value == 4711
+    assert (await tls_nodes.client().read(zone.groups[0], "list")).value in (None, [])
+
+
+def append() -> bytes:
+    """What would be there afterwards, if anybody listened."""
+    body = Append("z.00000000.0", "list", 1, RequestId("stranger", 1, 0))
+    return framed(msgspec.msgpack.encode(Request(1, body)))
+
+
+def strangers(certificates: Certificates, port: str) -> dict[str, str]:
+    """Folders of certificates that let nobody in at this port, and the reason that is counted."""
+    another = Authority.made("another authority", datetime.now(UTC))
+    past = Authority.read(certificates.authority.credential, datetime.now(UTC) - timedelta(days=9))
+    own = identity_of(OPENS[port], DOMAIN)
+    certificates.write(f"forged-{port}", identity=own, authority=another)
+    certificates.write(f"expired-{port}", identity=own, authority=past, lifetime=timedelta(days=8))
+    certificates.write(f"other-{port}", identity=own.replace(".zq.", ".zq2."))
+    wrong = {"peer_port": "load", "client_port": "store", "orders_port": "store"}[port]
+    return {
+        f"forged-{port}": "certificate",
+        f"expired-{port}": "expired",
+        f"other-{port}": "identity",
+        wrong: "identity",
+    }
+
+
+@pytest.mark.parametrize("port", NAMES)
+async def test_frames_of_those_who_are_not_let_in_are_not_even_read(
+    tls_nodes: LocalNodes, node: Node, port: str
+) -> None:
+    nodes, number, chance = tls_nodes, getattr(node, port), random.Random(port)
+    assert nodes.certificates is not None
+    whole = [append(), *SAID[port]("z.00000000.0")]
+    things = whole + [mutated(chance, chance.choice(whole)) for _ in range(40)]
+    wrong = strangers(nodes.certificates, port)
+    log = log_of(node)
+    before = len(log.read_text())
+    async with harmless(nodes, logged_bytes=LINES_A_MINUTE * LINE_BYTES):
+        await say_all(number, things)
+        await say_all(number, things, context=showing(None))
+        for folder in wrong:
+            context = showing(nodes.certificates.directory / folder)
+            await say_all(number, things, context=context)
+    counts = await refused(nodes, "n0")
+    least = {"no-certificate": 1, "certificate": 1, "expired": 1, "identity": 2}
+    for reason, kinds in least.items():
+        assert counts[NAMES[port], reason] == kinds * len(things), counts
+    lines = refusals_in(log.read_text()[before:])
+    assert 0 < len(lines) <= LINES_A_MINUTE < sum(counts.values())
+
+
+async def test_damaged_handshakes_are_refused_at_every_flight(
+    tls_nodes: LocalNodes, node: Node
+) -> None:
+    nodes, chance = tls_nodes, random.Random(2)
+    number, context = node.client_port, opening(nodes, "client_port")
+    assert context is not None
+    said, understood = await by_hand(number, context, append()[:-1])
+    assert said, "nothing is wrong with it, but that its frame is never whole"
+    assert understood == b""
+    hello = said[: 5 + int.from_bytes(said[3:5], "big")]
+    assert hello[0] == 0x16, "a record of a handshake"
+    things = [hello[:many] for many in (1, 5, 6, 40, len(hello) - 1)]
+    things += [bytes([kind]) + b"\x03\x03\xff\xff" + b"\x00" * 70_000 for kind in range(20, 25)]
+    things += [hello * 30, hello + b"\x15\x03\x03\x00\x02\x01\x00", hello[:5] + hello]
+    things += [mutated(chance, hello) for _ in range(60)]
+    async with harmless(nodes, logged_bytes=LINES_A_MINUTE * LINE_BYTES):
+        await say_all(number, things)
+        for flight in (1, 2):
+            for _ in range(30):
+                await by_hand(
+                    number,
+                    context,
+                    append(),
+                    flight=flight,
+                    changed=lambda spoken: flipped(chance, spoken),
+                )
+    reasons = {reason for _, reason in await refused(nodes, "n0")}
+    assert reasons >= {"no-tls", "no-handshake"}, reasons
+
+
+def flipped(chance: random.Random, spoken: bytes) -> bytes:
+    """With one bit of what is sealed turned over, which no seal survives."""
+    at = chance.randrange(5, len(spoken))
+    return spoken[:at] + bytes([spoken[at] ^ 1 << chance.randrange(8)]) + spoken[at + 1 :]
+
+
+async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
+    tls_nodes: LocalNodes, node: Node
+) -> None:
+    nodes = tls_nodes
+    assert nodes.certificates is not None
+    operator = StoreClient(nodes.certificates.credentials(Role.OPERATOR), port=node.orders_port)
+    lines = 3 * LINES_A_MINUTE * LINE_BYTES
+    async with AsyncExitStack() as held, harmless(nodes, logged_bytes=lines):
+        held.push_async_callback(operator.close)
+        for number in range(3):
+            crowd: list[asyncio.StreamWriter] = []
+            for port in NAMES:
+                crowd += await opened(getattr(node, port), 1100)
+            assert len(crowd) > 3200
+            # Sooner than the silent ones' time is up.
+            async with asyncio.timeout(3):
+                newcomer = nodes.client(f"newcomer-{number}")
+                assert (await newcomer.write("z.00000000.0", "new", 1)).status is Status.OK
+                assert (await operator.replicas("127.0.0.1")).node.name == "n0"
+            for writer in crowd:
+                writer.transport.abort()
+    counts = await refused(nodes, "n0")
+    assert all(counts[name, "busy"] > 100 for name in NAMES.values()), counts
+
+
+async def test_a_stranger_who_comes_again_and_again_fills_no_log(
+    tls_nodes: LocalNodes, node: Node
+) -> None:
+    nodes, log = tls_nodes, log_of(node)
+    before = len(log.read_text())
+    async with harmless(nodes, logged_bytes=LINES_A_MINUTE * LINE_BYTES):
+        for _ in range(3):
+            await say_all(node.orders_port, [b"\x00"] * 100)
+            await asyncio.sleep(0.7)
+    assert len(refusals_in(log.read_text()[before:])) == LINES_A_MINUTE
+    counts = await refused(nodes, "n0")
+    assert sum(counts.values()) == 300, counts
+    # Those at another port are told of as before.
+    await say(node.client_port, b"\x00" * 100, listen_s=2)
+
+    async def is_told() -> bool:
+        return "WARNING clients: refused 127.0.0.1:" in log.read_text()[before:]
+
+    await until(is_told, "the client port's strangers are told of", timeout_s=7)

@@ -78,6 +78,16 @@ def planned_s(run: ChaosRun) -> float:
     )
 
 
+def check_dumps(installed: Installation) -> None:
+    """Raises GuardError if the release's data nodes don't show what they hold."""
+    if not installed.gives_dumps:
+        raise GuardError(
+            f"release {installed.release} gives no dumps of replicas (its value harness.dumps is "
+            "false), and without them a run can't compare replicas: helm upgrade "
+            f"{installed.release} charts/zonequake --reuse-values --set harness.dumps=true"
+        )
+
+
 async def installation(kube: Kube, release: str) -> Installation:
     """What the release says of itself. Raises UsageError if it isn't installed."""
     try:

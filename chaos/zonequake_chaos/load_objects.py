@@ -45,6 +45,7 @@ class Installation:
     prometheus_service: str
     tls: TlsPlace | None
     agent_namespace: str = ""
+    gives_dumps: bool = True
 
     @classmethod
     def of(cls, config_map: Json) -> Installation:
@@ -59,6 +60,7 @@ class Installation:
             prometheus_service=data.get("prometheusService", ""),
             tls=TlsPlace.of(data),
             agent_namespace=data.get("faultAgentNamespace", ""),
+            gives_dumps=data.get("dumps", "true") == "true",  # releases before that word did
         )
 
 

@@ -27,7 +27,7 @@ from zonequake_chaos.fault_agent import hands_for
 from zonequake_chaos.faults.links import check_hands
 from zonequake_chaos.faults.on_the_node import check_node
 from zonequake_chaos.floor import check_plan
-from zonequake_chaos.guard import check_consent, installation, longest_s
+from zonequake_chaos.guard import check_consent, check_dumps, installation, longest_s
 from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
 from zonequake_chaos.own_node import OwnNode
 from zonequake_chaos.place import Place
@@ -104,6 +104,8 @@ async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder,
         ceiling_s = await check_consent(kube, embedded=node is not None)
         limit_s = longest_s(run, ceiling_s)
         installed = await installation(kube, place.release)
+        if not ask.choice.foreign:
+            check_dumps(installed)
         hands = hands_for(kube, installed, node)
         check_node(run.spec.faults, node)
         check_hands(run.spec.faults, hands)

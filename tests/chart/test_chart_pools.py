@@ -151,9 +151,14 @@ def test_the_harness_is_told_what_it_needs(render: Callable, one: Callable) -> N
         "tlsRenewSeconds": "300",
         "tlsAuthorities": "",
         "tlsAuthoritiesKey": "ca.crt",
+        "dumps": "false",
     }
     plain = one(render(sets=["tls.enabled=false"]), "ConfigMap", "zq-harness")["data"]
-    assert plain["tlsDomain"] == ""
+    assert (plain["tlsDomain"], plain["dumps"]) == ("", "true")
+    tested = render(sets=["harness.dumps=true"])
+    assert one(tested, "ConfigMap", "zq-harness")["data"]["dumps"] == "true"
+    store = one(tested, "StatefulSet", "zq-default")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "ZQ_OPEN_DUMPS", "value": "true"} in store["env"]
     own = one(render(values=[POOLS]), "ConfigMap", "zq-harness")["data"]
     assert own["loadImage"] == "registry.example/zonequake/load:1.2.3"
     without = one(render(sets=["prometheus.enabled=false"]), "ConfigMap", "zq-harness")["data"]

@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 DRAIN_TIMEOUT_S = 10.0
 _MAX_ORDERS_BYTES = 16 << 20
 _LINES_PER_WRITE = 500
+_DUMP = "/admin/v1/replicas/{group}/dump"
 
 _encode = msgspec.json.encode
 _orders_decoder = msgspec.json.Decoder(OrderBatch)
@@ -50,7 +51,8 @@ class AdminApi:
     """The routes of docs/interfaces.md, "Admin protocol". `is_ready()` answers /readyz.
 
     `guarded`: `application` answers questions alone, and whatever changes something is asked of
-    `guarded_application`, which is served where only the operator gets in.
+    `guarded_application`, which is served where only the operator gets in. So are dumps, which are
+    the data itself, unless they are `open_dumps`.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class AdminApi:
         identity: NodeIdentity,
         registry: CollectorRegistry,
         guarded: bool,
+        open_dumps: bool = False,
     ) -> None:
         self._host = host
         self._orders = orders
@@ -73,16 +76,16 @@ class AdminApi:
             web.get("/metrics", self._metrics),
             web.get("/admin/v1/node", self._node),
             web.get("/admin/v1/replicas", self._replicas),
-            web.get("/admin/v1/replicas/{group}/dump", self._dump),
             web.get("/admin/v1/replicas/{group}/size", self._size),
             web.get("/admin/v1/replicas/{group}/inspection", self._inspection),
             web.get("/admin/v1/events", self._events),
         ]
+        dump = self._dump if open_dumps or not guarded else _not_in_plain
         changes = {"/admin/v1/orders": self._execute, "/admin/v1/drain": self._drain}
         self.guarded_application = web.Application(client_max_size=_MAX_ORDERS_BYTES)
-        self.guarded_application.add_routes(questions)
+        self.guarded_application.add_routes([*questions, web.get(_DUMP, self._dump)])
         self.application = web.Application(client_max_size=_MAX_ORDERS_BYTES)
-        self.application.add_routes(questions)
+        self.application.add_routes([*questions, web.get(_DUMP, dump)])
         for path, change in changes.items():
             self.guarded_application.router.add_post(path, change)
             self.application.router.add_post(path, _elsewhere if guarded else change)
@@ -248,6 +251,15 @@ async def _elsewhere(request: web.Request) -> web.Response:
         status=403,
         text="nothing is changed by this port: orders and drains are taken by the orders port "
         "(7003), over TLS, from the operator alone\n",
+    )
+
+
+async def _not_in_plain(request: web.Request) -> web.Response:
+    _log.warning("refused %s %s of %s: not here", request.method, request.path, request.remote)
+    return web.Response(
+        status=403,
+        text="this port asks nobody who they are, and a dump is the data: the operator reads it by "
+        "the orders port (7003); the chart's value harness.dumps opens it here\n",
     )
 
 

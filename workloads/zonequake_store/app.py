@@ -127,6 +127,7 @@ class Node:
             identity=self._identity(),
             registry=registry,
             guarded=self._credentials is not None,
+            open_dumps=settings.open_dumps,
         )
         registry.register(NodeCollector(host, admin.statuses))
         if self._credentials is not None:

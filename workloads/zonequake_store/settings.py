@@ -66,6 +66,7 @@ class NodeSettings:
     admin_port: int = 8080
     orders_port: int = 7003
     tls: TlsSettings | None = None
+    open_dumps: bool = False
     log_map_bytes: int = DEFAULT_LOG_MAP_BYTES
     data_map_bytes: int = DEFAULT_DATA_MAP_BYTES
     lease_s: int = DEFAULT_LEASE_S
@@ -111,6 +112,7 @@ def settings_from(environment: Mapping[str, str]) -> NodeSettings:
         admin_port=_integer(environment, "ZQ_ADMIN_PORT", 8080, 0, 65535),
         orders_port=_integer(environment, "ZQ_ORDERS_PORT", 7003, 0, 65535),
         tls=_tls(environment),
+        open_dumps=_flag(environment, "ZQ_OPEN_DUMPS"),
         log_map_bytes=_integer(
             environment, "ZQ_LOG_MAP_BYTES", DEFAULT_LOG_MAP_BYTES, _SMALLEST_MAP_BYTES, 1 << 46
         ),
@@ -151,6 +153,13 @@ def _integer(
             f"{variable} is {text!r}; expected an integer from {lowest} to {highest}"
         )
     return value
+
+
+def _flag(environment: Mapping[str, str], variable: str) -> bool:
+    text = environment.get(variable, "") or "false"
+    if text not in ("true", "false"):
+        raise SettingsError(f"{variable} is {text!r}; expected true or false")
+    return text == "true"
 
 
 def _tls(environment: Mapping[str, str]) -> TlsSettings | None:

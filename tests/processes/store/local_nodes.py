@@ -308,8 +308,12 @@ class LocalNodes:
         await self.finish_change(zone, zone.members)
 
     async def dump(self, node: str, group: str) -> tuple[DumpHeader, list[DumpEntry]]:
-        url = f"{self.nodes[node].admin_url}/admin/v1/replicas/{group}/dump"
-        async with self.session.get(url) as response:
+        path, whom = f"/admin/v1/replicas/{group}/dump", {}
+        base = self.nodes[node].admin_url
+        if self.certificates is not None:
+            base = self.nodes[node].orders_url
+            whom = self.certificates.to_store(TlsRole.OPERATOR)
+        async with self.session.get(base + path, **whom) as response:
             assert response.status == 200, await response.text()
             header, *lines = (await response.read()).splitlines()
         return (

@@ -9,12 +9,12 @@ import re
 import ssl
 from datetime import UTC, datetime, timedelta
 
-import aiohttp
 import msgspec
 import pytest
-from certificates import DOMAIN, Certificates
+from certificates import DOMAIN
 from local_node import Node
 from local_nodes import LocalNodes, until
+from strangers import say, showing
 
 from zonequake_chaos.authority import Authority
 from zonequake_store.client_protocol import Read, Request, Status
@@ -24,30 +24,6 @@ pytestmark = pytest.mark.processes
 
 THREE = ["n0", "n1", "n2"]
 ORDERS = b'{"orders":[]}'
-
-
-class Stranger:
-    """Whoever shows what it is told to show, and would talk to anybody."""
-
-    def __init__(self, folder: str | None, certificates: Certificates) -> None:
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self.context.check_hostname = False
-        self.context.verify_mode = ssl.CERT_NONE
-        if folder is not None:
-            there = certificates.directory / folder
-            self.context.load_cert_chain(there / "tls.crt", there / "tls.key")
-
-    async def says(self, port: int, words: bytes) -> bytes:
-        """Everything that is answered until the other side ends it; empty if that is nothing."""
-        try:
-            async with asyncio.timeout(10):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=self.context)
-                writer.write(words)
-                heard = await reader.read()
-                writer.close()
-                return heard
-        except OSError:
-            return b""
 
 
 def ports_of(node: Node) -> dict[str, int]:
@@ -86,7 +62,8 @@ async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
         strangers += ["other-release", *(role for role in Role if role not in for_whom[name])]
         for folder in strangers:
             before = len(log_of(nodes, "n0"))
-            assert await Stranger(folder, certificates).says(port, words) == b"", (name, folder)
+            context = showing(folder and certificates.directory / folder)
+            assert await say(port, words, context=context, listen_s=10) == b"", (name, folder)
             why = {
                 None: "it showed no certificate",
                 "forged": "its certificate can't be trusted: unable to get local issuer",
@@ -99,9 +76,7 @@ async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
                 return line.search(log_of(nodes, "n0")[before:]) is not None
 
             await until(is_told, f"{name} says why it refused {folder}", timeout_s=5)
-        plain = Stranger(None, certificates)
-        plain.context = None  # type: ignore[assignment]
-        assert b"4711" not in await plain.says(port, words)
+        assert b"4711" not in await say(port, words, listen_s=10)
     # And nobody did harm: who may come in is served.
     assert (await nodes.client().read(zone.groups[0], "secret")).value == 4711
     metrics = await nodes.metrics("n0")
@@ -121,6 +96,10 @@ async def test_the_open_port_answers_questions_and_changes_nothing(tls_nodes: Lo
             assert response.status == 403
             assert "orders port" in await response.text()
     assert (await nodes.report("n0")).node.draining is False
+    dump = f"{url}/admin/v1/replicas/{zone.groups[0]}/dump"
+    async with nodes.session.get(dump) as response:
+        assert response.status == 403
+        assert "a dump is the data" in await response.text()
     assert (await nodes.dump("n0", zone.groups[0]))[0].group == zone.groups[0]
     metrics = await nodes.metrics("n0")
     expiry = re.search(
@@ -138,6 +117,14 @@ async def test_the_open_port_answers_questions_and_changes_nothing(tls_nodes: Lo
         assert response.status == 200
 
 
+async def test_dumps_are_open_where_that_was_asked_for(tls_nodes: LocalNodes) -> None:
+    await tls_nodes.start("n0", ZQ_OPEN_DUMPS="true")
+    zone = await tls_nodes.create("z", on=["n0"])
+    url = f"{tls_nodes.nodes['n0'].admin_url}/admin/v1/replicas/{zone.groups[0]}/dump"
+    async with tls_nodes.session.get(url) as response:
+        assert response.status == 200
+
+
 async def test_whoever_leaves_at_any_moment_of_the_handshake_takes_no_node_along(
     tls_nodes: LocalNodes,
 ) -> None:
@@ -146,7 +133,7 @@ async def test_whoever_leaves_at_any_moment_of_the_handshake_takes_no_node_along
     await nodes.start("n0")
     random_s = random.Random(5)
     for folder, name in (("load", "clients"), ("store", "peers"), ("operator", "orders")):
-        context = Stranger(folder, certificates).context
+        context = showing(certificates.directory / folder)
         port = ports_of(nodes.nodes["n0"])[name]
 
         async def leave(context: ssl.SSLContext = context, port: int = port) -> None:
@@ -161,27 +148,6 @@ async def test_whoever_leaves_at_any_moment_of_the_handshake_takes_no_node_along
     assert nodes.nodes["n0"].is_alive
     zone = await nodes.create("z", on=["n0"])
     assert (await nodes.client().write(zone.groups[0], "k", 1)).status is Status.OK
-
-
-async def test_nobody_takes_an_impostor_for_a_data_node(tls_nodes: LocalNodes) -> None:
-    """A client's own side: the load's certificate doesn't make a server of a thief."""
-    nodes, certificates = tls_nodes, tls_nodes.certificates
-    assert certificates is not None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    stolen = certificates.directory / "load"
-    context.load_cert_chain(stolen / "tls.crt", stolen / "tls.key")
-    heard = bytearray()
-
-    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.extend(await reader.read())
-        writer.close()
-
-    server = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=context)
-    async with server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/admin/v1/orders"
-        with pytest.raises(aiohttp.ClientConnectorCertificateError, match="store"):
-            await nodes.session.post(url, data=ORDERS, **certificates.to_store(Role.OPERATOR))
-    assert heard == b""
 
 
 async def test_a_node_that_shows_no_certificate_of_its_own_doesnt_start(

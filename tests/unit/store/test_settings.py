@@ -29,6 +29,10 @@ def test_peers_are_told_the_pods_address() -> None:
         ({"ZQ_NODE": "Not_A_Label"}, "ZQ_NODE is 'Not_A_Label'"),
         ({"ZQ_NODE": "n", "ZQ_PEER_PORT": "70000"}, "ZQ_PEER_PORT is '70000'; expected an integer"),
         ({"ZQ_NODE": "n", "ZQ_LOG_MAP_BYTES": "1 GB"}, "ZQ_LOG_MAP_BYTES is '1 GB'"),
+        (
+            {"ZQ_NODE": "n", "ZQ_OPEN_DUMPS": "yes"},
+            "ZQ_OPEN_DUMPS is 'yes'; expected true or false",
+        ),
         ({"ZQ_NODE": "n", "ZQ_HEARTBEAT_TICKS": "6"}, "expected an integer from 1 to 5"),
         ({"ZQ_NODE": "n", "ZQ_ATTRIBUTES": '{"a": 1}'}, "ZQ_ATTRIBUTES is not a JSON object"),
         ({"ZQ_NODE": "n", "ZQ_PLANTED_FAULT": "local-reads"}, "ZQ_ALLOW_PLANTED_FAULTS is not"),

@@ -1,0 +1,24 @@
+"""A run compares replicas by their dumps, so a release that gives none is refused beforehand."""
+
+from __future__ import annotations
+
+import pytest
+
+from zonequake_chaos.errors import GuardError
+from zonequake_chaos.guard import check_dumps
+from zonequake_chaos.load_objects import Installation
+
+
+def installed(**words: str) -> Installation:
+    data = {"release": "zq", "loadImage": "i:1", "loadPullPolicy": "Never", "storeService": "s"}
+    return Installation.of({"metadata": {"namespace": "n"}, "data": {**data, **words}})
+
+
+def test_a_release_that_keeps_its_dumps_in_is_refused_with_what_to_do() -> None:
+    with pytest.raises(GuardError, match=r"--set harness\.dumps=true"):
+        check_dumps(installed(dumps="false"))
+
+
+def test_one_that_gives_them_is_taken_and_so_is_one_from_before_that_word() -> None:
+    check_dumps(installed(dumps="true"))
+    check_dumps(installed())

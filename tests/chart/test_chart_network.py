@@ -1,149 +1,200 @@
-"""The chart's network policies let through what the parts need, and nothing else.
-
-Judged by a small model of the API's semantics: a connection passes if the target's policies allow
-it in and the source's policies allow it out; a pod that no policy selects is open.
-"""
+"""The chart's network policies let through what docs/security.md lists, and nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import pytest
 
+from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
+from zonequake_chaos.load_objects import Installation, load_objects
+from zonequake_chaos.scenario import Etcd
+from zonequake_load.control import LoadPlan
+
+from .conftest import NAMESPACE, RELEASE, pod_templates
+from .network_model import End, Policies, Port
+from .network_table import Connection, listed
+from .rights import PAGE
+
 pytestmark = pytest.mark.chart
 
-# charts/zonequake/README.md, "Network policies".
-NEEDED = {
-    ("store", "store", 7001),
-    ("store", "store", 7002),
-    ("load", "store", 7002),
-    ("etcd", "etcd", 7001),
-    ("load", "etcd", 2379),
-    ("operator", "store", 7003),
-    ("prometheus", "store", 8080),
-    ("prometheus", "operator", 8080),
-    ("prometheus", "load", 8081),
-    ("test", "store", 8080),
-    ("test", "operator", 8080),
-    ("test", "prometheus", 9090),
-}
-PARTS = ("store", "operator", "prometheus", "load", "etcd")
-COMPONENTS = (*PARTS, "test", "stranger")
-PORTS = (2379, 7001, 7002, 7003, 8080, 8081, 9090)
-API = "10.1.2.3"
+EVERYTHING = (
+    "networkPolicy.enabled=true",
+    "networkPolicy.apiServer.cidrs={10.0.0.0/8}",
+    "faultAgent.enabled=true",
+)
+API_SERVER = End(address="10.1.2.3")
+ELSEWHERE = End(address="192.0.2.1")
+NEVER = (Port(22), Port(10250), Port(65535))
+"""Ports that nobody of us has."""
 
 
-def labels(component: str) -> dict[str, str]:
-    if component == "stranger":
-        return {"app": "something-else"}
+def labels(component: str, *, release: str = RELEASE) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "zonequake",
-        "app.kubernetes.io/instance": "zq",
+        "app.kubernetes.io/instance": release,
         "app.kubernetes.io/component": component,
     }
 
 
-def selects(selector: dict, found: dict[str, str]) -> bool:
-    wanted = selector.get("matchLabels", {})
-    return wanted.items() <= found.items() and all(
-        expression["operator"] == "In" and found.get(expression["key"]) in expression["values"]
-        for expression in selector.get("matchExpressions", [])
+def of_us(component: str) -> End:
+    return End(labels=labels(component), namespace=NAMESPACE)
+
+
+STRANGER = End(labels={"app": "something-else"}, namespace=NAMESPACE)
+
+
+def made_by_runs(documents: list[dict]) -> list[dict]:
+    """What the harness makes in the release's namespace."""
+    harness = next(
+        d for d in documents if d["metadata"]["name"] == f"{RELEASE}-harness" and "data" in d
     )
+    harness = {**harness, "metadata": {"namespace": NAMESPACE}}
+    installed = Installation.of(harness)
+    plan = LoadPlan(zone="z", seeds=["s:1"], pods=1)
+    members = Members(
+        name="zq-etcd-default",
+        pool="default",
+        count=3,
+        namespace=NAMESPACE,
+        image="an/etcd:1",
+        fsync=True,
+        settings=Etcd(),
+    )
+    return [
+        *load_objects(name="zq-load-z", run_id="r", plan=plan, installation=installed),
+        *etcd_objects(members, run_id="r", installation=installed),
+    ]
 
 
-def passes(rules: list[dict], side: str, other: dict[str, str] | str, port: int) -> bool:
-    """Does a rule let this port through, to or from the other: a pod's labels, or an address?"""
-    for rule in rules:
-        if "ports" in rule and port not in {p["port"] for p in rule["ports"]}:
-            continue
-        peers = rule.get(side)
-        if peers is None:
-            return True
-        for peer in peers:
-            if isinstance(other, str):
-                if peer.get("ipBlock", {}).get("cidr") == "10.0.0.0/8":
-                    return True
-            elif "podSelector" in peer and selects(peer["podSelector"], other):
-                return True
-    return False
+def ends(documents: list[dict]) -> dict[str, list[End]]:
+    """Everybody there is, by kind: the pods that the chart and runs make, the API server, and
+    those who look like ours and aren't."""
+    found: dict[str, list[End]] = {}
+    templates = [
+        (each["metadata"]["labels"], d["metadata"].get("namespace", NAMESPACE))
+        for d in (*documents, *made_by_runs(documents))
+        for _, each in pod_templates([d])
+    ]
+    templates += [(d["metadata"]["labels"], NAMESPACE) for d in documents if d["kind"] == "Pod"]
+    for its, namespace in templates:
+        kind = its["app.kubernetes.io/component"]
+        found.setdefault(kind, []).append(End(labels=its, namespace=namespace))
+    others = [STRANGER, ELSEWHERE]
+    for kind in found:
+        others.append(End(labels=labels(kind), namespace="another"))
+        others.append(End(labels=labels(kind, release="another"), namespace=NAMESPACE))
+    return {**found, "api-server": [API_SERVER], "other": others}
 
 
-class Policies:
-    def __init__(self, documents: list[dict]) -> None:
-        self.specs = [d["spec"] for d in documents if d["kind"] == "NetworkPolicy"]
-
-    def _of(self, component: str) -> list[dict]:
-        return [s for s in self.specs if selects(s["podSelector"], labels(component))]
-
-    def lets_in(self, target: str, source: dict[str, str] | str, port: int) -> bool:
-        own = self._of(target)
-        return not own or any(passes(spec["ingress"], "from", source, port) for spec in own)
-
-    def lets_out(self, source: str, target: dict[str, str] | str, port: int) -> bool:
-        own = self._of(source)
-        return not own or any(passes(spec["egress"], "to", target, port) for spec in own)
-
-    def connects(self, source: str, target: str, port: int) -> bool:
-        return self.lets_in(target, labels(source), port) and self.lets_out(
-            source, labels(target), port
-        )
+def walked(documents: list[dict]) -> set[Connection]:
+    """Every connection that gets through to or from one of us, pair by pair and port by port."""
+    policies, everybody = Policies(documents, namespace=NAMESPACE), ends(documents)
+    ports = policies.ports() | {connection.port for connection in listed(PAGE.read_text())}
+    ports |= {Port(number, kind) for number, _ in ports for kind in ("TCP", "UDP")} | {*NEVER}
+    ours = set(everybody) - {"api-server", "other"}
+    return {
+        Connection(source, target, port)
+        for source, sources in everybody.items()
+        for target, targets in everybody.items()
+        if source in ours or target in ours
+        for one in sources
+        for another in targets
+        for port in ports
+        if policies.connects(one, another, port)
+    }
 
 
 @pytest.fixture(scope="module")
-def policies(render: Callable) -> Policies:
-    return Policies(
-        render(sets=["networkPolicy.enabled=true", "networkPolicy.apiServer.cidrs={10.0.0.0/8}"])
-    )
+def documents(render: Callable) -> list[dict]:
+    return render(sets=EVERYTHING)
 
 
-def test_exactly_what_the_parts_need_gets_through(policies: Policies) -> None:
-    # The pod of `helm test` is no target, and nobody's egress but the parts' is restricted.
-    asked = [(s, t, p) for s in COMPONENTS for t in PARTS for p in PORTS]
-    assert {each for each in asked if policies.connects(*each)} == NEEDED
-    # Each side alone is as strict: the other one may be a pod that some other chart owns.
-    assert {(s, t, p) for s, t, p in asked if policies.lets_in(t, labels(s), p)} == NEEDED
-    own = {(s, t, p) for s, t, p in asked if s in PARTS}
-    assert {(s, t, p) for s, t, p in own if policies.lets_out(s, labels(t), p)} == NEEDED & own
+@pytest.fixture(scope="module")
+def policies(documents: list[dict]) -> Policies:
+    return Policies(documents, namespace=NAMESPACE)
+
+
+def test_exactly_what_the_page_lists_gets_through(documents: list[dict]) -> None:
+    there, wanted = walked(documents), set(listed(PAGE.read_text()))
+    assert there - wanted == set(), "gets through and is not listed in docs/security.md"
+    assert wanted - there == set(), "listed in docs/security.md and does not get through"
+
+
+def test_every_connection_has_a_reason() -> None:
+    assert [c for c, why in listed(PAGE.read_text()).items() if len(why) < 5] == []
+
+
+def test_every_kind_of_pod_is_under_a_policy_and_so_is_all_that_a_run_makes(
+    documents: list[dict], policies: Policies
+) -> None:
+    everybody = ends(documents)
+    assert {*everybody} == {
+        *("store", "operator", "prometheus", "test", "fault-agent", "load", "etcd"),
+        *("api-server", "other"),
+    }
+    for kind in {*everybody} - {"api-server", "other"}:
+        for end in everybody[kind]:
+            assert policies.are_about(end), kind
+
+
+def test_a_missing_row_and_a_missing_rule_are_found(documents: list[dict]) -> None:
+    page, row = PAGE.read_text(), "| load | etcd | 2379 | reads and writes |\n"
+    assert row in page
+    gone = Connection("load", "etcd", Port(2379))
+    assert walked(documents) - set(listed(page.replace(row, ""))) == {gone}
+    planted = deepcopy(documents)
+    (policy,) = [d for d in planted if d["metadata"]["name"] == "zq-etcd"]
+    clients = policy["spec"]["ingress"][1]
+    assert clients["ports"] == [{"protocol": "TCP", "port": 2379}]
+    clients["from"] = clients["from"][1:]
+    assert set(listed(page)) - walked(planted) == {gone}
+
+
+def test_a_rule_that_is_too_wide_is_found(documents: list[dict]) -> None:
+    planted = deepcopy(documents)
+    (policy,) = [
+        d for d in planted if (d["kind"], d["metadata"]["name"]) == ("NetworkPolicy", "zq-store")
+    ]
+    orders = next(r for r in policy["spec"]["ingress"] if r["ports"][0]["port"] == 7003)
+    del orders["from"]
+    extra = walked(planted) - set(listed(PAGE.read_text()))
+    assert extra == {Connection(who, "store", Port(7003)) for who in ("api-server", "other")}
+
+
+def test_each_side_alone_is_as_strict(documents: list[dict], policies: Policies) -> None:
+    """The other end may be a pod that some other chart owns, with no policy of its own."""
+    wanted, everybody = set(listed(PAGE.read_text())), ends(documents)
+    ours = {*everybody} - {"api-server", "other"}
+    for source in everybody:
+        for target in everybody:
+            for port in policies.ports():
+                for one in everybody[source]:
+                    for another in everybody[target]:
+                        is_listed = Connection(source, target, port) in wanted
+                        if target in ours:
+                            assert policies.lets_in(another, one, port) == is_listed
+                        if source in ours and port.number != 53:
+                            assert policies.lets_out(one, another, port) == is_listed
 
 
 def test_without_tls_the_operator_gives_its_orders_where_the_reports_are(render: Callable) -> None:
-    policies = Policies(render(sets=["networkPolicy.enabled=true", "tls.enabled=false"]))
-    assert policies.connects("operator", "store", 8080)
-    assert not policies.lets_in("store", labels("operator"), 7003)
-    assert not policies.lets_out("operator", labels("store"), 7003)
-
-
-def test_names_can_be_looked_up_and_the_api_reached_by_those_who_need_it(
-    policies: Policies,
-) -> None:
-    for component in PARTS:
-        assert policies.lets_out(component, {"k8s-app": "kube-dns"}, 53), component
-    reaches = {c for c in PARTS if policies.lets_out(c, API, 6443)}
-    assert reaches == {"store", "operator"}
-
-
-def test_the_api_server_reaches_what_it_asks_for_people_and_for_the_harness(
-    policies: Policies,
-) -> None:
-    asked = {
-        ("store", 8080),
-        ("operator", 8080),
-        ("load", 8081),
-        ("prometheus", 9090),
-        ("etcd", 2379),
-    }
-    reached = {
-        (target, port) for target in PARTS for port in PORTS if policies.lets_in(target, API, port)
-    }
-    assert reached == asked
+    policies = Policies(
+        render(sets=["networkPolicy.enabled=true", "tls.enabled=false"]), namespace=NAMESPACE
+    )
+    operator, store = of_us("operator"), of_us("store")
+    assert policies.connects(operator, store, Port(8080))
+    assert not policies.lets_in(store, operator, Port(7003))
+    assert not policies.lets_out(operator, store, Port(7003))
 
 
 def test_without_the_api_servers_addresses_it_can_be_reached_but_reaches_nobody(
     render: Callable,
 ) -> None:
-    policies = Policies(render(sets=["networkPolicy.enabled=true"]))
-    assert policies.lets_out("operator", "192.0.2.1", 443)
-    assert not policies.lets_in("store", "192.0.2.1", 8080)
+    policies = Policies(render(sets=["networkPolicy.enabled=true"]), namespace=NAMESPACE)
+    assert policies.lets_out(of_us("operator"), ELSEWHERE, Port(443))
+    assert not policies.lets_in(of_us("store"), ELSEWHERE, Port(8080))
 
 
 def test_clients_and_scrapers_of_ones_own_are_let_in(render: Callable) -> None:
@@ -154,14 +205,16 @@ def test_clients_and_scrapers_of_ones_own_are_let_in(render: Callable) -> None:
                 "networkPolicy.clients[0].podSelector.matchLabels.app=something-else",
                 "networkPolicy.scrapers[0].podSelector.matchLabels.app=monitoring",
             ]
-        )
+        ),
+        namespace=NAMESPACE,
     )
-    assert policies.connects("stranger", "store", 7002)
-    assert not policies.connects("stranger", "store", 8080)
-    monitoring = {"app": "monitoring"}
-    assert policies.lets_in("store", monitoring, 8080)
-    assert policies.lets_in("load", monitoring, 8081)
-    assert not policies.lets_in("store", monitoring, 7002)
+    store, load = of_us("store"), of_us("load")
+    assert policies.connects(STRANGER, store, Port(7002))
+    assert not policies.connects(STRANGER, store, Port(8080))
+    monitoring = End(labels={"app": "monitoring"}, namespace=NAMESPACE)
+    assert policies.lets_in(store, monitoring, Port(8080))
+    assert policies.lets_in(load, monitoring, Port(8081))
+    assert not policies.lets_in(store, monitoring, Port(7002))
 
 
 def test_policies_are_there_only_when_asked_for(render: Callable) -> None:

@@ -2,7 +2,8 @@
 
     base (mmdebstrap, once)  ─┐
     wheels (pip, per lock)   ─┼─► staged context ─► buildah bud ─► <name>-<hash>.tar
-    sources, Dockerfile      ─┘
+    sources, Dockerfile      ─┤
+    bill of materials        ─┘                                    <name>-<hash>.cdx.json
 
 The tag is the hash of all inputs, so a pod template that names the image changes exactly when its
 code does.
@@ -11,16 +12,19 @@ code does.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 from zonequake_chaos.images import programs
 from zonequake_chaos.images.base import Base, base_of_this_machine, build_base, python_version
+from zonequake_chaos.images.bill import PLACE, VERSION, Part, bill_of, packages_of, wheels_in
 from zonequake_chaos.images.buildah import Buildah
 from zonequake_chaos.images.checkout import Checkout, find_checkout
 from zonequake_chaos.images.content import IMAGES, ImageSpec, content_hash, source_files
@@ -36,6 +40,11 @@ class BuiltImage(NamedTuple):
 
     ref: str
     archive: Path
+
+    @property
+    def bill(self) -> Path:
+        """What is in it (CycloneDX); the same stands in the image."""
+        return self.archive.with_suffix(".cdx.json")
 
 
 def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, BuiltImage]:
@@ -72,7 +81,7 @@ def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
             files.append(checkout.root / spec.lock)
         for folder in spec.sources:
             files += source_files(checkout.root / folder)
-        facts = [spec.name, _base_of(checkout, spec).digest]
+        facts = [spec.name, _base_of(checkout, spec).digest, VERSION]
         if spec.program:
             facts.append(_program_version(spec.program))
         digest = content_hash(checkout.root, files, facts)
@@ -131,7 +140,9 @@ def _build_image(
         _timed(f"image {image.ref}", progress),
         tempfile.TemporaryDirectory(dir=checkout.archives, prefix="context-") as context,
     ):
-        _stage(checkout, spec, wheels, Path(context))
+        bill = bill_of(image.ref, _parts(spec, base, wheels), made_s=base.archive.stat().st_mtime)
+        image.bill.write_text(bill)
+        _stage(checkout, spec, wheels, bill, Path(context))
         buildah.build(
             Path(context), dockerfile=spec.dockerfile, arguments=arguments, name=image.ref
         )
@@ -144,11 +155,33 @@ def _remove_others(archive: Path, name: str) -> None:
     for old in archive.parent.glob(f"{name}-*.tar"):
         if old != archive:
             old.unlink()
+            old.with_suffix(".cdx.json").unlink(missing_ok=True)
 
 
-def _stage(checkout: Checkout, spec: ImageSpec, wheels: Path | None, context: Path) -> None:
+def _parts(spec: ImageSpec, base: Base, wheels: Path | None) -> Iterator[Part]:
+    yield from packages_of(base.archive)
+    if wheels:
+        yield from wheels_in(wheels)
+    for source in spec.sources:
+        yield Part(kind="generic", name=Path(source).name, version=version("zonequake"))
+    if spec.program:
+        program = Path(programs.require(spec.program))
+        yield Part(
+            kind="generic",
+            name=spec.program,
+            version=_program_version(spec.program),
+            sha256=hashlib.sha256(program.read_bytes()).hexdigest(),
+        )
+
+
+def _stage(
+    checkout: Checkout, spec: ImageSpec, wheels: Path | None, bill: str, context: Path
+) -> None:
     """Lays out the build context: this image's files alone, so that no other change rebuilds it."""
-    shutil.copy2(checkout.root / spec.dockerfile, context)
+    # Only here, since `docker build .` of a checkout has no bill (it makes its own: --sbom).
+    dockerfile = (checkout.root / spec.dockerfile).read_text()
+    (context / spec.dockerfile).write_text(f"{dockerfile}COPY image.cdx.json {PLACE}/\n")
+    (context / "image.cdx.json").write_text(bill)
     for folder in ("operator", "workloads", "requirements"):
         (context / folder).mkdir()
     for source in spec.sources:

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from zonequake_chaos.images.base import base_of_this_machine
+from zonequake_chaos.images.bill import PLACE
 from zonequake_chaos.images.build import BuiltImage, build_all, planned_images
 from zonequake_chaos.images.checkout import find_checkout
+
+from .image_files import ImageFiles, set_uid
 
 # The first build makes the base and downloads the wheels.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -49,6 +53,55 @@ def test_an_image_says_nothing_of_the_machine_that_built_it(
 ) -> None:
     config = configuration(images[name])
     assert not [v for v in config.get("Env", []) if "proxy" in v.lower() or "://" in v]
+
+
+@pytest.fixture(scope="module")
+def files(images: dict[str, BuiltImage]) -> dict[str, ImageFiles]:
+    return {name: ImageFiles(image.archive) for name, image in images.items()}
+
+
+def test_no_image_has_a_program_by_which_a_process_becomes_another_user(
+    files: dict[str, ImageFiles],
+) -> None:
+    assert {name: set_uid(found) for name, found in files.items()} == {name: [] for name in files}
+    base = base_of_this_machine(find_checkout().archives).archive
+    with tarfile.open(base) as tar:
+        before = [m.name for m in tar if m.isfile() and m.mode & 0o6000]
+    assert "./usr/bin/su" in before or "./bin/su" in before, "they were there to be taken away"
+
+
+def test_an_image_holds_its_bill_of_materials_and_nothing_of_python_that_it_lacks(
+    images: dict[str, BuiltImage], files: dict[str, ImageFiles]
+) -> None:
+    for name, found in files.items():
+        bill = found.read(f"{PLACE[1:]}/image.cdx.json")
+        assert bill == images[name].bill.read_bytes()
+        components = json.loads(bill)["components"]
+        named = {c["name"] for c in components if c["purl"].startswith("pkg:pypi/")}
+        there = {
+            path.rpartition("/")[2].partition("-")[0].lower().replace("_", "-")
+            for path in found.found
+            if path.startswith("opt/zonequake/") and path.endswith(".dist-info")
+        }
+        assert named == there, name
+        assert bool(there) == (name != "prometheus")
+        packages = {c["name"] for c in components if c["purl"].startswith("pkg:deb/")}
+        status = found.read("var/lib/dpkg/status").decode()
+        listed = [line.split()[1] for line in status.splitlines() if line.startswith("Package: ")]
+        assert packages == {*listed}
+        assert {"libc6", "python3-minimal"} <= packages
+
+
+def test_an_image_holds_no_key_and_no_trace_of_a_package_index(
+    files: dict[str, ImageFiles],
+) -> None:
+    for name, found in files.items():
+        bad = [
+            path
+            for path in found.found
+            if path.endswith((".key", "/pip.conf", ".netrc", "/.git")) or "/.ssh/" in path
+        ]
+        assert bad == [], name
 
 
 def test_nothing_is_built_twice(images: dict[str, BuiltImage]) -> None:

@@ -2,12 +2,14 @@
 
 The C library keeps what is freed in pieces, and OpenSSL's go between longer-lived ones: without
 this a node that was called by some thousands, whether they shook hands or not, stays 100 MB
-larger, and grows further with each such crowd.
+larger, and grows further with each such crowd. A request that could not be read leaves its
+connection in a cycle of Python's, and with it what OpenSSL had for it; a node collects seldom.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Callable
 
 _EVERY_S = 10.0
@@ -15,20 +17,27 @@ _WORTH = 256
 """Connections: some ten megabytes. Giving back takes milliseconds."""
 
 
-def _trimmer() -> Callable[[], object]:
-    """glibc's; other C libraries give back by themselves, or never."""
+_YOUNG = 1
+"""What was made lately, as connections of strangers were: the rest takes long to look through."""
+
+
+def give_back() -> None:
+    """Collects what is young, and has glibc hand back what is free; other C libraries do that by
+    themselves, or never."""
+    gc.collect(_YOUNG)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return (lambda: trim(0)) if trim is not None else (lambda: None)
+    if trim is not None:
+        trim(0)
 
 
 class SpareMemory:
     """Gives back after `_WORTH` connections, and at most every ten seconds."""
 
     def __init__(
-        self, *, now_s: Callable[[], float], give_back: Callable[[], object] | None = None
+        self, *, now_s: Callable[[], float], give_back: Callable[[], None] = give_back
     ) -> None:
         self._now_s = now_s
-        self._give_back = give_back or _trimmer()
+        self._give_back = give_back
         self._used = 0
         self._last_s = float("-inf")
 

@@ -62,6 +62,7 @@ def test_a_data_node_gets_its_identity_from_its_pod(render: Callable, one: Calla
         "ZQ_TLS_DOMAIN": "zq.zonequake.zonequake.internal",
         "ZQ_TLS_RENEW_SECONDS": "300",
         "ZQ_TLS_CLIENTS": "load,harness",
+        "ZQ_OPEN_DUMPS": "false",
         "ZQ_LEASE_SECONDS": "10",
         "ZQ_LOG_MAP_BYTES": "1073741824",
         "ZQ_DATA_MAP_BYTES": "4294967296",

@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Kills of the harness are no part of the group unless they are asked for."""
+    """Most kills of the harness are no part of the group unless they are asked for."""
     if not config.getoption("--kill-harness", default=False):
         left_out = [item for item in items if item.get_closest_marker("kill_harness")]
         config.hook.pytest_deselected(items=left_out)

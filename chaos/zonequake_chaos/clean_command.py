@@ -162,6 +162,8 @@ async def _clean_marked(run: Run, found: list[RunMark], kube: Kube, node: OwnNod
     """Undoes the runs that those marks are of; without one, looks for what a run may have left."""
     releases = {mark.release for mark in found} or {run.place.release}
     together = Proof()
+    if run.name is not None and not found:  # cleaned before, or misspelled: say what was known
+        together.checked.append(f"marks of runs (none names {run.name})")
     for release in sorted(releases):
         hands = await _hands(kube, release, node)
         one = await clean_up(

@@ -135,6 +135,16 @@ async def test_a_run_whose_folder_is_lost_is_cleaned_by_its_name_and_by_all(
         assert ("configmaps", "zq-run") not in cluster.objects
 
 
+async def test_a_name_that_no_mark_bears_is_said_since_it_may_be_misspelled(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    left_by_a_dead_run(cluster, tmp_path / "run", place)
+    unknown = "marks of runs (none names daed)"
+    assert unknown in (await clean(find_run("daed", lambda: place))).checked
+    known = await clean(find_run("dead", lambda: place))
+    assert not any("none names" in words for words in known.checked)
+
+
 async def test_what_cannot_be_undone_is_not_proven_and_the_mark_stays(
     cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

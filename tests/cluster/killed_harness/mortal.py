@@ -47,7 +47,7 @@ _READING = {
 
 _NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|ZQ-[0-9a-f]{8}")
 _OBJECT = re.compile(r"/namespaces/[^/]+/(.+)$")
-_ORDINAL = re.compile(r"(?<=-)[0-9]+(?=[/:]|$)")
+_ORDINAL = re.compile(r"(?<=-)([0-9]+|[0-9a-z]{8,10}-[0-9a-z]{5})(?=[/:]|$)")
 
 
 class Death:
@@ -125,7 +125,7 @@ def _request(_: object, method: str, url: Any, **named: Any) -> str | None:
 
 
 def _object(url: Any) -> str:
-    """What an address is about; which of a set's pods it is differs from run to run."""
+    """What an address is about; which of its owner's pods it is differs from run to run."""
     path = urlsplit(str(url)).path
     found = _OBJECT.search(path)
     return _ORDINAL.sub("N", found.group(1) if found else path)

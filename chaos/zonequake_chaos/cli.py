@@ -214,7 +214,7 @@ def clean(
     if everything == (run is not None):
         raise UsageError("zonequake clean: name a run, or say --all")
     found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
-    _say_proof(run or "all runs", asyncio.run(clean_command.clean(found)))
+    _say_proof(run or "all runs", uvloop.run(clean_command.clean(found)))
 
 
 @app.command()
@@ -229,7 +229,7 @@ def abort(
     from zonequake_chaos import clean_command
 
     found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
-    _say_proof(run, asyncio.run(clean_command.abort(found, console.print)))
+    _say_proof(run, uvloop.run(clean_command.abort(found, console.print)))
 
 
 def _say_proof(run: str, proof: Proof) -> None:

@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Iterator
 
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -77,7 +78,7 @@ def demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
             refs = {name: image.ref for name, image in built.items()}
             asyncio.run(install(place, images=refs))
         with timed.step(f"Run {ask.scenario}"):
-            folder, report = asyncio.run(run_once(ask, place, console))
+            folder, report = uvloop.run(run_once(ask, place, console))
         with timed.step("Analysis"):
             ended = judge_run(ask, folder, report, console)
     finally:

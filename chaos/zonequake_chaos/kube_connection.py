@@ -90,7 +90,9 @@ class Connection:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._session.close()
+        # aiohttp aborts what hasn't said goodbye; asyncio can't abort TLS that was closed twice.
+        with contextlib.suppress(AttributeError):
+            await self._session.close()
 
     async def _credentials(self) -> dict[str, str]:
         settings: dict[str, Any] = dict(await self._configuration.auth_settings())

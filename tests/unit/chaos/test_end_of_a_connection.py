@@ -18,6 +18,7 @@ import pytest
 import uvloop
 import yaml
 from aiohttp import web
+from aiohttp.client_proto import ResponseHandler
 
 from zonequake_chaos.authority import Authority
 from zonequake_chaos.kube import Kube
@@ -93,3 +94,25 @@ def test_a_loop_that_ends_after_an_exec_leaves_no_connection_open(
         assert [run(once()) for _ in range(TIMES)] == [0] * TIMES
         gc.collect()
     assert told == []
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_connection_ends_though_one_of_an_exec_was_closed_twice(
+    run: Callable[[Any], Any], kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Any] = []
+    close = ResponseHandler.close
+
+    def noting(handler: ResponseHandler) -> None:
+        closed.append(handler.transport)
+        close(handler)
+
+    async def once() -> None:
+        async with await Kube.open(kubeconfig=kubeconfig, context=None, namespace="n") as kube:
+            with monkeypatch.context() as patched:
+                patched.setattr(ResponseHandler, "close", noting)
+                assert (await kube.execute("p", "c", ["true"])).code == 0
+            closed[0].close()
+
+    run(once())
+    assert len(closed) == 1

@@ -69,7 +69,7 @@ def components(spec: Spec) -> tuple[Component, ...]:
         ),
         Component(
             name="kube-scheduler",
-            command=_node("kube-scheduler", _controller("kube-scheduler")),
+            command=_node("kube-scheduler", _scheduler()),
             after=("kube-apiserver",),
         ),
         Component(
@@ -170,6 +170,12 @@ def _controller_manager() -> dict[str, str]:
         "service-account-private-key-file": f"{INSIDE}/pki/service-accounts.key",
         "use-service-account-credentials": "true",
     }
+
+
+def _scheduler() -> dict[str, str]:
+    # One pod in some hundreds isn't woken when its claim is bound, which here takes milliseconds;
+    # after this it is tried again, by default after five minutes.
+    return _controller("kube-scheduler") | {"pod-max-in-unschedulable-pods-duration": "5s"}
 
 
 def _node(component: str, flags: dict[str, str]) -> tuple[str, ...]:

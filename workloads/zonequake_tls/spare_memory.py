@@ -31,7 +31,8 @@ def give_back() -> None:
 
 
 class SpareMemory:
-    """Gives back after `_WORTH` connections, and at most every ten seconds."""
+    """Gives back after `_WORTH` connections, and once more when the last of them have gone; at most
+    every ten seconds."""
 
     def __init__(
         self, *, now_s: Callable[[], float], give_back: Callable[[], None] = give_back
@@ -40,6 +41,7 @@ class SpareMemory:
         self._give_back = give_back
         self._used = 0
         self._last_s = float("-inf")
+        self._once_more = False
 
     def used(self) -> None:
         """There was one more connection."""
@@ -48,6 +50,9 @@ class SpareMemory:
     def tick(self) -> None:
         """Time has passed."""
         now_s = self._now_s()
-        if self._used >= _WORTH and now_s - self._last_s >= _EVERY_S:
+        if now_s - self._last_s < _EVERY_S:
+            return
+        if self._used >= _WORTH or self._once_more:
+            self._once_more = self._used >= _WORTH
             self._used, self._last_s = 0, now_s
             self._give_back()

@@ -247,8 +247,9 @@ async def test_frames_that_never_become_whole_cost_no_more_than_their_share(
                 await asyncio.sleep(0.1)
             await witness.append()
     print(f"from {before >> 20} to at most {highest >> 20} MiB")
-    # Each port may hold 64 MiB of half frames, a bytearray's reserve comes on top.
-    assert highest - before < 2 * (64 << 20) * 1.5 + SLACK_BYTES
+    # Each port may hold 64 MiB of half frames; a bytearray's reserve, and what TLS and the second
+    # crowd's first frames find not yet given back, come on top.
+    assert highest - before < 2 * (64 << 20) * 1.5 + 2 * SLACK_BYTES
     await witness.check()
 
 

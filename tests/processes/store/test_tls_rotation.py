@@ -30,6 +30,8 @@ RENEW_S = 2
 OVER_S = 2 * RENEW_S + 2
 """After so long no connection is left that began before."""
 PATIENCE_NS = 10_000_000_000
+KEYS = 8
+"""Some in each partition."""
 
 
 @contextlib.asynccontextmanager
@@ -60,16 +62,17 @@ class Load:
         try:
             while True:
                 number += 1
-                operation = Operation(f=Function.APPEND, key=f"k{number % 8}", value=number)
-                # Without a retry: what a renewal breaks off would be seen. A busy machine may take
-                # its time, though, without anything being broken off.
+                operation = Operation(f=Function.APPEND, key=f"k{number % KEYS}", value=number)
+                # Without a retry, once the leaders are known: what a renewal breaks off would be
+                # seen. A busy machine may take its time, though, without breaking anything off.
                 deadline_ns = time.monotonic_ns() + PATIENCE_NS
-                limits = Limits(deadline_ns=deadline_ns, attempt_ns=PATIENCE_NS, retry=False)
+                is_known = number > KEYS
+                limits = Limits(deadline_ns=deadline_ns, attempt_ns=PATIENCE_NS, retry=not is_known)
                 outcome = await self.client.execute(operation, limits, Once("load", number))
                 if outcome.type is Type.OK:
                     self.done += 1
                 else:
-                    self.failed.append(f"{outcome.type}: {outcome.error}")
+                    self.failed.append(f"{number}: {outcome.type}: {outcome.error}")
                 await asyncio.sleep(0.002)
         finally:
             await self.client.close()

@@ -21,8 +21,18 @@ def test_memory_is_given_back_after_a_crowd_and_not_more_often_than_every_ten_se
     assert given == [100.0]
     now_s = 110.0
     memory.tick()
-    now_s = 200.0
-    memory.tick()
+    assert given == [100.0, 110.0]
+
+
+def test_what_the_last_of_a_crowd_had_is_given_back_too_and_then_no_more() -> None:
+    now_s, given = 100.0, list[float]()
+    memory = SpareMemory(now_s=lambda: now_s, give_back=lambda: given.append(now_s))
+    for _ in range(300):
+        memory.used()
+    memory.tick()  # and now the last ones go
+    for moment_s in (109.0, 110.0, 120.0, 130.0):
+        now_s = moment_s
+        memory.tick()
     assert given == [100.0, 110.0]
 
 

@@ -15,7 +15,7 @@ $(GROUPS): setup ## one group of `test`
 setup: ## system packages and .venv; does nothing if nothing is missing
 	scripts/setup.sh
 
-bench: setup ## beside etcd, Porcupine, DuckDB and a bare control plane, into docs/performance.md; about 25 minutes
+bench: setup ## beside etcd, Porcupine, DuckDB and a bare control plane, into docs/performance.md; about 13 minutes
 	.venv/bin/python benchmarks/peers/side_by_side.py --write docs/performance.md
 
 bench-all: bench ## that, and all other measurements of docs/performance.md

@@ -2,7 +2,7 @@
 
     python benchmarks/peers/side_by_side.py [--write docs/performance.md]
 
-Takes about 25 minutes, as root on an otherwise idle machine. `--write` replaces what stands between
+Takes about 13 minutes, as root on an otherwise idle machine. `--write` replaces what stands between
 the two marks in that file; without it the text is only printed.
 """
 

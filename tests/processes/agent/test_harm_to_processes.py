@@ -206,13 +206,22 @@ time.sleep(600)
 """
 
 
+@contextmanager
+def a_pod_with_a_volume(
+    pod_of: Callable[[int], None], path: str
+) -> Iterator[subprocess.Popen[str]]:
+    """The process of a pod that has a volume of one mebibyte at `path`."""
+    code = WRITES.replace("/tmp/volume", path)
+    with running(code, before=("unshare", "--mount", "--")) as owner:
+        pod_of(owner.pid)
+        yield owner
+
+
 def test_a_volume_is_filled_to_the_last_block_and_emptied(
     pod_of: Callable[[int], None], tmp_path: Path
 ) -> None:
-    code = WRITES.replace("/tmp/volume", str(tmp_path / "volume"))
     path = str(tmp_path / "volume")
-    with running(code, before=("unshare", "--mount", "--")) as owner:
-        pod_of(owner.pid)
+    with a_pod_with_a_volume(pod_of, path) as owner:
         assert filling.look(UID, path) == filling.Filled(
             file_bytes=0, free_bytes=1 << 20, refuses=False
         )
@@ -228,10 +237,8 @@ def test_a_volume_is_filled_to_the_last_block_and_emptied(
 def test_a_fill_file_that_nobody_remembers_is_found_and_taken_away(
     pod_of: Callable[[int], None], tmp_path: Path
 ) -> None:
-    code = WRITES.replace("/tmp/volume", str(tmp_path / "volume"))
     path = str(tmp_path / "volume")
-    with running(code, before=("unshare", "--mount", "--")) as owner:
-        pod_of(owner.pid)
+    with a_pod_with_a_volume(pod_of, path):
         assert leftovers.left(UID) == []
         filling.fill(UID, path)
         assert leftovers.left(UID) == [f"fill file at {path}"]

@@ -1,15 +1,38 @@
-"""One Spark session for all tests, tuned for many tiny jobs: interpreted, C1, one task."""
+"""What all tests share: which of them wait for `make test-all`, and one Spark session."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
-from zonequake_analysis.session import Size, build_session
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="run the tests marked `long` too, which `make test-all` runs (docs/testing.md)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what takes too long for each change, unless it is asked for."""
+    if not config.getoption("--long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    """One session for all tests, tuned for many tiny jobs: interpreted, C1, one task."""
+    # Only those who ask for it need Spark and Java.
+    from zonequake_analysis.session import Size, build_session
+
     session = build_session(
         size=Size.SMALL,
         master="local[2]",

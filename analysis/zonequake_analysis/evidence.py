@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from zonequake_analysis.cuts import Cut
 from zonequake_analysis.ingest import Quality
+from zonequake_analysis.latency import P99s
 from zonequake_analysis.majorities import Unfounded
 from zonequake_analysis.rebalances import EarlyJoint, FaultLanding, Rebalance
 from zonequake_analysis.replica_audit import Audit
@@ -39,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a verdict rests on. Latencies in ns, nan if there were none.
+    """All that a verdict rests on.
 
     `journalled`: the partitions of which data nodes' own journals tell; a reset would stand there.
     """
@@ -61,5 +62,4 @@ class Evidence:
     cuts: Sequence[Cut]
     unfounded: Sequence[Unfounded]
     one_clock: bool
-    p99_before_ns: float
-    p99_during_ns: float
+    p99: P99s

@@ -21,6 +21,7 @@ from zonequake_analysis.bucket import Known
 from zonequake_analysis.evidence import Evidence, Found, WithoutOrder
 from zonequake_analysis.hidden_writes import count_hidden
 from zonequake_analysis.ingest import Ingested, ingest
+from zonequake_analysis.latency import P99s
 from zonequake_analysis.lineages import read_lineages
 from zonequake_analysis.majorities import without_majority
 from zonequake_analysis.names import name_id
@@ -127,7 +128,6 @@ def judge_run(
     done("checks")
     shown = _witnesses(ops, rows)
     done("witnesses")
-    before, during = _p99s(drawn, events)
     evidence = Evidence(
         description=description,
         quality=ingested.quality,
@@ -154,8 +154,7 @@ def judge_run(
         cuts=[one for bucket in buckets for one in bucket.cuts],
         unfounded=[one for bucket in buckets for one in bucket.unfounded],
         one_clock=one_clock,
-        p99_before_ns=before,
-        p99_during_ns=during,
+        p99=_p99s(drawn, events),
     )
     checks = judge(evidence)
     return Judgement(
@@ -283,15 +282,21 @@ def _witnesses(ops: DataFrame, rows: Sequence[Row]) -> list[Shown]:
     return shown
 
 
-def _p99s(drawn: Timeline, events: Sequence[Event]) -> tuple[float, float]:
-    """p99 of the load before the faults, and from their begin to the quiet time; nan if unknown."""
+def _p99s(drawn: Timeline, events: Sequence[Event]) -> P99s:
+    """p99 of the load by phase, from the runner's own word on when each began."""
     phases = {event.text("phase"): event.time for event in events if event.kind == "run.phase"}
     if not {"before", "faults"} <= phases.keys() or not drawn.latencies:
-        return float("nan"), float("nan")
+        return P99s()
     load = all_of(drawn.latencies.values())
-    faults = drawn.slice_of(phases["faults"])
-    end = drawn.slice_of(phases.get("quiet", drawn.end_ns))
-    return (
-        load.percentile_ns(0.99, drawn.slice_of(phases["before"]), faults),
-        load.percentile_ns(0.99, faults, end),
+
+    def between(begin: str, end: str) -> float:
+        last = drawn.slice_of(phases.get(end, drawn.end_ns))
+        return load.percentile_ns(0.99, drawn.slice_of(phases[begin]), last)
+
+    if "control" not in phases:
+        return P99s(before_ns=between("before", "faults"), during_ns=between("faults", "quiet"))
+    return P99s(
+        before_ns=between("before", "control"),
+        control_ns=between("control", "faults"),
+        during_ns=between("faults", "quiet"),
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 from zonequake_analysis.evidence import Evidence
+from zonequake_analysis.latency import latency_check
 from zonequake_analysis.verdict import Check, Kind, Verdict
 from zonequake_analysis.windows import Unavailability
 
 
 def objective_checks(e: Evidence) -> list[Check]:
     """Whether the store was as good as the run expects; a miss is no violation."""
-    return [_rebalances_end(e), _windows(e), _latency(e)]
+    latency = latency_check(
+        e.p99, e.description.expectations, has_control=e.description.has_control
+    )
+    return [_rebalances_end(e), _windows(e), latency]
 
 
 def _rebalances_end(e: Evidence) -> Check:
@@ -89,25 +91,4 @@ def _windows(e: Evidence) -> Check:
         violations=over,
         checked=sum(v.probes for v in a.vantages),
         excluded=len(a.silences),
-    )
-
-
-def _latency(e: Evidence) -> Check:
-    limit = e.description.expectations.p99_ratio
-    before, during = e.p99_before_ns, e.p99_during_ns
-    known = not (math.isnan(before) or math.isnan(during))
-    verdict, summary = Verdict.PASSED, "not judged: the events show no phase before the faults"
-    if known:
-        ratio = during / before
-        summary = (
-            f"p99 {before / 1e6:,.1f} ms before and {during / 1e6:,.1f} ms during the faults: "
-            f"{ratio:.2f} times"
-        )
-        if limit is not None and ratio > limit:
-            verdict = Verdict.SLO_BREACHED
-            summary += f", more than {limit:g}"
-    elif limit is not None:
-        verdict = Verdict.UNKNOWN
-    return Check(
-        kind=Kind.OBJECTIVE, name="latency", verdict=verdict, summary=summary, checked=int(known)
     )

@@ -104,7 +104,7 @@ def _one(told: Told, *, level: int) -> list[str]:
         words = f"{len(good)} checks passed"
         words += f", {len(idle)} had nothing to judge" if idle else ""
         blocks.append(_folded(words, _table_of_checks([*good, *idle])))
-    blocks += _windows(document) + _faults(document) + _resets(document)
+    blocks += _latency(document) + _windows(document) + _faults(document) + _resets(document)
     blocks.append(_where(told))
     return blocks
 
@@ -154,6 +154,13 @@ def _witnesses(checks: Sequence[CheckEntry]) -> list[str]:
         for check in checks
         if check.witnesses
     ]
+
+
+def _latency(document: VerdictDocument) -> list[str]:
+    """How long clients waited, also where that was well: next to the windows it says how a fault
+    was felt."""
+    said = [c.summary for c in document.checks if c.name == "latency" and c.judged]
+    return [f"Latency: {_cell(summary)}.\n" for summary in said]
 
 
 def _windows(document: VerdictDocument) -> list[str]:

@@ -40,8 +40,9 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     """What the run is judged by; a limit that is None isn't judged.
 
     `lost`, `stale`: how many are allowed. `max_window_ms`: certain length of the longest
-    unavailability window of any partition. `p99_ratio`: p99 latency from the first fault to the end
-    of recovery, over the p99 before. `all_rebalances_end`: no rebalance may still run at the end.
+    unavailability window of any partition. `max_p99_ms`: p99 latency from the first fault to the
+    end of recovery; `p99_ratio`: the same over the larger one of before and of the control, judged
+    where it is above `p99_ratio_above_ms`. `all_rebalances_end`: none may still run at the end.
     `faults`: names of faults that must have hit; None takes those of the plan. `resets`: exactly so
     many forced resets of all partitions together. `sacrificed_…`, `restored_…`: acknowledged writes
     that resets took, and that an unwind brought back. `max_reset_window_ms` stands in for
@@ -56,7 +57,9 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     restored_at_least: int = 0
     max_reset_window_ms: float | None = None
     max_window_ms: float | None = None
+    max_p99_ms: float | None = None
     p99_ratio: float | None = None
+    p99_ratio_above_ms: float = 0.0
     all_rebalances_end: bool = True
     faults: list[str] | None = None
 
@@ -86,6 +89,7 @@ class RunDescription:
     clock_offset_ns: int
     harness: Harness | None  # None where no harness made the folder
     text: str  # the file itself, for the report
+    has_control: bool = False  # whether the plan has one
     target: str = ""  # what was under test, with its version; empty where the file doesn't say
 
     @property
@@ -100,7 +104,9 @@ _FILE_NAMES = {
     "sacrificedAtMost": "sacrificed_at_most",
     "sacrificedAtLeast": "sacrificed_at_least",
     "restoredAtLeast": "restored_at_least",
+    "maxP99Milliseconds": "max_p99_ms",
     "p99Ratio": "p99_ratio",
+    "p99RatioAboveMilliseconds": "p99_ratio_above_ms",
     "allRebalancesEnd": "all_rebalances_end",
 }
 
@@ -150,6 +156,7 @@ def read_description(run: Path) -> RunDescription:
         clock_offset_ns=int(document.get("clock_offset_ns") or 0),
         harness=harness,
         text=text,
+        has_control=spec.get("control") is not None,
         target=target_in_words(document.get("target")),
     )
 

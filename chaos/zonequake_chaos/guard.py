@@ -73,8 +73,15 @@ def longest_s(run: ChaosRun, ceiling_s: float | None) -> float | None:
 
 def planned_s(run: ChaosRun) -> float:
     """What the plan takes at least up to the end of its last fault."""
-    return run.spec.times.before_s + sum(
-        fault.hold_s * fault.times + fault.pause_s * (fault.times - 1) for fault in run.spec.faults
+    times = run.spec.times
+    control_s = times.after_s if run.spec.control is not None else 0.0
+    return (
+        times.before_s
+        + control_s
+        + sum(
+            fault.hold_s * fault.times + fault.pause_s * (fault.times - 1)
+            for fault in run.spec.faults
+        )
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zonequake_chaos.clock import Clock, Moment
 from zonequake_chaos.errors import ChaosError, ClusterError, FaultFailed, WaitExpired
@@ -28,7 +28,14 @@ from zonequake_chaos.scenario_faults import (
 )
 from zonequake_chaos.scenario_triggers import OnStage
 from zonequake_chaos.state import ClusterView
-from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sides, choose_sighting
+from zonequake_chaos.targets import (
+    Chooser,
+    NoTarget,
+    choose_nodes,
+    choose_sides,
+    choose_sighting,
+    named_nodes,
+)
 from zonequake_chaos.triggers import Before, Place, Sighting, sightings
 from zonequake_chaos.triggers import in_words as trigger_in_words
 from zonequake_store.admin_protocol import Stage
@@ -60,16 +67,25 @@ class Done:
 
 
 async def inject_fault(
-    fault: Fault, *, world: World, chooser: Chooser, done: Done, note: Callable[[str], None]
+    fault: Fault,
+    *,
+    world: World,
+    chooser: Chooser,
+    done: Done,
+    note: Callable[[str], None],
+    apart: frozenset[str] = frozenset(),
 ) -> None:
     """Does `fault` as often as it says. A fault that can't land is recorded, and the run goes on.
 
+    `apart`: nodes that no fault is for, those of the control.
     Raises HarnessError only where something of the fault could not be undone.
     """
     for repetition in range(fault.times):
         if repetition:
             await asyncio.sleep(fault.pause_s)
-        if not await _inject_once(fault, world=world, chooser=chooser, done=done, note=note):
+        if not await _inject_once(
+            fault, world=world, chooser=chooser, done=done, note=note, apart=apart
+        ):
             break
     await release(fault.name, done=done, events=world.events)
 
@@ -83,11 +99,18 @@ async def release(until: str, *, done: Done, events: EventLog) -> None:
 
 
 async def _inject_once(
-    fault: Fault, *, world: World, chooser: Chooser, done: Done, note: Callable[[str], None]
+    fault: Fault,
+    *,
+    world: World,
+    chooser: Chooser,
+    done: Done,
+    note: Callable[[str], None],
+    apart: frozenset[str],
 ) -> bool:
     try:
         view, sighting = await _sight(fault, world, chooser, done)
-        nodes, opposite = _choose(fault, view, sighting, chooser)
+        there = {name: node for name, node in view.nodes.items() if name not in apart}
+        nodes, opposite = _choose(fault, replace(view, nodes=there), sighting, chooser)
     except (WaitExpired, NoTarget) as reason:
         _miss(fault, world, done, str(reason))
         return False
@@ -189,6 +212,8 @@ def _choose(
             return (), ()
         case RollingRestart():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]
+            if fault.nodes:
+                nodes = named_nodes(fault.nodes, view)
             if not nodes:
                 raise NoTarget(f"pool {fault.pool} has no data node")
             return tuple(chooser.sample(sorted(nodes), len(nodes))), ()

@@ -15,12 +15,15 @@ import msgspec
 import yaml
 from msgspec import inspect
 
+from zonequake_chaos.control import CONTROL
 from zonequake_chaos.errors import ManifestError
-from zonequake_chaos.scenario import ChaosRun
+from zonequake_chaos.scenario import ChaosRun, Spec
 from zonequake_chaos.scenario_faults import (
     Fault,
     LinkFault,
     NetworkSlow,
+    RollingRestart,
+    Scale,
     Target,
     TargetRole,
     Traffic,
@@ -146,10 +149,11 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
     for kind, names in (
         ("pool", pools),
         ("zone", [zone.name for zone in spec.zones]),
-        ("fault", [fault.name for fault in spec.faults]),
+        ("fault", [*([CONTROL] if spec.control else []), *(fault.name for fault in spec.faults)]),
     ):
         for name in {name for name in names if names.count(name) > 1}:
             yield f"two {kind}s are named {name!r}; names must be unique"
+    yield from _control_contradictions(spec)
     earlier: list[str] = []
     later = [fault.name for fault in spec.faults]
     for fault in spec.faults:
@@ -157,6 +161,25 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
         earlier.append(fault.name)
         later.remove(fault.name)
         yield from _hold_contradictions(fault, later)
+
+
+def _control_contradictions(spec: Spec) -> Iterator[str]:
+    """Nodes of a control that could come to hold something."""
+    control = spec.control
+    if control is None:
+        return
+    pools = [pool.name for pool in spec.pools]
+    if control.pool not in pools:
+        yield f"control: pool {control.pool!r} is not among spec.pools ({', '.join(pools)})"
+    for zone in spec.zones:
+        if zone.data_nodes_auto_adjust_scale_up != "Infinite":
+            yield (
+                f"control: zone {zone.name!r} would take its nodes, which must hold nothing; give "
+                "the zone dataNodesAutoAdjustScaleUp: Infinite"
+            )
+    for fault in spec.faults:
+        if isinstance(fault, Scale) and fault.pool == control.pool:
+            yield f"control: fault {fault.name!r} scales its pool {control.pool!r}; name another"
 
 
 def _hold_contradictions(fault: Fault, later: list[str]) -> Iterator[str]:
@@ -176,6 +199,8 @@ def _fault_contradictions(
     fault: Fault, pools: list[str], zones: list[str], earlier: list[str]
 ) -> Iterator[str]:
     here = f"fault {fault.name!r}"
+    if isinstance(fault, RollingRestart) and fault.pool is not None and fault.nodes:
+        yield f"{here}: expected either pool or nodes, and not both"
     target: Target | None = getattr(fault, "target", None)
     pool = target.pool if target is not None else getattr(fault, "pool", None)
     if pool is not None and pool not in pools:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from zonequake_chaos import scenario_faults as manifest
-from zonequake_chaos.scenario import ChaosRun, Load
+from zonequake_chaos.control import CONTROL
+from zonequake_chaos.scenario import ChaosRun, Load, Spec
 from zonequake_chaos.scenario_faults import Fault, fault_type
 from zonequake_chaos.state import ClusterView
 from zonequake_chaos.targets import Chooser, NoTarget, choose_nodes, choose_sighting
@@ -84,6 +85,7 @@ def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
         ("setup", f"Set up: {made}; {spec.load.pods} load pods"),
         ("preload", _preload_in_words(spec.load)),
         ("before", f"Steady load for {times.before_s:g} s"),
+        *_control_phase(spec),
         ("faults", "Faults" if spec.faults else "No faults"),
         ("recovery", f"Recover: every rebalance ends, then {times.after_s:g} s of load"),
         ("quiet", f"Quiet for {times.quiet_s:g} s, then dump every replica"),
@@ -104,9 +106,21 @@ def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
         )
         for number, fault in enumerate(spec.faults, 1)
     ]
+    for step in steps:
+        if step.key == CONTROL:
+            title = "restart of each, one after another, from a settled state on"
+            step.steps = [Step(number=f"{step.number}.1", key=f"fault:{CONTROL}", title=title)]
     return Plan(
         scenario=run.metadata.name, description=run.metadata.description, seed=seed, steps=steps
     )
+
+
+def _control_phase(spec: Spec) -> list[tuple[str, str]]:
+    control = spec.control
+    if control is None:
+        return []
+    what = f"{control.nodes} more nodes of pool {control.pool}, which hold nothing"
+    return [(CONTROL, f"Control: {what}; then {spec.times.after_s:g} s of load")]
 
 
 def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
@@ -134,7 +148,8 @@ def _fault_in_words(fault: Fault) -> str:
         case manifest.Scale():
             what = f"scale pool {fault.pool} to {fault.replicas}"
         case manifest.RollingRestart():
-            what = f"restart every node of {fault.pool or 'all pools'}, one after another"
+            whom = ", ".join(fault.nodes) or f"every node of {fault.pool or 'all pools'}"
+            what = f"restart {whom}, one after another"
         case manifest.ComponentPause():
             what = f"pause of the node's {fault.component}"
         case manifest.ComponentKill():

@@ -2,7 +2,9 @@
 partition disaster recovery"; design §3, hole 7).
 
 Shows the proof, asks, writes the request into the zone, and waits for the operator, which judges it
-by the same rules as its own resets: it refuses while a majority or its leader may be alive.
+by the same rules as its own resets: it refuses while a majority or its leader may be alive. Where
+nobody who is there holds the newest data, it shows what each of the others would give up, and asks
+for one of them.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -21,13 +23,17 @@ from zonequake_chaos.kube import Kube
 from zonequake_chaos.options import Context, Kubeconfig, Namespace
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
 from zonequake_chaos.plugin.findings import partitions_text
-from zonequake_chaos.plugin.look import look
-from zonequake_chaos.plugin.sight import named_zone
+from zonequake_chaos.plugin.look import inspect, look
+from zonequake_chaos.plugin.sight import Sight, named_zone
+from zonequake_chaos.reset_choices import Choice, choices, hold_the_newest, waiting
+from zonequake_chaos.reset_choices import named as choice_on
 from zonequake_operator.high_availability import each_with_holders
 from zonequake_operator.model import Partition, ResetRequest, Zone
 from zonequake_operator.parsing import owner_uid, parse_partition, parse_zone
 from zonequake_operator.reset import Holders, forced_node, has_lost_majority
+from zonequake_operator.restart import awaits_its_chain, must_unwind
 from zonequake_operator.wire import RESET_ANNOTATION, render_reset_requests
+from zonequake_store.admin_protocol import ReplicaStatus
 
 POLL_S = 0.3
 ATTEMPTS = 10
@@ -43,7 +49,8 @@ class Proof:
     """What is known of one partition's majority, in words.
 
     `stable`: its members. `holders`: those of them that are there and still have its data.
-    `topology_version`: of what was looked at.
+    `topology_version`: of what was looked at. `survivor`: which of the `choices` goes on, if it was
+    named or none of them holds the newest data; None: the operator chooses.
     """
 
     partition: Partition
@@ -53,6 +60,8 @@ class Proof:
     refused: str | None
     topology_version: int
     is_led: bool = False
+    choices: tuple[Choice, ...] = ()
+    survivor: Choice | None = None
 
     def lines(self) -> list[str]:
         """For people."""
@@ -64,43 +73,63 @@ class Proof:
         shown += [f"  {line}" for line in self.proof]
         if self.refused is not None:
             return [*shown, f"  not reset: {self.refused}"]
+        if self.survivor is not None:
+            if not self.holders:
+                shown.append("  nobody who is there has its newest data")
+            shown += [f"    {line}" for choice in self.choices for line in choice.lines()]
+            return [*shown, f"  goes on from {self.survivor.peer.node}; --survivor NODE chooses"]
         which = ", ".join(self.holders)
         return [*shown, f"  goes on from the newest data of {which}; what that lacks is given up"]
 
 
-def prove(partition: Partition, holders: Holders) -> Proof:
+def prove(partition: Partition, holders: Holders, named: str | None = None) -> Proof:
     """Has this partition lost its majority, as far as resources and data nodes tell?
 
-    By the rule by which the operator judges the request (`reset.has_lost_majority`).
+    By the rule by which the operator judges the request (`reset.has_lost_majority`); nor is a chain
+    a majority that can't be unwound yet. `named`: the node that is to go on.
     """
     keys, topology = partition.keys, holders.topology
     nodes = tuple(sorted(keys.stable.nodes)) if keys.stable else ()
     alive = [node for node in nodes if node in topology.nodes]
-    held = tuple(node for node in alive if node in holders.hold(keys))
+    held = hold_the_newest(keys, holders)
     heard = holders.answered & set(nodes)
     leader = holders.group.leader or (None if heard else partition.view.leader)
     forced = forced_node(keys)
+    found = choices(keys, holders)
+    survivor = None
+    if named is not None:
+        survivor = choice_on(found, named)
+    elif not held and found:
+        survivor = found[0]
     refused = None
     if not nodes or keys.bootstrap is None:
         refused = "it holds no data yet"
-    elif forced is not None and forced in topology.nodes:
+    elif forced is not None and forced in topology.nodes and not must_unwind(keys, holders):
         refused = f"a reset to {forced} is under way"
     elif leader is not None:
         refused = f"{leader} leads it"
-    elif not has_lost_majority(keys, holders, topology.version):
+    elif not has_lost_majority(keys, holders, topology.version) and not awaits_its_chain(
+        keys, holders
+    ):
         refused = "its majority has not left; a node that doesn't answer may still run"
-    elif not alive:
-        refused = "none of its nodes is there"
-    elif not held:
-        refused = "none of its nodes that are there has its data any more"
+    elif named is not None and survivor is None:
+        refused = f"{named} holds nothing of it, or can't be asked"
+    elif not held and survivor is None:
+        refused = (
+            "none of its nodes that are there has its data any more"
+            if alive
+            else "none of its nodes is there"
+        )
     return Proof(
         partition=partition,
         stable=nodes,
         holders=held,
-        proof=tuple(_said(node, holders, has_data=node in held) for node in nodes),
+        proof=tuple(_said(node, holders, has_data=node in holders.hold(keys)) for node in nodes),
         refused=refused,
         topology_version=topology.version,
         is_led=leader is not None,
+        choices=found,
+        survivor=survivor,
     )
 
 
@@ -127,6 +156,12 @@ def reset(
     partitions: Annotated[
         list[int] | None, typer.Argument(help="Else all that have lost their majority.")
     ] = None,
+    survivor: Annotated[
+        str | None,
+        typer.Option(
+            "--survivor", help="The node that goes on; else the one with the newest data."
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the proof only.")] = False,
     wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait for the operator.")] = 60,
@@ -143,16 +178,25 @@ def reset(
         from_environment=True,
     )
     code = asyncio.run(
-        _reset(place, zone, partitions or [], yes=yes, dry_run=dry_run, wait_s=wait_s)
+        _reset(
+            place, zone, partitions or [], named=survivor, yes=yes, dry_run=dry_run, wait_s=wait_s
+        )
     )
     raise typer.Exit(code)
 
 
 async def _reset(
-    place: Place, name: str, chosen: list[int], *, yes: bool, dry_run: bool, wait_s: float
+    place: Place,
+    name: str,
+    chosen: list[int],
+    *,
+    named: str | None,
+    yes: bool,
+    dry_run: bool,
+    wait_s: float,
 ) -> int:
     async with await place.connect() as kube:
-        found = await _proofs(kube, name, chosen)
+        found = await _proofs(kube, name, chosen, named)
         proofs = found if chosen else [proof for proof in found if proof.refused is None]
         if not proofs:
             without_leader = [proof for proof in found if not proof.is_led]
@@ -172,6 +216,7 @@ async def _reset(
             proof.partition.number: ResetRequest(
                 token=proof.partition.keys.configuration_token,
                 topology_version=proof.topology_version,
+                survivor=None if proof.survivor is None else proof.survivor.peer,
             )
             for proof in proofs
         }
@@ -183,7 +228,8 @@ def _show(proofs: Sequence[Proof]) -> None:
     """Partitions of which the same is known stand together."""
     alike: dict[object, list[Proof]] = {}
     for proof in proofs:
-        key = (proof.stable, proof.holders, proof.proof, proof.refused)
+        shown = tuple(proof.lines()[1:])
+        key = (proof.stable, shown)
         alike.setdefault(key, []).append(proof)
     for same in alike.values():
         numbers = [proof.partition.number for proof in same]
@@ -198,17 +244,38 @@ def _confirmed(count: int) -> bool:
         raise UsageError("nobody answered, so nothing was reset; --yes asks nobody") from None
 
 
-async def _proofs(kube: Kube, name: str, chosen: list[int]) -> list[Proof]:
+async def _proofs(
+    kube: Kube, name: str, chosen: list[int], named: str | None = None
+) -> list[Proof]:
     """Of the chosen partitions, else of all. Raises UsageError."""
-    sight = await look(kube)
+    sight = await _look(kube, name)
     zone = named_zone(sight, name)
     missing = [number for number in chosen if number not in zone.partitions]
     if missing:
         there = f"0 to {len(zone.partitions) - 1}" if zone.partitions else "it has none yet"
         raise UsageError(f"zone {name} has no partition {missing[0]}: {there}")
     every = each_with_holders(zone.snapshot(sight), zone.groups)
-    proofs = {partition.number: prove(partition, holders) for partition, holders in every}
+    proofs = {partition.number: prove(partition, holders, named) for partition, holders in every}
     return [proofs[number] for number in dict.fromkeys(chosen or sorted(proofs))]
+
+
+async def _look(kube: Kube, name: str) -> Sight:
+    """A look that also sees what replicas hold that wait for their start order, where nobody leads:
+    one of them may be chosen."""
+    sight = await look(kube)
+    zone = named_zone(sight, name)
+    unseen = [
+        (node, holders.group.name)
+        for _, holders in each_with_holders(zone.snapshot(sight), zone.groups)
+        if holders.group.leader is None
+        for node in waiting(holders)
+    ]
+    if not unseen:
+        return sight
+    found: dict[str, dict[str, ReplicaStatus]] = {n: {**one} for n, one in sight.inspected.items()}
+    for node, seen in (await inspect(kube, unseen)).items():
+        found.setdefault(node, {}).update(seen)
+    return replace(sight, inspected=found)
 
 
 async def _request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -> None:
@@ -255,7 +322,8 @@ async def _wait(kube: Kube, name: str, requests: Mapping[int, ResetRequest], wai
             )
             return 0
         if time.monotonic() > give_up_s:
-            said = " ".join(c.message for c in zone.conditions if c.type == "DataAtRisk")
-            console.print(f"not carried out yet: {partitions_text(open_)}. {said}", markup=False)
+            text = f"not carried out yet: {partitions_text(open_)}."
+            said = [c.message for c in zone.conditions if c.type == "DataAtRisk" and not c.is_well]
+            console.print(" ".join([text, *said]), markup=False)
             return UNFINISHED
         await asyncio.sleep(POLL_S)

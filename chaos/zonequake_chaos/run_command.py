@@ -20,6 +20,7 @@ from rich.console import Console
 
 from zonequake_chaos import manifest
 from zonequake_chaos.clock import SystemClock
+from zonequake_chaos.control import without_control
 from zonequake_chaos.deployment import Described
 from zonequake_chaos.deployments.choice import DEFAULT, OURS, Choice, deployment_for
 from zonequake_chaos.errors import in_words
@@ -78,6 +79,8 @@ def planned(ask: Ask) -> ChaosRun:
     """The scenario. Raises ManifestError, PlanRefused if its faults would break its floor, and
     UsageError if it can't be done to the target."""
     run = manifest.load(ask.scenario, ask.overrides)
+    if ask.choice.foreign:  # all its members hold data, so that there is nothing to compare with
+        run = without_control(run)
     ask.choice.check(run)
     check_plan(run)
     return run

@@ -18,6 +18,7 @@ from zonequake_analysis.tell import write_told
 from zonequake_analysis.verdict import Kind
 from zonequake_analysis.verdict import Verdict as Judged
 from zonequake_chaos.cluster.locks import lock_folder
+from zonequake_chaos.control import CONTROL
 from zonequake_chaos.deployment import Described
 from zonequake_chaos.errors import UsageError
 from zonequake_chaos.outcome import Verdict, worst
@@ -174,7 +175,8 @@ class RunFolder:
 def expectations(run: ChaosRun) -> dict[str, Any]:
     """What the analysis judges the run by, with the faults that must be shown to have landed."""
     wanted: dict[str, Any] = msgspec.structs.asdict(run.spec.expectations)
-    wanted["faults"] = [fault.name for fault in run.spec.faults if must_land(fault)]
+    control = [CONTROL] if run.spec.control is not None else []
+    wanted["faults"] = control + [fault.name for fault in run.spec.faults if must_land(fault)]
     return wanted
 
 

@@ -1,6 +1,6 @@
 """Runs a scenario against a cluster, from the first zone to the last collected byte.
 
-    setup → preload → before → faults → recovery → quiet → final → collect → clean
+    setup → preload → before → control → faults → recovery → quiet → final → collect → clean
 
 Whatever happens in the middle, an interrupt too, the tail is walked: what hurts is healed, what
 there is is collected, and every debt of the cleanup journal is paid. The harness's own problems are
@@ -19,6 +19,7 @@ from zonequake_chaos.clean_up import clean_up
 from zonequake_chaos.cleaning import pay
 from zonequake_chaos.clock import Clock, Moment
 from zonequake_chaos.collect import pod_logs
+from zonequake_chaos.control import CONTROL, control_fault, control_nodes, holding
 from zonequake_chaos.deployment import Deployment
 from zonequake_chaos.errors import HarnessError, UsageError, WaitExpired, in_words
 from zonequake_chaos.events import Event, EventLog, from_store
@@ -87,6 +88,7 @@ class Runner:
         self._problems = Problems()
         self._running: asyncio.Task[None] | None = None
         self._done = Done()
+        self._apart: frozenset[str] = frozenset()
         self._targets = random.Random(f"{seed}/targets")  # noqa: S311 - replayable, not secret
         self._events = EventLog(folder.path / "events.jsonl", clock)
         self._journal = Journal(folder.path)
@@ -150,6 +152,8 @@ class Runner:
         await self._phase("setup", self._set_up)
         await self._phase("preload", self._preload)
         await self._phase("before", self._before)
+        if self._spec.control is not None:
+            await self._phase(CONTROL, self._control)
         await self._phase("faults", self._faults)
         await self._phase("recovery", self._recover)
         await self._phase("quiet", self._quiet)
@@ -202,9 +206,18 @@ class Runner:
                 f"the load does {rate:.1f} operations/s: without load nothing can be shown",
             )
 
-    async def _faults(self) -> None:
-        self._observer.faults_begin()
-        world = World(
+    async def _control(self) -> None:
+        nodes = control_nodes(self._spec, self._installation.release)
+        held = holding(self._observer.view(), nodes)
+        if held:
+            words = f"the control's nodes must hold nothing: {'; '.join(held[:5])}"
+            self._problems.add(Verdict.UNKNOWN, words)
+            return
+        await self._one_fault(control_fault(nodes), self._world())
+        await asyncio.sleep(self._spec.times.after_s)
+
+    def _world(self) -> World:
+        return World(
             kube=self._kube,
             node=self._node,
             hands=self._hands,
@@ -215,6 +228,11 @@ class Runner:
             release=self._installation.release,
             loads=self._loads,
         )
+
+    async def _faults(self) -> None:
+        self._observer.faults_begin()
+        world = self._world()
+        self._apart = frozenset(control_nodes(self._spec, self._installation.release))
         for fault in self._spec.faults:
             await self._one_fault(fault, world)
         if not any(f.disturbs and f.name in self._done.effective for f in self._spec.faults):
@@ -232,6 +250,7 @@ class Runner:
                     world=world,
                     chooser=self._targets,
                     done=self._done,
+                    apart=self._apart,
                     note=partial(self._progress.note, key),
                 )
             except WaitExpired as error:

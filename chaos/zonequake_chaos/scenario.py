@@ -91,6 +91,9 @@ class Expectations(Part, frozen=True, kw_only=True):
     `sacrificed_at_least`, `restored_at_least`: acknowledged writes that resets took, and that an
     unwind brought back. `max_reset_window_ms` stands in for `max_window_ms` where a reset ended
     the window.
+
+    `max_p99_ms`: p99 of the load during the faults. `p99_ratio`: that p99 over the larger one of
+    the quiet time before and of the control, judged where it is above `p99_ratio_above_ms`.
     """
 
     lost: Annotated[int, Meta(ge=0)] = 0
@@ -101,8 +104,18 @@ class Expectations(Part, frozen=True, kw_only=True):
     restored_at_least: Annotated[int, Meta(ge=0)] = 0
     max_window_ms: Annotated[int, Meta(ge=0)] | None = None
     max_reset_window_ms: Annotated[int, Meta(ge=0)] | None = None
+    max_p99_ms: Annotated[float, Meta(gt=0)] | None = None
     p99_ratio: Annotated[float, Meta(gt=0)] | None = None
+    p99_ratio_above_ms: Annotated[float, Meta(ge=0)] = 0.0
     all_rebalances_end: bool = True
+
+
+class Control(Part, frozen=True, kw_only=True):
+    """What the same faults cost on this machine where they meet nothing: `nodes` data nodes more
+    in `pool`, which hold no replica, restarted one after another before the faults."""
+
+    pool: Name
+    nodes: Annotated[int, Meta(ge=1, le=100)]
 
 
 class Floor(Part, frozen=True, kw_only=True):
@@ -125,11 +138,13 @@ class Spec(Part, frozen=True, kw_only=True):
     """All that a run does.
 
     `max_duration_s`: a run that is not at its tail by then is aborted, healed and cleaned. The
-    namespace of a foreign cluster sets a ceiling to it (`zonequake_chaos.guard`).
+    namespace of a foreign cluster sets a ceiling to it (`zonequake_chaos.guard`). `control`: see
+    `zonequake_chaos.control`.
     """
 
     pools: list[Pool]
     zones: Annotated[list[Zone], Meta(min_length=1, max_length=10)]
+    control: Control | None = None
     load: Load = msgspec.field(default_factory=Load)
     etcd: Etcd = msgspec.field(default_factory=Etcd)
     times: Times = msgspec.field(default_factory=Times)

@@ -86,9 +86,10 @@ class GracefulDelete(FaultBase, frozen=True, kw_only=True, tag="graceful_delete"
 
 
 class RollingRestart(FaultBase, frozen=True, kw_only=True, tag="rolling_restart"):
-    """Restart every node of a pool (of all pools without one), one after another."""
+    """Restart every node of a pool (of all pools without one), one after another; or `nodes`."""
 
     pool: str | None = None
+    nodes: list[str] = msgspec.field(default_factory=list)
 
 
 class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):

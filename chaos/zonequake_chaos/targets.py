@@ -89,7 +89,7 @@ def _side(
             case Side.OTHERS:
                 there = list(view.nodes)
             case name:
-                there = _named([name], view)
+                there = named_nodes([name], view)
         there = sorted(set(there) & set(view.nodes) - set(apart_from))
         if word in (Side.LEADER, Side.FOLLOWER):
             there = chooser.sample(there, min(1, len(there)))
@@ -102,7 +102,8 @@ def _side(
     return tuple(sorted(found))
 
 
-def _named(names: Sequence[str], view: ClusterView) -> list[str]:
+def named_nodes(names: Sequence[str], view: ClusterView) -> list[str]:
+    """The nodes of these names, whole or without the release. Raises NoTarget."""
     found = {name: node_named(name, view.nodes) for name in names}
     absent = [name for name, node in found.items() if node is None]
     if absent:
@@ -131,9 +132,9 @@ def _candidates(target: Target, view: ClusterView, sighting: Sighting) -> list[s
     partition = view.partitions.get(sighting.place) if sighting.place is not None else None
     match target.role:
         case TargetRole.NODE:
-            return _named([str(target.node)], view)
+            return named_nodes([str(target.node)], view)
         case TargetRole.NODES:
-            return _named(target.nodes, view)
+            return named_nodes(target.nodes, view)
         case TargetRole.ALL | TargetRole.ANY:
             return list(view.nodes)
         case TargetRole.CATCHING_UP_PEER:

@@ -42,6 +42,7 @@ class EventReason(StrEnum):
     RETRY_THRESHOLD_PASSED = "RetryThresholdPassed"
     REPLICAS_LOST = "ReplicasLost"
     DATA_LOST = "DataLost"
+    PARTITIONS_STOPPED = "PartitionsStopped"
     PARTITIONS_RESET = "PartitionsReset"
     CHAIN_UNWOUND = "ChainUnwound"
     RESET_CARRIED_OUT = "ResetCarriedOut"
@@ -155,7 +156,28 @@ def announce_keys(
                 once=" ".join(_at(n, before[n].keys) for n in sorted(emptied)),
             )
         )
-    return (*said, *_resets(before, after))
+    return (*said, *_stopped(before, after), *_resets(before, after))
+
+
+def _stopped(
+    before: Mapping[int, Partition], after: Mapping[int, PartitionKeys]
+) -> list[Announcement]:
+    """Which groups have no member alive any more; not of those that go on in the same write."""
+    stopped = [
+        n
+        for n, keys in sorted(after.items())
+        if keys.is_stopped and not before[n].keys.is_stopped and not keys.is_forced
+    ]
+    if not stopped:
+        return []
+    return [
+        Announcement(
+            reason=EventReason.PARTITIONS_STOPPED,
+            message=f"All nodes of {len(stopped)} partitions have stopped: {few(stopped)}. They "
+            "wait for a majority of their nodes to come back; no timer resets them.",
+            once=" ".join(_at(n, before[n].keys) for n in stopped),
+        )
+    ]
 
 
 def _resets(

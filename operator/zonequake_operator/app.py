@@ -171,7 +171,7 @@ class App:
         holding: set[str] = set()
         while True:
             view = await self._fleet.next_view(seen, 5.0)
-            seen = view.number
+            seen = view.edition
             holders, silent = await reconciler.erase(view)
             # Who held a replica when it was last heard is waited for, also if it has left since: a
             # node that must be started again before it can erase anything comes back with it.

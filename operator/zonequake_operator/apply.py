@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from zonequake_store.admin_protocol import Order, StopReplica
@@ -67,6 +68,7 @@ class _Rest:
             and (wake_at_ms is None or now_ms < wake_at_ms)
             and view.topology == self.view.topology
             and view.reports == self.view.reports
+            and view.outdated == self.view.outdated
             and view.lease_troubles == self.view.lease_troubles
             and view.missing_rights == self.view.missing_rights
         )
@@ -152,10 +154,11 @@ class ZoneReconciler:
         # Orders rest on what is stored: a plan that had something to write is judged anew first.
         sends = [a for a in decided.actions if isinstance(a, SendOrder)]
         if not wrote:
-            await self._orders.send(sends, view.addresses)
+            no_longer = partial(self._fleet.next_topology, view.topology.version)
+            await self._orders.send(sends, view.addresses, until=no_longer)
             self._shows_orders = self.resources.next_round() if sends else self._shows_orders
         self._fleet.tell(
-            self.name, view=view.number, settled=decided.settled, behind=decided.behind
+            self.name, edition=view.edition, settled=decided.settled, behind=decided.behind
         )
         self._announce_failures(stored.zone, decided)
         metrics.show_zone(
@@ -176,6 +179,7 @@ class ZoneReconciler:
                     partitions=stored.partitions,
                     topology=view.topology,
                     reports=view.reports,
+                    outdated=view.outdated,
                     lease_troubles=view.lease_troubles,
                     missing_rights=view.missing_rights,
                     inspected=self._orders.inspections.of(view.reports),
@@ -313,7 +317,7 @@ class ZoneReconciler:
             if await self._orders.all_answered():  # they would start what is erased
                 self._shows_orders = self.resources.next_round()
             while view.number < self._shows_orders:
-                view = await self._fleet.next_view(view.number, self._resync_s)
+                view = await self._fleet.next_view(view.edition, self._resync_s)
             return await self._erase(view)
 
     async def _erase(self, view: View) -> tuple[set[str], set[str]]:

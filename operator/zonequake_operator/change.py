@@ -90,6 +90,19 @@ def majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[s
     return is_majority(sum(holding), len(peers))
 
 
+def lost_majority(peers: tuple[PeerName, ...], group: Group) -> bool:
+    """Has a majority of these peers become impossible for good? Their nodes answer without them."""
+    left = [
+        peer.node not in group.answered
+        or (
+            peer.node in group.replicas
+            and group.replicas[peer.node].incarnation == peer.incarnation
+        )
+        for peer in peers
+    ]
+    return not is_majority(sum(left), len(peers))
+
+
 def named_peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
     """Pending with incarnations; None while some new node's replica hasn't started.
 

@@ -3,6 +3,7 @@ of nodes that have left for good."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 FENCED = "zonequake.io/fenced"
 """The annotation that the data node heeds; its value is for people."""
+PARALLEL_FENCES = 16
 DELETE_AGAIN_S = 30.0
 """So long after a deletion that failed it is tried again."""
 
@@ -50,22 +52,30 @@ class Fencing:
 
     async def fence(self, names: Iterable[str], why: str) -> None:
         """Take these over; what was renewed since `look` stays, and its node with it."""
-        for name in sorted(names):
-            body = dict(self._objects[name])
-            body["metadata"] = dict(body["metadata"])
-            body["metadata"]["annotations"] = {
-                **(body["metadata"].get("annotations") or {}),
-                FENCED: why,
-            }
-            try:
-                written = await self._kube.replace_lease(body)
-            except (Conflict, NotFound) as error:
-                logger.info("%s keeps its Lease for now: %s", name, error)
-                continue
-            logger.warning("%s was fenced, and has left: %s", name, why)
-            metrics.FENCES.inc()
-            self._objects[name] = written
-            self.leases = {**self.leases, name: parse_lease(written)}
+        slots = asyncio.Semaphore(PARALLEL_FENCES)
+
+        async def one(name: str) -> None:
+            async with slots:
+                await self._fence(name, why)
+
+        await asyncio.gather(*(one(name) for name in sorted(names)))
+
+    async def _fence(self, name: str, why: str) -> None:
+        body = dict(self._objects[name])
+        body["metadata"] = dict(body["metadata"])
+        body["metadata"]["annotations"] = {
+            **(body["metadata"].get("annotations") or {}),
+            FENCED: why,
+        }
+        try:
+            written = await self._kube.replace_lease(body)
+        except (Conflict, NotFound) as error:
+            logger.info("%s keeps its Lease for now: %s", name, error)
+            return
+        logger.warning("%s was fenced, and has left: %s", name, why)
+        metrics.FENCES.inc()
+        self._objects[name] = written
+        self.leases = {**self.leases, name: parse_lease(written)}
 
     async def delete(self, names: Iterable[str]) -> None:
         """Delete these, as they were read; what was written since stays."""

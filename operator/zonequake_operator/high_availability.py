@@ -1,7 +1,8 @@
 """What high availability asks of a partition's keys, before its rebalance does.
 
 a leader whose read index works       nothing: the partition serves
-its whole group was stopped           `restart`: the chain is unwound
+a person has asked for it             `reset`: two phases
+its whole group has stopped           `restart`: it recovers, or the chain is unwound
 a reset is due, no majority           `reset`: two phases
 """
 
@@ -21,6 +22,7 @@ from .model import (
     ResetDue,
     ResetRequest,
     Snapshot,
+    Storage,
     ZoneSpec,
     ZoneStatus,
 )
@@ -32,32 +34,46 @@ class Verdict:
     """What the keys must become, and whom that waits for.
 
     `withheld`: nobody gets permission to start before the chain is unwound. `awaits`: why a reset
-    or an unwinding can't be decided yet. `inspect`: waiting replicas whose state has to be seen.
+    or an unwinding can't be decided yet, or whom a stopped group waits for. `inspect`: waiting
+    replicas whose state has to be seen.
     """
 
     keys: PartitionKeys
     withheld: bool = False
-    awaits: Undecided | chain.Unjudged | None = None
+    awaits: Undecided | chain.Unjudged | restart.Awaited | None = None
     inspect: frozenset[str] = frozenset()
 
-    def sentence(self, partition: str) -> str:
+    def sentence(self, partition: str, storage: Storage = Storage.PERSISTENT) -> str:
         """For whom the partition, which is called so, waits; empty if for nobody."""
         awaits, keys = self.awaits, self.keys
         if awaits is None:
             return ""
+        subject = f"{partition[0].upper()}{partition[1:]}"
+        if isinstance(awaits, restart.Awaited):
+            if storage is Storage.VOLATILE:
+                return (
+                    f"{subject} waits for {few(awaits.of)}: all its nodes had stopped, and its "
+                    "data is gone with them; it begins anew, empty, once all of them are back."
+                )
+            return (
+                f"{subject} waits for {awaits.more} more of {few(awaits.nodes)} to come back with "
+                f"its data: all its nodes had stopped, and who is back may lack what a majority of "
+                f"{few(awaits.of)} has acknowledged; or it is reset by hand (zonequake reset)."
+            )
         if isinstance(awaits, chain.Unjudged):
             nodes = few(awaits.nodes) or "a node that holds its data"
             return (
-                f"{partition[0].upper()}{partition[1:]} waits for {awaits.more} more of {nodes} to "
+                f"{subject} waits for {awaits.more} more of {nodes} to "
                 "report: all its nodes had stopped, and the newest user data may be under link "
                 f"{awaits.link + 1} of {len(keys.chain)} of its chain "
-                f"({few(keys.chain[awaits.link].nodes)})."
+                f"({few(keys.chain[awaits.link].nodes)}); or it is reset by hand (zonequake reset)."
             )
         if awaits.unheard:
             return f"The reset of {partition} waits for {few(awaits.unheard)} to report."
         newest = keys.chain[-1].nodes if keys.chain else ()
         return (
-            f"Nobody alive holds the newest data of {partition}: it waits for one of {few(newest)}."
+            f"Nobody alive holds the newest data of {partition}: it waits for one of "
+            f"{few(newest)}, or is reset by hand to older data (zonequake reset)."
         )
 
 
@@ -80,29 +96,69 @@ def judge(
         automatic: the zone is a HighAvailability one.
         by_hand: somebody asked for a reset. It needs no timer and unwinds no chain, but it is
             refused like any other while a majority or its leader may be alive, and for ever once
-            the majority that was missing then came back: the next loss may be nobody's wish.
+            the majority that was missing then came back: the next loss may be nobody's wish. A
+            chain that can't be unwound yet is no majority.
     """
-    if keys.bootstrap is None or keys.stable is None or holders.group.confirmed:
+    if keys.bootstrap is None or keys.stable is None:
         return Verdict(keys=keys)
-    if by_hand and reset.has_lost_majority(keys, holders, by_hand.topology_version):
-        return _reset(keys, holders, revision)
+    if holders.group.confirmed:
+        return Verdict(keys=restart.without_mark(keys))
+    if automatic and restart.has_just_stopped(keys, holders):
+        keys = restart.marked(keys)
+    unwinds = automatic and restart.must_unwind(keys, holders)
+    unwound = _unwind(keys, holders, revision) if unwinds else None
+    if by_hand and by_hand.survivor and not reset.is_there(by_hand.survivor, holders):
+        by_hand = None  # it is for what isn't there any more
+    if by_hand and (
+        reset.has_lost_majority(keys, holders, by_hand.topology_version)
+        or (unwound is not None and unwound.awaits is not None)
+    ):
+        found = _reset(keys, holders, revision, by_hand)
+        decided = restart.by_hand(keys, found.keys) if automatic else found.keys
+        return replace(found, keys=decided, withheld=unwinds)
     if not automatic:
         return Verdict(keys=keys)
-    if restart.must_unwind(keys, holders):
-        hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
-        token = next_token(keys, holders.group)
-        unwound = restart.unwind(keys, holders, revision=revision, token=token)
-        if isinstance(unwound, chain.Unjudged):
-            return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
-        return Verdict(keys=unwound, withheld=unwound != keys)
+    if unwound is not None:
+        return unwound
+    if keys.is_stopped:
+        return _recover(keys, holders, revision)
     if due is not None and is_due(keys, holders, due):
         return _reset(keys, holders, revision)
     return Verdict(keys=keys)
 
 
-def _reset(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
+def _unwind(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
     token = next_token(keys, holders.group)
-    after = reset.reset_partition(keys, holders, revision=revision, token=token)
+    unwound = restart.unwind(keys, holders, revision=revision, token=token)
+    if isinstance(unwound, chain.Unjudged):
+        hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
+        return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
+    return Verdict(keys=unwound, withheld=True)
+
+
+def _recover(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
+    """Ordinary recovery of a group that stopped as a whole: its majority must come back.
+
+    Nobody is left to wait for once all members are there. If too many of them came back with
+    nothing, what the others hold is all that there is.
+    """
+    awaits = restart.awaited(keys, holders)
+    if awaits is None or keys.is_forced:
+        return Verdict(keys=keys)
+    if restart.all_are_back(keys, holders) and holders.hold(keys) & keys.stable_nodes:
+        return _reset(keys, holders, revision)
+    return Verdict(keys=keys, awaits=awaits)
+
+
+def _reset(
+    keys: PartitionKeys, holders: Holders, revision: int, by_hand: ResetRequest | None = None
+) -> Verdict:
+    token = next_token(keys, holders.group)
+    survivor = by_hand.survivor if by_hand is not None else None
+    if survivor is not None:
+        after = reset.reset_to(keys, holders, survivor, revision=revision, token=token)
+    else:
+        after = reset.reset_partition(keys, holders, revision=revision, token=token)
     if isinstance(after, Undecided):
         hidden = frozenset(n for n in after.unheard if holders.is_hidden(n))
         return Verdict(keys=keys, awaits=after, inspect=hidden)
@@ -110,7 +166,12 @@ def _reset(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
 
 
 def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
-    """Is the majority missing for which the timer fired, and no reset written for that loss?"""
+    """Is the majority missing for which the timer fired, and no reset written for that loss?
+
+    It is void for a group that has stopped as a whole since.
+    """
+    if keys.is_stopped:
+        return False
     return keys.reset_revision < due.revision and reset.has_lost_majority(
         keys, holders, due.topology_version
     )
@@ -168,8 +229,12 @@ def without_done_reset(
 def each_with_holders(
     snapshot: Snapshot, groups: Mapping[int, Group]
 ) -> Iterator[tuple[Partition, Holders]]:
-    """The zone's partitions, each with what is known of its replicas."""
-    answered = frozenset(snapshot.reports)
+    """The zone's partitions, each with what is known of its replicas.
+
+    Who answered only before somebody was counted out is silent: until then members may have
+    replicated to it, and the survivor is the one with the newest log.
+    """
+    answered = frozenset(snapshot.reports) - snapshot.outdated
     for number, partition in snapshot.partitions.items():
         group = groups[number]
         inspected = {

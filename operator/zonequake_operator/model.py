@@ -167,6 +167,23 @@ class ConditionType(StrEnum):
     PERMITTED = "Permitted"
     PAUSED = "Paused"
 
+    @property
+    def well(self) -> bool:
+        """Its status while there is nothing to say."""
+        return _WELL[self]
+
+
+_WELL = {
+    ConditionType.READY: True,
+    ConditionType.SYNCED: True,
+    ConditionType.PROGRESSING: False,
+    ConditionType.DEGRADED: False,
+    ConditionType.DATA_AT_RISK: False,
+    ConditionType.LEASE_TROUBLE: False,
+    ConditionType.PERMITTED: True,
+    ConditionType.PAUSED: False,
+}
+
 
 class Reason(StrEnum):
     """Why a condition is as it is."""
@@ -209,6 +226,11 @@ class Condition:
     status: bool
     reason: Reason
     message: str
+
+    @property
+    def is_well(self) -> bool:
+        """Is there nothing that people should hear of?"""
+        return self.status is self.type.well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,10 +281,15 @@ class ZoneStatus:
 class ResetRequest:
     """A reset by hand was asked for: for the keys with this token, and for the majority that was
     missing at this version of the topology. Other keys, and one that came back since, are another
-    loss."""
+    loss.
+
+    `survivor`: the replica that is to go on, also one of an older lineage than the newest; None:
+    the newest of the newest lineage.
+    """
 
     token: int
     topology_version: int
+    survivor: PeerName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,6 +366,8 @@ class PartitionKeys:
     Written together with one compare-and-swap, which is the documents' atomic multi-invoke.
     `chain` is kept for HighAvailability zones, oldest link first. `bootstrap_lineage`: the token of
     `bootstrap` if the group began anew, because all its replicas had lost their data; else 0.
+    `stopped_token`: what `configuration_token` was when no member of the group was alive any more,
+    until it leads again; else 0.
     """
 
     stable: AssignmentSet | None = None
@@ -353,6 +382,12 @@ class PartitionKeys:
     switch_append: tuple[str, ...] = ()
     reset_revision: int = 0
     chain: tuple[Link, ...] = ()
+    stopped_token: int = 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Has the whole group stopped, and not led since (design §3, holes 7 and 9)?"""
+        return self.stopped_token > 0
 
     @property
     def stable_nodes(self) -> frozenset[str]:
@@ -389,12 +424,14 @@ class PartitionView:
     """What stands beside the keys, for people and triggers; on transitions only.
 
     `state` is None until the group had its first leader: nobody can have missed it before.
+    `waits_for`: what has to come before the partition gets on, in words; empty if nothing.
     """
 
     leader: str | None = None
     term: int = 0
     stage: Stage = Stage.NONE
     state: PartitionState | None = None
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,7 +460,8 @@ DEFAULT_RETRY_THRESHOLD = 10
 class Snapshot:
     """Everything that a decision about one zone rests on.
 
-    `reports` holds only nodes that answered in this round; `partitions` is by number. `inspected`:
+    `reports` holds only nodes that aren't silent; `outdated` are those of them that were asked for
+    before somebody was last counted out. `partitions` is by number. `inspected`:
     what replicas that wait for their start order showed of themselves, by node and group.
     `attempts`: how often this operator asked each group for its change; more than
     `retry_threshold` are shown. `lease_troubles`: by node. `missing_rights`: of the operator.
@@ -434,6 +472,7 @@ class Snapshot:
     partitions: Mapping[int, Partition]
     topology: Topology
     reports: Mapping[str, ReplicasReport]
+    outdated: frozenset[str] = frozenset()
     inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     attempts: Mapping[str, Attempts] = field(default_factory=dict)
     lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)

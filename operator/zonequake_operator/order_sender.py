@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
 
 from zonequake_store.admin_protocol import Order, OrderReply, OrderStatus
 
@@ -46,8 +47,17 @@ class OrderSender:
         """How often each group's newest change was asked for."""
         return self._pacer.attempts
 
-    async def send(self, sends: Iterable[SendOrder], addresses: Mapping[str, str]) -> None:
-        """Give those orders that are due to the nodes that are free to take them."""
+    async def send(
+        self,
+        sends: Iterable[SendOrder],
+        addresses: Mapping[str, str],
+        *,
+        until: Callable[[float], Coroutine[Any, Any, object]],
+    ) -> None:
+        """Give those orders that are due to the nodes that are free to take them.
+
+        `until`: returns when no answer is to be waited for any more, after so many seconds at most.
+        """
         self._forget_answered()
         batches: dict[str, list[Order]] = {}
         free = [send for send in sends if send.node not in self._under_way]
@@ -59,9 +69,13 @@ class OrderSender:
                 self.give(node, orders, addresses), name=f"orders for {node}"
             )
         if batches:
-            await asyncio.wait(
-                [self._under_way[node] for node in batches], timeout=ORDERS_PATIENCE_S
-            )
+            answered = asyncio.create_task(_all([self._under_way[node] for node in batches]))
+            patience = asyncio.create_task(until(ORDERS_PATIENCE_S))
+            try:
+                await asyncio.wait((answered, patience), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                answered.cancel()
+                patience.cancel()
             self._forget_answered()
 
     async def all_answered(self) -> bool:
@@ -88,6 +102,11 @@ class OrderSender:
         self._under_way = {n: task for n, task in self._under_way.items() if not task.done()}
         for task in answered:
             task.result()  # raises what nobody expected of it
+
+
+async def _all(tasks: list[asyncio.Task[None]]) -> None:
+    """Wait for them; who stops to wait ends none."""
+    await asyncio.wait(tasks)
 
 
 def _log_reply(node: str, order: Order, reply: OrderReply) -> None:

@@ -224,8 +224,15 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
                 )
                 for link in wire.chain
             ),
+            stopped_token=wire.stopped_token,
         ),
-        view=PartitionView(leader=wire.leader, term=wire.term, stage=wire.stage, state=wire.state),
+        view=PartitionView(
+            leader=wire.leader,
+            term=wire.term,
+            stage=wire.stage,
+            state=wire.state,
+            waits_for=wire.waits_for,
+        ),
     )
 
 

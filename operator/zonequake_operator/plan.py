@@ -34,10 +34,12 @@ from .model import (
     PartitionSummary,
     PartitionView,
     Snapshot,
+    Topology,
     ZoneSpec,
     ZoneStatus,
     group_name,
 )
+from .waiting import waits_for
 
 CAUGHT_UP_MARGIN_ENTRIES = 1000
 """How far behind its leader a replica may be and still count as caught up: reports of two nodes
@@ -137,7 +139,8 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     accepted = high_availability.without_done_reset(snapshot, accepted, groups)
     for n, verdict in verdicts.items():
         if verdict.awaits is not None:
-            health[n] = replace(health[n], awaits=verdict.sentence(f"partition {n}"))
+            health[n] = replace(health[n], awaits=verdict.sentence(f"partition {n}", spec.storage))
+    health = {n: _with_waits(one, snapshot.topology) for n, one in health.items()}
 
     actions: list[Action] = []
     if not spec.paused and accepted.revision == before.revision:
@@ -176,6 +179,11 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
 
 def _is_urgent(action: Action) -> bool:
     return not isinstance(action, WriteZone | WritePartition) or action.urgent
+
+
+def _with_waits(health: Health, topology: Topology) -> Health:
+    view = replace(health.view, waits_for=waits_for(health, topology.nodes))
+    return replace(health, view=view)
 
 
 def _is_at_rest(health: Health) -> bool:
@@ -301,9 +309,9 @@ def _write_partitions(
         if keys == partition.keys:
             keys = rebalance.decide(partition.keys, groups[number], wish, alive)
         if keys != partition.keys:
-            writes.append(
-                WritePartition(number=number, keys=keys, view=health[number].view, urgent=True)
-            )
+            judged = replace(health[number], keys=keys, awaits="")
+            view = _with_waits(judged, snapshot.topology).view
+            writes.append(WritePartition(number=number, keys=keys, view=view, urgent=True))
     return writes
 
 

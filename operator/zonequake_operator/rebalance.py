@@ -24,6 +24,7 @@ from .change import (
     is_applied,
     is_cancelled,
     is_carried,
+    lost_majority,
     majority_holds,
     named_peers,
     next_token,
@@ -379,6 +380,10 @@ def _on_catching_up(
         # A peer lost its storage meanwhile: name it anew, under a new token.
         token = next_token(keys, group)
         return replace(keys, pending_lock=None, configuration_token=token), False
+    if keys.pending_lock is not None and lost_majority(peers, group):
+        # No grant will ever follow. One that is under way comes before our next change, and then it
+        # is the group that can't be helped, or behind it, and is refused.
+        return _release(keys, group)
     lock = TokenPeers(token=keys.configuration_token, peers=peers)
     if leading.caught_up and keys.pending_lock != lock and majority_holds(peers, group, alive):
         # tryCatchUpFinish: "if peers == partition.assignments.pending: pending.lock = true".

@@ -23,6 +23,7 @@ from .model import (
     ZoneStatus,
     group_name,
 )
+from .waiting import armed
 from .wire import (
     API_VERSION,
     TOPOLOGY_NAME,
@@ -72,6 +73,7 @@ def render_zone_status(
         reset_due=None
         if due is None
         else WireResetDue(revision=due.revision, topology_version=due.topology_version),
+        armed=armed(status, spec),
         partitions=WireSummary(
             total=summary.total,
             available=summary.available,
@@ -191,10 +193,12 @@ def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
                 )
                 for link in keys.chain
             ],
+            stopped_token=keys.stopped_token,
             leader=view.leader,
             term=view.term,
             stage=view.stage,
             state=view.state,
+            waits_for=view.waits_for,
         )
     )
     status["stage"] = view.stage.value  # shown by `kubectl get zp` even at its default

@@ -221,6 +221,48 @@ def reset_partition(
     return two_phases(keys, newest_log(candidates), candidates, revision=revision, token=token)
 
 
+def is_there(survivor: PeerName, holders: Holders) -> bool:
+    """Is this very replica there, and may it go on? One that is silent, or that nobody has looked
+    at yet, may."""
+    node = survivor.node
+    if node in holders.silent or holders.is_hidden(node):
+        return True
+    replica = holders.seen(node)
+    return (
+        replica is not None
+        and replica.incarnation == survivor.incarnation
+        and replica.configuration is not None
+    )
+
+
+def reset_to(
+    keys: PartitionKeys, holders: Holders, survivor: PeerName, *, revision: int, token: int
+) -> PartitionKeys | Undecided:
+    """A reset by hand to the replica that a person has chosen, one that `is_there`.
+
+    Also to one of an older lineage, where who was reset to died before anybody had a copy of its
+    log. All that are there follow. What the chain's links since that lineage hold is given up, so
+    that nobody waits for them any more.
+    """
+    nodes = keys.stable_nodes | keys.pending_nodes | {survivor.node}
+    unheard = {n for n in nodes if n in holders.silent or holders.is_hidden(n)}
+    if unheard:
+        return Undecided(unheard=tuple(sorted(unheard)))
+    chosen = holders.seen(survivor.node)
+    assert chosen is not None
+    assert chosen.configuration is not None
+    lineage = chosen.configuration.lineage
+    nodes |= {node for link in keys.chain for node in link.nodes}
+    together = [
+        node
+        for node in nodes
+        if (replica := holders.seen(node)) is not None and replica.configuration is not None
+    ]
+    kept = tuple(link for link in keys.chain[1:] if link.token <= lineage)
+    after = two_phases(keys, survivor.node, together, revision=revision, token=token)
+    return replace(after, chain=(*keys.chain[:1], *kept))
+
+
 def newest_log(candidates: Mapping[str, ReplicaStatus]) -> str:
     """ "The newest (term, index) wins, ties by name"."""
     return min(

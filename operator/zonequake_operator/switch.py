@@ -201,4 +201,5 @@ def begun_anew(keys: PartitionKeys, token: int) -> PartitionKeys:
         bootstrap_lineage=token,
         configuration_token=token,
         chain=(),
+        stopped_token=0,
     )

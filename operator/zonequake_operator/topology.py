@@ -71,7 +71,7 @@ def advance(
         lease = leases.get(name)
         if identity is not None and lease and lease.is_fenced_for(identity.process_incarnation):
             identity = None  # it may answer, but it doesn't know yet that it was given up
-        if identity is not None and known is not None and _same(known, identity):
+        if identity is not None and known is not None and is_same(known, identity):
             nodes[name] = _refresh(known, pod)
         elif identity is not None and not _ended(identity.pod_uid, pod, lost_machines):
             nodes[name] = _join(identity, pod, version, known)
@@ -107,10 +107,10 @@ def to_fence(
         for name, known in topology.nodes.items()
         if name in leases
         and leases[name].is_live_for(known.process_incarnation)
-        and (name not in identities or _same(known, identities[name]))
+        and (name not in identities or is_same(known, identities[name]))
         and (
             name in run_out
-            or (name not in identities and _has_ended(known, pods.get(name), lost_machines))
+            or (name not in identities and has_ended(known, pods.get(name), lost_machines))
         )
     )
 
@@ -150,7 +150,8 @@ def _newest(departed: Mapping[str, Departure]) -> dict[str, Departure]:
     return {name: departed[name] for name in sorted(newest)}
 
 
-def _same(known: TopologyNode, identity: NodeIdentity) -> bool:
+def is_same(known: TopologyNode, identity: NodeIdentity) -> bool:
+    """Whether this process is the one that we know."""
     return known.process_incarnation == identity.process_incarnation
 
 
@@ -207,10 +208,11 @@ def _left(
         return False  # not before it is fenced
     if pod is None:
         return not _is_wanted(known.name, wanted)
-    return _has_ended(known, pod, lost_machines)
+    return has_ended(known, pod, lost_machines)
 
 
-def _has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
+def has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
+    """Whether its pod, or its machine, proves that this node's process runs no more."""
     if pod is None or pod.uid != known.pod_uid:
         return False  # its successor hasn't identified itself: the old process may still run
     if pod.restarts < known.restarts:

@@ -42,9 +42,9 @@ async def watch(
         if wake_at_ms is not None:
             timeout_s = min(timeout_s, max(0.0, (wake_at_ms - wall_ms()) / 1000))
         view = await fleet.next_view(seen, timeout_s)
-        if view.number == 0:
+        if view.edition == 0:
             continue  # nobody was heard yet
-        seen = view.number
+        seen = view.edition
         try:
             wake_at_ms = (await reconciler.step(view)).wake_at_ms
         except Conflict as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_store.admin_protocol import PeerName, Stage
 
 from .errors import ResourceError
 from .model import (
@@ -105,6 +105,7 @@ class WireZoneStatus(Wire, frozen=True):
     scale_down: WireTimer | None = None
     reset: WireResetTimer | None = None
     reset_due: WireResetDue | None = None
+    armed: str = ""
     partitions: WireSummary = WireSummary()
     conditions: list[WireCondition] = []
 
@@ -147,10 +148,12 @@ class WirePartitionStatus(Wire, frozen=True):
     switch_append: list[str] = []
     reset_revision: int = 0
     chain: list[WireLink] = []
+    stopped_token: int = 0
     leader: str | None = None
     term: int = 0
     stage: Stage = Stage.NONE
     state: PartitionState | None = None  # absent until the first leader
+    waits_for: str = ""
 
 
 class WireNode(Wire, frozen=True):
@@ -180,25 +183,43 @@ class WireTopologyStatus(Wire, frozen=True):
 
 RESET_ANNOTATION = "zonequake.io/reset"
 """Of a DistributionZone: what `zonequake reset` asks for,
-{partition: [configurationToken, topologyVersion]}."""
+{partition: [configurationToken, topologyVersion, [node, incarnation]]}; the replica that is to go
+on is left out where the newest data that is left does."""
+
+
+class WireResetRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    token: int
+    topology_version: int
+    survivor: tuple[str, str] | None = None
 
 
 def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, ResetRequest]:
     """The partitions that a zone's annotation asks to be reset; none if it can't be read."""
     text = (annotations or {}).get(RESET_ANNOTATION, "{}")
     try:
-        found = msgspec.json.decode(text, type=dict[int, tuple[int, int]])
+        found = msgspec.json.decode(text, type=dict[int, WireResetRequest])
     except msgspec.DecodeError:
         return {}  # written by hand; the command shows that nothing came of it
     return {
-        number: ResetRequest(token=token, topology_version=version)
-        for number, (token, version) in found.items()
+        number: ResetRequest(
+            token=wire.token,
+            topology_version=wire.topology_version,
+            survivor=None if wire.survivor is None else PeerName(*wire.survivor),
+        )
+        for number, wire in found.items()
     }
 
 
 def render_reset_requests(requests: Mapping[int, ResetRequest]) -> str:
     """The annotation's value, as `reset_requests` reads it."""
-    wire = {str(n): (r.token, r.topology_version) for n, r in sorted(requests.items())}
+    wire = {
+        str(n): [
+            r.token,
+            r.topology_version,
+            *([] if r.survivor is None else [(r.survivor.node, r.survivor.incarnation)]),
+        ]
+        for n, r in sorted(requests.items())
+    }
     return msgspec.json.encode(wire).decode()
 
 

@@ -98,7 +98,8 @@ class ZoneResources:
             self._heed_newer_topology(stored.zone, view)
             if view.number >= self._heard_from:
                 return stored, view
-            view = await self._fleet.next_view(view.number, self._resync_s)
+            self._fleet.hurry()
+            view = await self._fleet.next_view(view.edition, self._resync_s)
 
     def _heed_newer_topology(self, zone: Zone, view: View) -> None:
         """The zone may have accepted a newer topology from another operator: ours would undo it.
@@ -113,8 +114,8 @@ class ZoneResources:
             self._heard_from = self.next_round()
 
     def next_round(self) -> int:
-        """The first view that was heard from now on: the next may have begun, the one after not."""
-        return self._fleet.view.number + 2
+        """The first round of hearing that begins from now on."""
+        return self._fleet.rounds + 1
 
     async def read(self) -> Stored:
         """The resources as they were read last, or anew. Raises KubeError, NotFound if the zone is

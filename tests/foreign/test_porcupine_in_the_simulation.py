@@ -19,8 +19,9 @@ from zonequake_store.replica import Faults, Replica
 
 pytestmark = pytest.mark.timeout(600)
 
-SEEDS = 15
+SEEDS = 6
 """Of each scenario."""
+RAFT_SEEDS = 30
 
 Histories = dict[str, list[Event]]
 
@@ -124,7 +125,7 @@ def test_both_find_no_order_of_the_same_keys_where_replicas_promise_too_much(
     )
     # Who sees the store from inside would end the run before the clients' history shows it.
     monkeypatch.setattr(ReplyRules, "answered", lambda *_, **__: None)
-    compared = both(porcupine, recorded_in(["raft"], seeds=3 * SEEDS), tmp_path)
+    compared = both(porcupine, recorded_in(["raft"], seeds=RAFT_SEEDS), tmp_path)
     assert compared.disagreements == []
     assert compared.not_judged == {}
     assert compared.alike[KeyVerdict.ILLEGAL] >= 5

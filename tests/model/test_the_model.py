@@ -61,7 +61,7 @@ FOUND_BY = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.every_state, pytest.mark.timeout(7200)])
+        pytest.param(name, marks=[pytest.mark.long, pytest.mark.timeout(7200)])
         if name == "everything"
         else name
         for name in WITHIN

@@ -27,10 +27,20 @@ for name in sorted(SCENARIOS):
 """
 
 
+def died_at_each_write(reached: Counter[str]) -> bool:
+    """Whether nodes died before a write was stored, and after it, before anybody heard of it."""
+    return all(
+        reached[f"crashed {moment} log write{end}"] + reached[f"crashed {moment} data write{end}"]
+        for moment, end in (("before a", ""), ("between a", " and its word"))
+    )
+
+
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_every_rule_holds_in_every_scenario(name: str) -> None:
     reached: Counter[str] = Counter()
-    for seed in range(20):
+    for seed in range(60):
+        if seed >= 20 and (SCENARIOS[name].is_volatile or died_at_each_write(reached)):
+            break  # a death at one of the two moments is rare: some scenarios need more seeds
         report = simulate(seed, SCENARIOS[name])
         assert report.rule is None, (seed, report.violation)
         reached.update(report.tally)
@@ -45,9 +55,7 @@ def test_every_rule_holds_in_every_scenario(name: str) -> None:
     assert reached["messages doubled"] > 100
     assert reached["messages overtaken"] > 100
     assert reached["ms between the clocks"] > 20 * 50
-    if not SCENARIOS[name].is_volatile:
-        for moment in ("before a {} write", "between a {} write and its word"):
-            assert sum(reached[f"crashed {moment.format(write)}"] for write in ("log", "data"))
+    assert SCENARIOS[name].is_volatile or died_at_each_write(reached)
 
 
 def test_every_kind_of_fault_is_part_of_a_scenario() -> None:

@@ -43,6 +43,23 @@ KEPT = [
     ("operated-volatile", 94, "a process whose pod was deleted lived on for ever"),
     ("operated-volatile", 135, "most first members were lost before any was told"),
     ("operated-volatile", 390, "what a dead operator wrote was put right at a resync"),
+    *(
+        (
+            "operated-available",
+            seed,
+            "a read that the API server can't answer: older than asked for",
+        )
+        for seed in (900_028, 910_108, 910_155, 910_328, 910_515, 910_607, 910_617, 910_480)
+    ),
+    ("operated-available", 73, "a reset for pending's half, which had lost its majority"),
+    ("operated-available", 246, "a late event told of the process before the one that left"),
+    ("operated", 910_344, "a read that the API server can't answer: older than asked for"),
+    ("operated-volatile", 910_893, "a group that began anew took a wish in the same write"),
+    ("operated-two", 900_097, "a set of one was granted while its peer was lost"),
+    ("operated-two", 910_526, "a lock was kept for peers that were lost for good"),
+    ("operated-two", 910_628, "a lock was kept for peers that were lost for good"),
+    ("operated", 910_236, "a first member was lost while its report was under way"),
+    ("operated-volatile", 910_979, "a peer was lost while its grant was under way"),
 ]
 
 

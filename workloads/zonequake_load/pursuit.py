@@ -4,9 +4,13 @@ One attempt goes to the leader by the routing table. What happens next:
 
     reply ok                  → ok
     reply not_leader + hint   → to the hinted node at once (once in a row, then after a pause)
-    reply not_leader, not_here, overloaded, locked; not sent
+    not sent, no reply        → to another member at once (once for each node), which waits with its
+                                answer until it knows the next leader; then after a pause. What was
+                                not sent is certainly not applied; what was goes under the same
+                                `Once`
+    reply not_leader, not_here, overloaded, locked
                               → certainly not applied; after a pause, again
-    reply unknown, no reply   → may be applied; after a pause, again under the same `Once`
+    reply unknown             → may be applied; after a pause, again under the same `Once`
     reply forgotten           → not applied by this attempt; after a pause, again, now since a later
                                 index; given up if an earlier attempt may be the forgotten one
     reply invalid, wrong_partition → certainly not applied; given up
@@ -134,6 +138,8 @@ class Pursuit:
         self._attempts = Attempts()
         self._hinted: str | None = None
         self._follow: str | None = None
+        self._silent_nodes: set[str] = set()
+        self._turns_away = False
         self._pause_s = PAUSE_MIN_S
         self._turn = rng.randrange(64)
         self._since = 0
@@ -156,7 +162,7 @@ class Pursuit:
         address = self._hinted or table.leader(partition)
         if (address is None or (self._anywhere and self._hinted is None)) and self._limits.retry:
             self._turn += 1
-            address = table.member(partition, self._turn)
+            address = table.member(partition, self._turn, without=self._silent_nodes)
         elif address is None:
             # One attempt only: the suspect may have lost no more than a connection.
             address = table.suspected(partition)
@@ -186,6 +192,10 @@ class Pursuit:
             self._hinted = self._follow
             return None
         self._hinted = None
+        if self._turns_away:
+            self._turns_away = False
+            if self._knows_another():
+                return None
         pause_s = PAUSE_MIN_S + self._rng.random() * (self._pause_s - PAUSE_MIN_S)
         self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
         self._news.routes_wanted()
@@ -193,6 +203,14 @@ class Pursuit:
             tried=self._address,
             pause_s=min(pause_s, max(0.0, (self._limits.deadline_ns - now_ns) / 1e9)),
         )
+
+    def _knows_another(self) -> bool:
+        """Whether there is a node to ask that was not silent yet."""
+        table, partition = self._table, self.partition
+        other = table.leader(partition)
+        if other is None:
+            other = table.member(partition, self._turn + 1, without=self._silent_nodes)
+        return other is not None and other not in self._silent_nodes
 
     # what came of an `Ask`
 
@@ -235,6 +253,8 @@ class Pursuit:
         assert self._address is not None, "only what was asked stays unanswered"
         self._table.suspect(self.partition, self._address, now_ns)
         self._news.routes_wanted()
+        self._turns_away = self._address not in self._silent_nodes
+        self._silent_nodes.add(self._address)
 
     def _confirm(self, address: str, reply: Reply) -> None:
         if not self._local and self._table.confirm(self.partition, address, reply.term):

@@ -12,6 +12,7 @@ followers go on naming the dead leader until their election time-out, so a leade
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from zonequake_store.client_protocol import RouteReply, partition_of
@@ -128,12 +129,14 @@ class RoutingTable:
         entry = self._entries.get(partition)
         return entry.members if entry else ()
 
-    def member(self, partition: int, turn: int) -> str | None:
-        """The address of some member; another one with each turn."""
+    def member(self, partition: int, turn: int, *, without: Collection[str] = ()) -> str | None:
+        """The address of some member; another one with each turn. None of `without`, unless there
+        are no others."""
         entry = self._entries.get(partition)
         if entry is None:
             return None
         known = [self._addresses[name] for name in entry.members if name in self._addresses]
+        known = [address for address in known if address not in without] or known
         # A node that is alone has nobody to learn its own address from.
         return known[turn % len(known)] if known else entry.source
 

@@ -170,7 +170,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     first_index: int = 0
     last_index: int = 0
     last_term: int = 0  # of the entry at last_index: by (last_term, last_index) logs are compared
-    last_user_term: int = 0  # of the newest user command in the log, committed or not
+    last_user_term: int = 0  # of the newest client's command in the log, committed or not
     last_user_index: int = 0
     last_configuration_term: int = 0  # of the newest applied one that changed peers or token
     last_configuration_index: int = 0
@@ -183,7 +183,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.had_leader and self.role not in (Role.WAITING, Role.BROKEN)
 
     def has_user_inputs(self, term: int, index: int) -> bool:
-        """The answer to its HasUserInputsRequest: a user command behind the configuration entry
+        """The answer to its HasUserInputsRequest: a client's command behind the configuration entry
         (whole term, index) is in the log, committed or not."""
         return (self.last_user_term, self.last_user_index) > (term, index)
 

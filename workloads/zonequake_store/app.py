@@ -57,6 +57,12 @@ _SWITCH_INTERVAL_S = 0.0005
 # How long `ack-before-commit` holds entries back: longer than a leader kill needs.
 _PLANTED_APPEND_DELAY_S = 0.25
 
+# `late-hand-over` sends its clients away and keeps its leaderships for so long; with `late-answers`
+# each answer waits while the process is young.
+_PLANTED_HAND_OVER_DELAY_S = 1.5
+_PLANTED_ANSWER_DELAY_S = 0.25
+_PLANTED_YOUTH_S = 10.0
+
 
 class Node:
     """A running data node. `run` returns the process's exit code."""
@@ -92,6 +98,7 @@ class Node:
             port=settings.peer_port,
             hello=self._hello,
             received=self._received,
+            ended=self._ended,
             departures=departures,
             credentials=self._credentials,
         )
@@ -111,7 +118,12 @@ class Node:
         )
         keeper = LeaseKeeper(host, LeaseObjects(settings))
         orders = Orders(host, random=secrets.randbelow, planted_fault=fault)
-        clients = ClientServer(host)
+        late_answers = fault is PlantedFault.LATE_ANSWERS
+        clients = ClientServer(
+            host,
+            answer_delay_s=_PLANTED_ANSWER_DELAY_S if late_answers else 0.0,
+            delayed_until_s=loop.time() + _PLANTED_YOUTH_S,
+        )
         allowed = settings.tls.clients if settings.tls is not None else ()
         peer_port = await transport.listen(
             settings.bind, settings.peer_port, self._guard("peers", Role.STORE)
@@ -159,6 +171,9 @@ class Node:
         )
         await self._finished.wait()
         self._journal.add("node.stopping", data=self._incarnations())
+        if fault is PlantedFault.LATE_HAND_OVER:
+            clients.close()
+            await asyncio.sleep(_PLANTED_HAND_OVER_DELAY_S)
         if self._failure is None:
             await host.drain(DRAIN_TIMEOUT_S)
         # Before the replicas: in a report of those that aren't closed yet the others would be lost.
@@ -216,6 +231,11 @@ class Node:
                 raise ProtocolError(f"{node} said hello twice on one connection")
             case _:
                 host.catch_up.received(frame)
+
+    def _ended(self, node: str, process: str) -> None:
+        host = self._host
+        assert host is not None, "the listeners open after the host is there"
+        host.node_ended(node, process)
 
     def _fail(self, error: Exception) -> None:
         """Something is not as we think it is: end, and let the pod be started again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from zonequake_store.client_protocol import Reply, Request, Route, Status
@@ -29,11 +31,21 @@ MOST_CLIENTS = 4096
 class ClientConnection(FrameConnection):
     """One client's connection."""
 
-    def __init__(self, host: Host, connections: set[ClientConnection], crowd: Crowd) -> None:
+    def __init__(
+        self,
+        host: Host,
+        connections: set[ClientConnection],
+        crowd: Crowd,
+        *,
+        answer_delay_s: float,
+        delayed_until_s: float,
+    ) -> None:
         super().__init__(host.departures, crowd)
         self._its_crowd = crowd
         self._host = host
         self._connections = connections
+        self._answer_delay_s = answer_delay_s
+        self._delayed_until_s = delayed_until_s
 
     def opened(self) -> None:
         self._connections.add(self)
@@ -61,6 +73,14 @@ class ClientConnection(FrameConnection):
 
     def answer(self, reply: Reply) -> None:
         """Send a reply, if there still is anybody to read it."""
+        if self._answer_delay_s:
+            loop = asyncio.get_running_loop()
+            if loop.time() < self._delayed_until_s:
+                loop.call_later(self._answer_delay_s, self._answer, reply)
+                return
+        self._answer(reply)
+
+    def _answer(self, reply: Reply) -> None:
         if not self.is_open:
             return
         self.send(_encode(reply))
@@ -70,10 +90,18 @@ class ClientConnection(FrameConnection):
 
 
 class ClientServer:
-    """The listener and its connections."""
+    """The listener and its connections.
 
-    def __init__(self, host: Host) -> None:
+    `answer_delay_s` until `delayed_until_s` (of the loop's clock) is the planted fault
+    `late-answers`.
+    """
+
+    def __init__(
+        self, host: Host, *, answer_delay_s: float = 0.0, delayed_until_s: float = 0.0
+    ) -> None:
         self._host = host
+        self._answer_delay_s = answer_delay_s
+        self._delayed_until_s = delayed_until_s
         self.crowd = Crowd("clients", most=MOST_CLIENTS)
         self._connections: set[ClientConnection] = set()
         self._listener: Listener | None = None
@@ -81,7 +109,13 @@ class ClientServer:
     async def listen(self, host: str, port: int, guard: Guard | None) -> int:
         """Open the listener; returns its port."""
         self._listener = await listen(
-            lambda: ClientConnection(self._host, self._connections, self.crowd),
+            lambda: ClientConnection(
+                self._host,
+                self._connections,
+                self.crowd,
+                answer_delay_s=self._answer_delay_s,
+                delayed_until_s=self._delayed_until_s,
+            ),
             host,
             port,
             guard=guard,

@@ -7,7 +7,12 @@ import enum
 import msgspec
 
 from zonequake_store.client_protocol import RequestId
-from zonequake_store.transactions import ReadValue, TransactionCommand
+from zonequake_store.transactions import (
+    ForgetCommand,
+    ReadValue,
+    RollbackCommand,
+    TransactionCommand,
+)
 
 CellValue = int | str | tuple[int, ...]
 
@@ -41,6 +46,13 @@ class AppendCommand(msgspec.Struct, frozen=True, array_like=True, tag="a", gc=Fa
 PlainCommand = SetCommand | CasCommand | AppendCommand
 Command = PlainCommand | TransactionCommand
 
+Bookkeeping = RollbackCommand | ForgetCommand
+"""What a leader writes of its own accord: no client asked for it, and none was told anything that
+rests on it. A Rollback gives up what nobody decided, and a Forget drops what nobody asks for; a
+log that lacks them has both done again. A Commit is no bookkeeping, though a leader writes it too:
+once it is applied the decision may be forgotten, and a log without it would give up what a client
+was told."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
@@ -53,6 +65,19 @@ def encode_command(command: Command) -> bytes:
 def decode_command(data: bytes) -> Command:
     """The command in a log entry's data; raises msgspec.DecodeError."""
     return _decoder.decode(data)
+
+
+def is_user_command(command: Command) -> bool:
+    """Whether the entry is a client's (lastUserCmdIdx of the document `high-availability`)."""
+    return not isinstance(command, Bookkeeping)
+
+
+def holds_user_command(data: bytes) -> bool:
+    """The same of an entry's data; what can't be read counts, since it may be a client's."""
+    try:
+        return is_user_command(decode_command(data))
+    except msgspec.DecodeError:
+        return True
 
 
 class Verdict(enum.IntEnum):

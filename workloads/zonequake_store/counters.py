@@ -127,19 +127,6 @@ class PartitionUpdateCounter:
         else:
             self.update(self.reserve(1), 1)
 
-    def finalize(self) -> list[Range]:
-        """Close what nobody will apply any more; returns the gaps that were closed.
-
-        Numbers behind the last range are given back: the high watermark becomes the low one.
-        """
-        gaps: list[Range] = []
-        for start, delta in self._ranges:
-            gaps.append((self._lwm, start - self._lwm))
-            self._lwm = start + delta
-        self._ranges.clear()
-        self._hwm = self._lwm
-        return gaps
-
     def _described(self) -> str:
         shown = ", ".join(map(str, self._ranges[:10]))
         return f"{shown}, …" if len(self._ranges) > 10 else shown or "none"

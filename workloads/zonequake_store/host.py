@@ -22,6 +22,7 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from zonequake_store.agenda import Agenda
 from zonequake_store.catchup.edge import CatchUp
@@ -58,6 +59,8 @@ from zonequake_store.storage_watch import StorageWatch
 from zonequake_store.transaction_messages import Letter
 from zonequake_store.transport import Transport
 from zonequake_store.turn import Edge, finish, receive, serve, writes_of
+
+_log = logging.getLogger("zonequake_store")
 
 FLUSH_S = 1.0
 # A replica that changes more than this between two flushes is flushed at once.
@@ -137,7 +140,7 @@ class Host(Edge):
             name, self.replicas, wake=self.wake, send=self._post, nodes=transport.client_addresses
         )
         self.flushing = Flushing(self)
-        self.watch = StorageWatch(self, log=logging.getLogger("zonequake_store"))
+        self.watch = StorageWatch(self, log=_log)
         storage.watcher = self.watch
         self._lease_watch = LeaseWatch(self)
         self._flushes = flushes
@@ -292,6 +295,14 @@ class Host(Edge):
                 self._pulse.end(replica)
                 self.catch_up.stop_supplying(replica)
         note_core(self.journal, replica, event)
+
+    def node_ended(self, node: str, process: str) -> None:
+        """A peer's process was proven to have ended: who followed it need not wait."""
+        _log.info("%s: its process %s has ended", node, process)
+        for replica in list(self.replicas.values()):
+            if replica.leads or (replica.leader is not None and replica.leader.node == node):
+                replica.raft.node_ended(node, lot=crc32(replica.group.encode()))
+                self.wake(replica)
 
     def _unreachable(self, group: str, peer: Peer) -> None:
         self.counters.frames_dropped += 1

@@ -27,6 +27,7 @@ from zonequake_store.commands import (
     PlainCommand,
     SetCommand,
     Verdict,
+    is_user_command,
 )
 from zonequake_store.counters import PartitionUpdateCounter, Range
 from zonequake_store.lineage import lineage_of
@@ -80,7 +81,8 @@ class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `last_user_index` and `last_configuration_index` are the last applied entries of their kinds
     (lastUserCmdIdx and lastCfgIdx of the document `high-availability`), with their terms: an index
-    alone compares nothing across lineages. `last_configuration_index` moves only when peers or
+    alone compares nothing across lineages. A leader's bookkeeping is no user entry
+    (`commands.is_user_command`). `last_configuration_index` moves only when peers or
     token do, not when a new leader repeats its configuration.
     `lwm`, `hwm` and `ranges` are the update counter.
     """
@@ -148,7 +150,8 @@ class Partition:
     def apply(self, term: int, index: int, command: Command) -> Outcome:
         """Apply the command of entry (term, index), which follows the last one applied."""
         self._advance(term, index)
-        self.last_user_term, self.last_user_index = term, index
+        if is_user_command(command):
+            self.last_user_term, self.last_user_index = term, index
         if not isinstance(command, (SetCommand, CasCommand, AppendCommand)):
             return self._transact(term, index, command)
         request_id = command.request_id

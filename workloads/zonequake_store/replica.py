@@ -318,6 +318,8 @@ class Replica:
             self._lost_leadership()
         if leader is not None and not self.leads:
             self._send_elsewhere(self._handover.end())
+        elif leader is None and self.raft.expects_leader:
+            self._handover.begin()
         if self.leads:
             self.transactions.lead(term, self._nodes())
 

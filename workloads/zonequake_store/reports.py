@@ -12,6 +12,7 @@ from zonequake_store.admin_protocol import (
     Role,
 )
 from zonequake_store.client_protocol import PartitionRoute
+from zonequake_store.commands import holds_user_command
 from zonequake_store.lineage import lineage_of, number_of
 from zonequake_store.log_writes import GroupRecord
 from zonequake_store.raft.api import PeerProgress, StageChanged
@@ -44,7 +45,8 @@ def replica_status(replica: Replica) -> ReplicaStatus:
     if configuration is not None:
         replica.raise_token(configuration.token)
     state = replica.partition.state
-    last_user = replica.raft.last_command() or (state.last_user_term, state.last_user_index)
+    last_user = replica.raft.last_command(holds_user_command)
+    last_user = last_user or (state.last_user_term, state.last_user_index)
     return ReplicaStatus(
         group=replica.group,
         zone=replica.record.zone,

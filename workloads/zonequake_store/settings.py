@@ -47,6 +47,8 @@ class PlantedFault(enum.StrEnum):
     JOINT_BEFORE_CAUGHT_UP = "joint-before-caught-up"
     IGNORE_FAILED_SYNC = "ignore-failed-sync"
     ORDER_BY_WALL_CLOCK = "order-by-wall-clock"
+    LATE_HAND_OVER = "late-hand-over"
+    LATE_ANSWERS = "late-answers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,40 +7,35 @@ without waiting for DNS. The answer proves that an address still belongs to the 
 are used again for other pods.
 
 Nothing here is reliable, and needn't be: what does not fit the buffer, or finds no connection, is
-dropped, and Raft sends it again.
+dropped, and Raft sends it again. Only what an election is made of waits for a connection that is
+being opened: followers of one leader have nothing else to say to each other, and so no connection.
+
+A connection that the other side ended is opened anew at once. What becomes of that can prove that
+the peer's process has ended (`endings`), and then `ended` is called: with nothing left unread of
+what that process sent, so that all that comes from the node later is another one's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-import socket
 from collections.abc import Callable
 
 import msgspec
 
 from zonequake_store.framing import Departures, FrameConnection
+from zonequake_store.peer_link import Link, Outgoing
 from zonequake_store.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
-from zonequake_store.repeats import Heard, Said
+from zonequake_store.repeats import Heard
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.crowd import Crowd
 from zonequake_tls.door import Guard, Listener, listen
 from zonequake_tls.identity import Role
 
-# A restarted peer should be found within a heartbeat or two; a peer that is gone for good should
-# cost nothing.
-_FIRST_BACKOFF_S = 0.1
-_LONGEST_BACKOFF_S = 1.0
-_CONNECT_TIMEOUT_S = 2.0
 # Several snapshot pieces and APPENDs in flight fit; what is more would only arrive too late.
 _MAX_UNSENT_BYTES = 8 * 1024 * 1024
 # Room is left for the messages of all groups, which catch-up must not crowd out.
 _MAX_UNSENT_BULK_BYTES = 4 * 1024 * 1024
-# A peer behind a dead network says nothing: the kernel gives up its bytes after this.
-_USER_TIMEOUT_MS = 3_000
-# A link that nobody used for so long is closed: its peer left the configurations.
-_UNUSED_S = 60.0
 MOST_PEERS = 512
 """Connections that others opened: one for each node, and a while those of processes before."""
 MOST_LEARNED = 1024
@@ -51,7 +46,8 @@ class _Incoming(FrameConnection):
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport.departures, transport.crowd)
         self._owner = transport
-        self._peer: str | None = None
+        self.process: tuple[str, str] | None = None
+        """Node and incarnation of who opened it, once it said so."""
         self._heard = Heard()
 
     def opened(self) -> None:
@@ -63,155 +59,24 @@ class _Incoming(FrameConnection):
     def frame_received(self, frame: memoryview) -> None:
         decoded = decode_frame(frame)
         if isinstance(decoded, Hello):
-            self._peer = decoded.node
+            self.process = decoded.node, decoded.process_incarnation
             self.send(encode_frame(self._owner.hello()))
             self._owner.learn(decoded)
-        elif self._peer is None:
+        elif self.process is None:
             self.close()
         elif isinstance(decoded, Messages):
-            self._owner.received(self._peer, self._heard.in_full(decoded))
+            self._owner.received(self.process[0], self._heard.in_full(decoded))
         else:
-            self._owner.received(self._peer, decoded)
-
-
-class _Outgoing(FrameConnection):
-    """`greeted` is set when the other side said who it is."""
-
-    def __init__(self, departures: Departures) -> None:
-        super().__init__(departures)
-        self.said = Said()
-        self.greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
-        self.gone = asyncio.Event()
-
-    def frame_received(self, frame: memoryview) -> None:
-        decoded = decode_frame(frame)
-        if isinstance(decoded, Hello) and not self.greeting.done():
-            self.greeting.set_result(decoded)
-        else:
-            self.close()
-
-    def closed(self) -> None:
-        self.gone.set()
-        if not self.greeting.done():
-            self.greeting.cancel()
-
-
-class _Link:
-    """The outgoing connection to one node, opened again and again while it is used."""
-
-    def __init__(self, owner: Transport, node: str) -> None:
-        self._owner = owner
-        self.node = node
-        self.incarnation: str | None = None
-        self.connection: _Outgoing | None = None
-        self.trying: str | None = None
-        self.used_s = asyncio.get_running_loop().time()
-        self._hurry = asyncio.Event()
-        self.task = asyncio.create_task(self._keep_connected(), name=f"link to {node}")
-
-    def call_back(self) -> None:
-        """The peer has a new process or address: forget the old connection, connect at once."""
-        if self.connection is not None:
-            self.connection.close()
-        self._hurry.set()
-
-    async def _keep_connected(self) -> None:
-        loop = asyncio.get_running_loop()
-        backoff_s = _FIRST_BACKOFF_S
-        while loop.time() - self.used_s < _UNUSED_S:
-            self._hurry.clear()
-            self.connection = await self._connect_to_any()
-            if self.connection is not None:
-                backoff_s = _FIRST_BACKOFF_S
-                await self._use_up(self.connection)
-                self.connection = None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff_s):
-                    await self._hurry.wait()
-                backoff_s = _FIRST_BACKOFF_S / 2
-            backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
-        self._owner.forget(self)
-
-    async def _use_up(self, connection: _Outgoing) -> None:
-        """Until the connection, and those that follow it when their time is up, are gone."""
-        loop = asyncio.get_running_loop()
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._owner.renew_after_s()):
-                    await connection.gone.wait()
-                    return
-            fresh = None
-            self._hurry.clear()  # what the peer said of itself is known by now
-            if loop.time() - self.used_s < _UNUSED_S:
-                fresh = await self._connect_to_any()
-                if fresh is None:
-                    continue  # the old one does as long as it lives
-                self.connection = fresh
-            connection.close()
-            if fresh is None:
-                return
-            connection = fresh
-
-    async def _connect_to_any(self) -> _Outgoing | None:
-        """The first address that leads to the peer; None: none does, or it called meanwhile.
-
-        A pod's old address answers nothing at all. A peer that calls from a new one while an
-        attempt still waits there is called back before that is given up.
-        """
-        attempt = asyncio.create_task(self._try_all())
-        called = asyncio.create_task(self._hurry.wait())
-        try:
-            await asyncio.wait((attempt, called), return_when=asyncio.FIRST_COMPLETED)
-            return await attempt if attempt.done() else None
-        finally:
-            attempt.cancel()
-            called.cancel()
-
-    async def _try_all(self) -> _Outgoing | None:
-        try:
-            for address in self._owner.addresses_of(self.node):
-                self.trying = address
-                connection = await self._connect(address)
-                if connection is not None:
-                    return connection
-            return None
-        finally:
-            self.trying = None
-
-    async def _connect(self, address: str) -> _Outgoing | None:
-        host, _, port = address.rpartition(":")
-        connection: _Outgoing | None = None
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                transport, connection = await self._owner.dial(host, int(port))
-                raw = transport.get_extra_info("socket")
-                raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
-                connection.send(encode_frame(self._owner.hello()))
-                hello = await connection.greeting
-        except (OSError, ValueError, TimeoutError):
-            hello = None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                if connection is not None:
-                    connection.close()
-                raise
-            hello = None  # the other side closed before it greeted
-        if hello is not None and hello.node == self.node and connection is not None:
-            self.incarnation = hello.process_incarnation
-            self._owner.learn(hello)
-            return connection
-        if connection is not None:
-            connection.close()
-        self._owner.disbelieve(self.node, address)
-        return None
+            self._owner.received(self.process[0], decoded)
 
 
 class Transport:
     """All links of a node.
 
-    `hello()` says who this node is; `received(node, frame)` takes what peers send. `domain`: peers
-    are found as `<node>.<domain>:<port>`; empty: only by addresses told by orders and peers.
+    `hello()` says who this node is; `received(node, frame)` takes what peers send;
+    `ended(node, process_incarnation)` is told that a process has ended, when that is proven.
+    `domain`: peers are found as `<node>.<domain>:<port>`; empty: only by addresses told by orders
+    and peers.
     """
 
     def __init__(
@@ -221,6 +86,7 @@ class Transport:
         port: int,
         hello: Callable[[], Hello],
         received: Callable[[str, Frame], None],
+        ended: Callable[[str, str], None],
         departures: Departures,
         credentials: Credentials | None = None,
     ) -> None:
@@ -229,10 +95,11 @@ class Transport:
         self._port = port
         self.hello = hello
         self.received = received
+        self._ended = ended
         self.departures = departures
         self.incoming: set[_Incoming] = set()
         self.crowd = Crowd("peers", most=MOST_PEERS)
-        self._links: dict[str, _Link] = {}
+        self._links: dict[str, Link] = {}
         self._ordered: dict[str, str] = {}
         self._learned: dict[str, Hello] = {}
         self._listener: Listener | None = None
@@ -242,13 +109,13 @@ class Transport:
         self._listener = await listen(lambda: _Incoming(self), host, port, guard=guard)
         return self._listener.port
 
-    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, _Outgoing]:
+    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, Outgoing]:
         """Connect. Raises OSError."""
         loop = asyncio.get_running_loop()
         if self._credentials is None:
-            return await loop.create_connection(lambda: _Outgoing(self.departures), host, port)
+            return await loop.create_connection(lambda: Outgoing(self.departures), host, port)
         return await loop.create_connection(
-            lambda: _Outgoing(self.departures),
+            lambda: Outgoing(self.departures),
             host,
             port,
             ssl=self._credentials.for_connecting(Role.STORE),
@@ -302,17 +169,20 @@ class Transport:
         return True
 
     def send_messages(self, node: str, messages: Messages) -> bool:
-        """Send Raft's messages; False: they were dropped, or cannot arrive now."""
+        """Send Raft's messages; False: they were dropped but for those that an election is made
+        of, or cannot arrive now."""
         connection = self._connection_to(node)
         if connection is not None:
             connection.send(encode_frame(connection.said.shortened(messages)))
+        elif self._links[node].connection is None:
+            self._links[node].keep(messages)
         return connection is not None
 
-    def _connection_to(self, node: str) -> _Outgoing | None:
+    def _connection_to(self, node: str) -> Outgoing | None:
         """The connection to a node, if it can take more now."""
         link = self._links.get(node)
         if link is None:
-            link = self._links[node] = _Link(self, node)
+            link = self._links[node] = Link(self, node)
         link.used_s = asyncio.get_running_loop().time()
         connection = link.connection
         if connection is None or not connection.is_open:
@@ -330,11 +200,13 @@ class Transport:
 
     def learn(self, hello: Hello) -> None:
         """A peer said who and where it is."""
-        known = self._learned.get(hello.node)
+        known, link = self._learned.get(hello.node), self._links.get(hello.node)
+        if link is not None:
+            ended = link.ending.heard(hello.peer_address, hello.process_incarnation)
+            self.found_ended(hello.node, ended)
         if known is None and len(self._learned) >= MOST_LEARNED:
             return  # it is found by its name, or by what orders say
         self._learned[hello.node] = hello
-        link = self._links.get(hello.node)
         if link is None:
             return
         restarted = link.incarnation not in (None, hello.process_incarnation)
@@ -345,6 +217,18 @@ class Transport:
         if restarted or moved or elsewhere:
             link.incarnation = hello.process_incarnation
             link.call_back()
+        elif link.connection is None:
+            link.called()
+
+    def found_ended(self, node: str, process: str | None) -> None:
+        """A process of this node was proven to have ended, if it isn't None."""
+        known = self._learned.get(node)
+        if process is None or (known is not None and known.process_incarnation != process):
+            return
+        for connection in list(self.incoming):
+            if connection.process == (node, process):
+                connection.abort()
+        self._ended(node, process)
 
     def disbelieve(self, node: str, address: str) -> None:
         """An address did not lead to the node."""
@@ -366,7 +250,7 @@ class Transport:
             candidates.append(ordered)
         return candidates
 
-    def forget(self, link: _Link) -> None:
+    def forget(self, link: Link) -> None:
         """A link was not used for long."""
         if self._links.get(link.node) is link:
             del self._links[link.node]

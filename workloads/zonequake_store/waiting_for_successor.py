@@ -1,4 +1,4 @@
-"""Requests that come while a replica hands its leadership over. Pure.
+"""Requests that come while a group's leadership goes from one replica to another. Pure.
 
 From the moment a leader hands over it proposes nothing, and nobody else does before its successor
 is elected, a few commits later. A client that is refused meanwhile, with the successor's name,
@@ -8,6 +8,9 @@ leader keeps what comes, and says who leads as soon as it hears it:
     hands over ─► held ─┬─ another leader is heard ──► not_leader, and who leads
                         ├─ nothing came of it: it leads on ──► taken
                         └─ HOLD_TICKS ──► not_leader, as if it had not waited
+
+A follower does the same from the moment in which it knows that its leader's process has ended: the
+next leader is elected within a few commits too, and any member tells a client who that is.
 """
 
 from __future__ import annotations

@@ -1,5 +1,13 @@
 """The instance's control groups: one of its name below the root of every hierarchy.
 
+    /  ── the machine's other processes, each thread with as much as a whole group of 1,024 shares
+    └─ zonequake-x   as much as its two parts together
+       ├─ kubepods   1,024 shares for each core, by the kubelet
+       └─ components 1,024 shares: API server, etcd, kubelet, containerd
+
+These are the shares of a node of its own, where pods are `kubepods` and the rest is one group of
+services. Without them all pods together get as much of a busy machine as one thread of the kubelet.
+
 Both versions are handled: with version 1 every controller is a hierarchy of its own, with version 2
 there is one, in which controllers are passed down by `cgroup.subtree_control`.
 """
@@ -14,6 +22,12 @@ from zonequake_chaos.cluster.errors import ProviderError
 
 _ROOT = Path("/sys/fs/cgroup")
 _CPUSET_FILES = ("cpuset.cpus", "cpuset.mems")
+COMPONENTS = "components"
+"""The group of all that isn't a pod."""
+
+_CORE_SHARES = 1024
+"""Of the processor: what the kubelet gives its pods for each core, and a group has by default."""
+
 _V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
 
 
@@ -41,6 +55,30 @@ def create(name: str, root: Path = _ROOT) -> None:
         for setting in _CPUSET_FILES:
             if (hierarchy / setting).is_file():
                 (group / setting).write_text((hierarchy / setting).read_text())
+
+
+def share_out(name: str, *, cores: int, root: Path = _ROOT) -> None:
+    """Gives the group its share of the processors, and takes this process, with all that it will
+    start, into its part for components."""
+    for group in find(name, root):
+        if not _give(group, (cores + 1) * _CORE_SHARES):
+            continue
+        part = group / COMPONENTS
+        part.mkdir(exist_ok=True)
+        _give(part, _CORE_SHARES)
+        (part / "cgroup.procs").write_text("0\n")  # whoever writes it
+
+
+def _give(group: Path, shares: int) -> bool:
+    """Sets the group's share of the processors; False where this hierarchy has none."""
+    if (group / "cpu.shares").is_file():
+        (group / "cpu.shares").write_text(f"{shares}\n")
+    elif (group / "cpu.weight").is_file():
+        # As kubelet and runc turn shares of version 1 into weights of version 2.
+        (group / "cpu.weight").write_text(f"{1 + (shares - 2) * 9999 // 262142}\n")
+    else:
+        return False
+    return True
 
 
 def find(name: str, root: Path = _ROOT) -> list[Path]:

@@ -52,7 +52,9 @@ def main() -> None:
     _mount_folders(folder, programs)
     spec = _wait_for_spec()
     _set_addresses(spec)
-    cgroups.create(f"zonequake-{spec.key}")
+    group = f"zonequake-{spec.key}"
+    cgroups.create(group)
+    cgroups.share_out(group, cores=len(os.sched_getaffinity(0)))
     Supervisor(spec).run()
 
 

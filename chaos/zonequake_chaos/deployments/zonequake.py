@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from zonequake_chaos.collect import applied_alike, dump_replicas, store_events
+from zonequake_chaos.control import with_control
 from zonequake_chaos.deployment import Described
 from zonequake_chaos.events import EventLog
 from zonequake_chaos.faults.scale import set_replicas, stateful_set
@@ -51,20 +52,11 @@ class ZonequakeDeployment:
             name = stateful_set(self._installation.release, pool.name)
             found = await self._kube.get("StatefulSet", name)
             before = int(found["spec"]["replicas"])
-            if before != pool.replicas:
+            if before != with_control(spec, pool.name):
                 journal.owe(RestoreScale(stateful_set=name, replicas=before))
+            if before != pool.replicas:
                 await set_replicas(self._kube, name=name, replicas=pool.replicas)
-        wanted = sum(pool.replicas for pool in spec.pools)
-        await observer.wait(
-            lambda view: (
-                len(view.nodes) == wanted and all(node.answers for node in view.nodes.values())
-            ),
-            timeout_s=spec.times.setup_timeout_s,
-            waiting_for=lambda view: (
-                f"{sum(n.answers for n in view.nodes.values())} of {wanted} data nodes answer "
-                f"({', '.join(view.nodes) or 'no pod'})"
-            ),
-        )
+        await self._until_they_answer(observer, sum(pool.replicas for pool in spec.pools))
         await wait_departed(self._kube, observer, timeout_s=spec.times.setup_timeout_s)
         for zone in spec.zones:
             await create_zone(self._kube, journal, zone, self._run_id)
@@ -75,6 +67,26 @@ class ZonequakeDeployment:
             observer,
             self._spec.zones,
             timeout_s=self._spec.times.setup_timeout_s,
+        )
+        control = self._spec.control
+        if control is None:
+            return
+        # Only now: a zone takes all nodes that are there when it is made.
+        name = stateful_set(self._installation.release, control.pool)
+        await set_replicas(self._kube, name=name, replicas=with_control(self._spec, control.pool))
+        wanted = sum(with_control(self._spec, pool.name) for pool in self._spec.pools)
+        await self._until_they_answer(observer, wanted)
+
+    async def _until_they_answer(self, observer: Observer, wanted: int) -> None:
+        await observer.wait(
+            lambda view: (
+                len(view.nodes) == wanted and all(node.answers for node in view.nodes.values())
+            ),
+            timeout_s=self._spec.times.setup_timeout_s,
+            waiting_for=lambda view: (
+                f"{sum(n.answers for n in view.nodes.values())} of {wanted} data nodes answer "
+                f"({', '.join(view.nodes) or 'no pod'})"
+            ),
         )
 
     async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:

@@ -25,9 +25,6 @@ from zonequake_operator.model import (
 from zonequake_operator.reset import forced_node
 from zonequake_store.admin_protocol import LeaseTrouble, ReplicaStatus, Role
 
-SHOWN_CONDITIONS = {ConditionType.READY: False, ConditionType.SYNCED: False}
-"""Conditions that say something when they are False; all others say it when they are True."""
-
 QUIET_REASONS = {
     Reason.PARTITIONS_WITHOUT_LEADER,
     Reason.STARTING,
@@ -43,6 +40,10 @@ QUIET_REASONS = {
 
 LOST_REASONS = {Reason.MAJORITY_LOST, Reason.PARTITIONS_WITHOUT_LEADER}
 """What is as bad as it gets, also if only the operator's stored word tells it."""
+
+
+EXPECTED_REASONS = {Reason.STARTING, Reason.REBALANCING}
+"""What a sound zone goes through."""
 
 
 MAX_ALIKE = 3
@@ -157,10 +158,11 @@ def _way_back(zone: ZoneSight, number: int, verdict: Verdict | None) -> str:
         if verdict.inspect:
             unread = ", ".join(sorted(verdict.inspect))
             return f"it rests on what replicas hold that wait for their start order ({unread})"
-        return verdict.sentence("the partition")
-    if verdict is not None and verdict.keys != health.keys:
-        node = forced_node(verdict.keys)
-        return f"it goes on from {node} as soon as the operator acts" if node else ""
+        storage = spec.storage if spec is not None else Storage.PERSISTENT
+        return verdict.sentence("the partition", storage)
+    node = None if verdict is None else forced_node(verdict.keys)
+    if verdict is not None and verdict.keys != health.keys and node is not None:
+        return f"it goes on from {node} as soon as the operator acts"
     held = len(stable.nodes) - len(health.emptied) - len(health.broken)
     needed, serving = len(stable.nodes) // 2 + 1, len(stable.nodes) - len(health.missing)
     if held < needed:
@@ -175,6 +177,8 @@ def _way_back(zone: ZoneSight, number: int, verdict: Verdict | None) -> str:
         back = f"it is served again once {more} of them {'is' if more == 1 else 'are'} back"
     if spec is None or spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
         return f"{back}; {_mode(spec)} is reset by hand alone (zonequake reset {zone.zone.name})"
+    if verdict is not None and verdict.keys.is_stopped:
+        return f"{back}; all its nodes had stopped, so that no timer resets it"
     after = f"{spec.reset_timeout_s} s after they have left"
     after += " and the zone is resumed" if spec.paused else ""
     return f"{back}, or {after} it is reset without them"
@@ -216,7 +220,7 @@ def _conditions(
     sight: Sight, zone: ZoneSight, verdicts: Mapping[int, Verdict]
 ) -> Iterable[Finding]:
     for condition in zone.zone.conditions:
-        if condition.status is not SHOWN_CONDITIONS.get(condition.type, True):
+        if condition.is_well:
             continue
         if condition.reason in QUIET_REASONS and zone.reports:
             # Beyond its first sentence, which only counts, there may be whom it waits for.
@@ -238,7 +242,9 @@ def _conditions(
 def _severity(condition: Condition) -> Severity:
     if condition.reason in LOST_REASONS:
         return Severity.LOST
-    return Severity.NOTE if condition.type is ConditionType.SYNCED else Severity.WARNING
+    if condition.type is ConditionType.SYNCED or condition.reason in EXPECTED_REASONS:
+        return Severity.NOTE
+    return Severity.WARNING
 
 
 def _nodes(sight: Sight, zone: ZoneSight) -> Iterable[Finding]:

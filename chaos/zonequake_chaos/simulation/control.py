@@ -65,6 +65,8 @@ class GroupOperator:
         """A fault that waits for the next grant, and gets the leader."""
         self.first_members: tuple[Peer, ...] = ()
         """Nobody waits for being told: a group is bootstrapped in the instant of its decision."""
+        self.under_way: tuple[tuple[Peer, ...], ...] = ()
+        """Nor for a grant: what a leader says is granted or not in that instant."""
         self._world = world
         self._network = network
         self._api = api

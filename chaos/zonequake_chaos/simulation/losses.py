@@ -35,8 +35,10 @@ class Losses:
         """Whether every majority survives if what this node holds is gone for good.
 
         What was lost before counts as gone; of every configuration that any replica might still go
-        by, each half must keep a majority, and so must the one that is decided, though no replica
-        has been told. Who goes on alone after a reset has all.
+        by, each half must keep a majority, and so must what the operator has decided or may be
+        about to decide by what it heard before the loss, though no replica has been told: the first
+        members, and peers that are caught up. Nobody could hear of the loss in time. Who goes on
+        alone after a reset has all.
         """
         gone = {node.name}
         if self._is_volatile and self._control is not None:
@@ -64,5 +66,7 @@ class Losses:
         for configuration in known:
             yield configuration.peers
             yield configuration.old_peers
-        if not known:
-            yield operator.first_members
+        if known:
+            yield from operator.under_way
+        elif not (self._is_volatile and len(operator.first_members) == 1):
+            yield operator.first_members  # one alone begins anew: it was promised nothing yet

@@ -10,9 +10,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 from zonequake_chaos.simulation.catch_up import CatchUpPlace
 from zonequake_chaos.simulation.checks.group import GroupRules
+from zonequake_chaos.simulation.connections import Connections
 from zonequake_chaos.simulation.disk import Disk
 from zonequake_chaos.simulation.flushing import Flushing
 from zonequake_chaos.simulation.lease import Lease, LeaseCalls
@@ -23,6 +25,7 @@ from zonequake_chaos.simulation.scenario import Scenario
 from zonequake_chaos.simulation.standstill import Standstill
 from zonequake_chaos.simulation.telling import StorageJournal, tell
 from zonequake_chaos.simulation.trace import TraceKind
+from zonequake_chaos.simulation.violation import require
 from zonequake_chaos.simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.cells import Overlay
@@ -74,6 +77,8 @@ class Node(Edge):
         self.alive = False
         self.process = 0
         """The number of the process that runs or ran last."""
+        self.address = name
+        """Where that listens: now and then a new process has another one, as pods do."""
         self.refuses = False
         self.disk = Disk(world, folder, name)
         self.disk.close()
@@ -87,6 +92,7 @@ class Node(Edge):
         self._nodes = nodes
         self._died = died
         self._random = world.stream(f"node {name}")
+        self._addresses = world.stream(f"addresses of {name}")
         self._journal = StorageJournal(world, name)
         self.began: Callable[[], None] = lambda: None
         """Called when a process has begun."""
@@ -119,6 +125,15 @@ class Node(Edge):
         assert not self.alive, "a data directory has one process"
         self.alive = True
         self.process += 1
+        if self._addresses.random() < 0.3:
+            self.address = f"{self.name} {self.process}"
+        self.connections = Connections(
+            self.name,
+            world=self._world,
+            network=self._network,
+            nodes=self._nodes,
+            ended=self._node_ended,
+        )
         self.disk.open()
         self.watch = self.disk.watcher = StorageWatch(self, log=_SILENT)
         self._lease_watch = LeaseWatch(self)
@@ -173,12 +188,37 @@ class Node(Edge):
         self.alive = False
         for timer in self._timers:
             timer.cancel()
+        self.connections.close()
+        for other in self._nodes.values():
+            if other.alive:
+                other.connections.died(self.name, self.process)
         self.home.process_ended()
         self._awake.clear()
         self.disk.crash()
         self._world.note(TraceKind.CRASH, self.name)
         self._world.tally["crashes"] += 1
         self._died(self)
+
+    def _node_ended(self, node: str, process: int) -> None:
+        """A process there was proven to have ended."""
+        there = self._nodes[node]
+        require(
+            not there.alive or there.process != process,
+            "a process that was proven to have ended has ended",
+            seen_by=self.name,
+            ended=(node, process),
+        )
+        self._act_on_end(self.process, node)
+
+    def _act_on_end(self, own: int, node: str) -> None:
+        if not self.alive or self.process != own:
+            return
+        if self.standstill.puts_off(lambda: self._act_on_end(own, node)):
+            return
+        for replica in list(self.replicas.values()):
+            replica.raft.node_ended(node, lot=crc32(replica.group.encode()))
+            self._wake(replica)
+        self._turn()
 
     def clock_ms(self) -> int:
         """The node's own clock, as fast as its ticks."""

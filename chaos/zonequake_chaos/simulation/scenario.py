@@ -47,7 +47,7 @@ class FaultKind(enum.StrEnum):
     OPERATOR_PAUSE = "operator-pause"  # as under SIGSTOP; sometimes another works meanwhile
     API_OUT = "api-out"  # no answer to an operator's calls
     API_ERRORS = "api-errors"  # 500, before or behind what was asked for
-    API_STALE = "api-stale"  # an operator reads what was there some time ago
+    API_STALE = "api-stale"  # watches tell an operator late, and so do answers to it
     POD_DELETED = "pod-deleted"  # its object is gone before its process is
     STANDSTILL = "standstill"  # all nodes stop, one after another, and come back in another order
 

@@ -18,6 +18,7 @@ import typer
 import yaml
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperCommand
 
 from zonequake_chaos.errors import Conflict, NotFound, UsageError
 from zonequake_chaos.kube import Kube
@@ -34,12 +35,35 @@ DROP_PATIENCE_S = 60.0
 """How long DROP ZONE waits for its replicas to be erased; the operator allows silent nodes 30 s."""
 DROP_LOOK_S = 0.5
 
+_MARK = "\0"
+"""Stands before statements that begin like an option, until they are read."""
+
+
+class _Command(TyperCommand):
+    """Takes statements that begin with a comment (`-- …`) as statements."""
+
+    def parse_args(
+        self,
+        ctx: Any,  # noqa: ANN401 - typer keeps this class to itself
+        args: list[str],
+    ) -> list[str]:
+        """Options are words: what begins like one and has blanks in it is a comment."""
+        return super().parse_args(
+            ctx, [_MARK + each if _is_comment(each) else each for each in args]
+        )
+
+
+def _is_comment(argument: str) -> bool:
+    name = argument.partition("=")[0]
+    return argument.startswith("--") and ("\n" in argument or any(map(str.isspace, name)))
+
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 console = Console(highlight=False, soft_wrap=True)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(cls=_Command)
 def sql(
     statements: Annotated[
         str | None, typer.Argument(help="Statements, with ';' between them.")
@@ -49,7 +73,14 @@ def sql(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print the resources, change nothing; needs no cluster."),
+        typer.Option("--dry-run", help="Print the resources, change nothing."),
+    ] = False,
+    offline: Annotated[
+        bool,
+        typer.Option(
+            "--offline",
+            help="With --dry-run: look at no cluster, as if there were no zones and tables yet.",
+        ),
     ] = False,
     kubeconfig: Annotated[
         Path | None,
@@ -63,8 +94,13 @@ def sql(
     ] = DEFAULT_NAMESPACE,
 ) -> None:
     """The documents' SQL, as changes of DistributionZones and Tables."""
+    if offline and not dry_run:
+        raise UsageError("--offline changes nothing: expected --dry-run beside it")
     text = _text(statements, file)
     parsed = parse(text)
+    if offline:
+        _print_plan(parsed, World(), text, namespace)
+        return
     try:
         place = find_place(
             kubeconfig=kubeconfig,
@@ -86,7 +122,7 @@ def _text(statements: str | None, file: Path | None) -> str:
     if (statements is None) == (file is None):
         raise UsageError("expected statements, or a file with them: zonequake sql 'SELECT …'")
     if statements is not None:
-        return statements
+        return statements.removeprefix(_MARK)
     try:
         return sys.stdin.read() if str(file) == "-" else Path(str(file)).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

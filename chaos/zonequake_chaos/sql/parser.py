@@ -3,6 +3,7 @@
     CREATE ZONE zone1 WITH DATA_NODES_AUTO_ADJUST_SCALE_UP = 300, PARTITIONS = 1024; // a comment
     ALTER ZONE IF EXISTS db.schema.zone1 SET DATA_NODES_FILTER = ‘(“US” || “EU”) && “SSD”’
     CREATE TABLE accounts WITH PRIMARY_ZONE = zone1
+    ALTER TABLE GROUP zone1 WITH DATA_NODES_AUTO_ADJUST = 1000
 
 Keywords and unquoted names are the same in any case. WITH and SET mean the same, so do `,` and `&`;
 properties may stand in parentheses. WITH and SET are no names, unless in quotes: they stand where a
@@ -24,6 +25,7 @@ from zonequake_operator.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
 from .properties import PRIMARY_ZONE, ZONE_PROPERTIES, Form, Value
 from .statements import (
     AlterTable,
+    AlterTablesZone,
     AlterZone,
     CreateTable,
     CreateZone,
@@ -54,6 +56,7 @@ _GRAMMAR = r"""
               | DROP _ZONE provided name                                   -> drop_zone
               | CREATE _TABLE unless name [columns] [_with settings]       -> create_table
               | ALTER _TABLE provided name _with settings                  -> alter_table
+              | ALTER _TABLE _GROUP provided name _with settings           -> alter_zone
               | DROP _TABLE provided name                                  -> drop_table
               | DESCRIBE _ZONE name                                        -> describe_zone
               | DESCRIBE _TABLE name                                       -> describe_table
@@ -76,7 +79,7 @@ _GRAMMAR = r"""
 
     NAME: /(?!(with|set)(?![-\w]))[^\W\d]\w*(-\w+)*/i
     PROPERTY: /[^\W\d]\w*/
-    QUOTED: /["“”„][^"“”„]+["“”„]/
+    QUOTED: /["“”„][^"“”„]*["“”„]/
     STRING: /'([^']|'')*'|[‘’‚][^‘’]*[‘’]/
     NUMBER: /[+-]?\d\w*/
     ELLIPSIS: /…|\.\.\./
@@ -145,7 +148,8 @@ def parse_name(text: str) -> SqlName | None:
         tree = _NAMES.parse(text)
     except (UnexpectedCharacters, UnexpectedToken):
         return None
-    return _Name().transform(tree)
+    name = _Name().transform(tree)
+    return None if "" in name.parts else name
 
 
 def _expected(terminals: Iterable[str] | None) -> str:
@@ -225,7 +229,16 @@ class _Statements(Transformer[Token, list[Statement]]):
 
     def alter_table(
         self, verb: Token, if_exists: bool, name: SqlName, settings: list[_Setting]
-    ) -> AlterTable:
+    ) -> AlterTable | AlterTablesZone:
+        of_zone = [setting for setting in settings if setting[0].upper() in ZONE_PROPERTIES]
+        if of_zone:
+            self._zone_settings(of_zone)
+            return AlterTablesZone(
+                name=name,
+                settings=", ".join(f"{each.upper()} = {_shown(value)}" for each, value in of_zone),
+                if_exists=if_exists,
+                at=_at(of_zone[0][0]),
+            )
         return AlterTable(
             name=name,
             primary_zone=self._primary_zone(settings),
@@ -283,7 +296,11 @@ class _Statements(Transformer[Token, list[Statement]]):
         return name
 
     def name(self, *parts: Token) -> SqlName:
-        return _name(parts)
+        name = _name(parts)
+        if "" in name.parts:
+            at = _at(parts[name.parts.index("")])
+            raise SqlError(self._text, at, "found empty quotes, expected a name in them")
+        return name
 
     # ----------------------------------------------------------------------------------- checks
 
@@ -328,6 +345,15 @@ class _Statements(Transformer[Token, list[Statement]]):
     def _primary_zone(self, settings: list[_Setting]) -> SqlName:
         (name, written), *more = settings
         if name.upper() != PRIMARY_ZONE:
+            if name.upper() in ZONE_PROPERTIES:
+                setting = f"{name.upper()} = {_shown(written)}"
+                raise SqlError(
+                    self._text,
+                    _at(name),
+                    f"found {str(name)!r}, expected {PRIMARY_ZONE}: it is a property of zones; "
+                    f"write CREATE ZONE with a name and WITH {setting}, and that name as "
+                    f"{PRIMARY_ZONE} here",
+                )
             raise self._unknown(name, [PRIMARY_ZONE])
         if more:
             raise SqlError(
@@ -360,6 +386,15 @@ def _as_value(written: Value | SqlName) -> Value:
     if isinstance(written, Value):
         return written
     return Value(form=Form.NAME, text=".".join(written.parts), at=written.at)
+
+
+def _shown(written: Value | SqlName) -> str:
+    """A value as it may be written again."""
+    if isinstance(written, SqlName):
+        return written.written
+    if written.form is Form.STRING:
+        return "'" + written.text.replace("'", "''") + "'"
+    return written.text
 
 
 def _name(parts: Sequence[Token]) -> SqlName:

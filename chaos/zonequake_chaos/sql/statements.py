@@ -52,7 +52,7 @@ class CreateZone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterZone:
-    """ALTER ZONE; a field that is None goes back to its default."""
+    """ALTER ZONE, or ALTER TABLE GROUP, which means the zone; a None field gets its default."""
 
     name: SqlName
     settings: ZoneSettings
@@ -91,6 +91,19 @@ class AlterTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTablesZone:
+    """ALTER TABLE … with properties that its zone has; `settings` as they may be written again.
+
+    It is refused: other tables of the zone would follow without being named.
+    """
+
+    name: SqlName
+    settings: str
+    if_exists: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropTable:
     """DROP TABLE."""
 
@@ -117,7 +130,7 @@ class DescribeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTableGroup:
-    """DESCRIBE TABLE GROUP: the tables of one zone, which the name names."""
+    """DESCRIBE TABLE GROUP: one zone, which the name names, and its tables."""
 
     name: SqlName
     at: int
@@ -137,6 +150,7 @@ Statement = (
     | DropZone
     | CreateTable
     | AlterTable
+    | AlterTablesZone
     | DropTable
     | DescribeZone
     | DescribeTable

@@ -18,6 +18,7 @@ from . import names, views
 from .properties import FIXED, ZONE_PROPERTIES
 from .statements import (
     AlterTable,
+    AlterTablesZone,
     AlterZone,
     CreateTable,
     CreateZone,
@@ -121,13 +122,15 @@ def translate(statement: Statement, world: World, text: str) -> Outcome:
             return _create_table(statement, world, text)
         case AlterTable():
             return _alter_table(statement, world, text)
+        case AlterTablesZone():
+            return _refuse_zone_of_table(statement, world, text)
         case DropTable():
             return _drop_table(statement, world, text)
         case DescribeZone() | DescribeTableGroup():
             zone = _existing(ZONE, statement.name, world, text)
             tables = _tables_of(zone, world)
             if isinstance(statement, DescribeTableGroup):
-                return Outcome(rows=views.tables(tables, world.zones))
+                return Outcome(rows=views.table_group(zone, tables))
             return Outcome(rows=views.one_zone(zone, tables))
         case DescribeTable():
             table = _existing(TABLE, statement.name, world, text)
@@ -227,6 +230,25 @@ def _alter_table(statement: AlterTable, world: World, text: str) -> Outcome:
                 "moved: data isn't moved between zones; create another table and copy the data",
             )
     return _updated(TABLE, statement.name, table, {"primaryZone": after})
+
+
+def _refuse_zone_of_table(statement: AlterTablesZone, world: World, text: str) -> Outcome:
+    table = _find(TABLE, statement.name, world, text)
+    if table is None and statement.if_exists:
+        return _nothing_to_do(TABLE, statement.name)
+    table = _existing(TABLE, statement.name, world, text)
+    zone = world.zones.get(_primary_zone(table))
+    if zone is None:
+        refusal = f"the zone {_primary_zone(table)} of the table is not there; create it first"
+        raise SqlError(text, statement.at, refusal)
+    others = len(_tables_of(zone, world)) - 1
+    shared = f", which {others} other table{'s' * (others > 1)} share{'s' * (others == 1)}"
+    raise SqlError(
+        text,
+        statement.at,
+        f"these are properties of its zone{shared if others else ''}: write "
+        f"ALTER ZONE {names.written_name(zone)} WITH {statement.settings}",
+    )
 
 
 def _drop_table(statement: DropTable, world: World, text: str) -> Outcome:

@@ -11,7 +11,12 @@ import msgspec
 
 from zonequake_operator.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
 from zonequake_operator.parsing import parse_zone_spec
-from zonequake_operator.wire import WireTimer, WireTopologyStatus, WireZoneStatus
+from zonequake_operator.wire import (
+    WireResetTimer,
+    WireTimer,
+    WireTopologyStatus,
+    WireZoneStatus,
+)
 
 from .names import written_name
 from .properties import INFINITE, ZONE_PROPERTIES
@@ -73,7 +78,7 @@ def zones(found: Sequence[Resource]) -> Rows:
 
 
 def tables(found: Sequence[Resource], known_zones: Mapping[str, Resource]) -> Rows:
-    """SELECT * FROM TABLES, and DESCRIBE TABLE GROUP."""
+    """SELECT * FROM TABLES."""
     return Rows(
         columns=("NAME", "PRIMARY_ZONE", "HOLDS_DATA", "RESOURCE"),
         rows=tuple(
@@ -117,14 +122,20 @@ def one_zone(zone: Resource, bound: Sequence[Resource]) -> Rows:
         ("NAME", written_name(zone)),
         *((sql, _present(zone, known.field)) for sql, known in ZONE_PROPERTIES.items()),
         ("DATA_NODES", ", ".join(status.data_nodes or [])),
-        ("SCALE_UP_TIMER", _timer(status.scale_up)),
-        ("SCALE_DOWN_TIMER", _timer(status.scale_down)),
+        *_timers(status),
         ("TABLES", ", ".join(written_name(table) for table in bound)),
         ("REVISION", str(status.revision)),
         ("READY", "" if ready is None else f"{ready.status}: {ready.message}"),
         ("RESOURCE", zone["metadata"]["name"]),
     ]
     return Rows(columns=("PROPERTY", "VALUE"), rows=tuple(rows))
+
+
+def table_group(zone: Resource, bound: Sequence[Resource]) -> Rows:
+    """DESCRIBE TABLE GROUP: the zone that the group is, and what is known of each of its tables."""
+    held = [("HOLDS_DATA", f"{written_name(t)}: {_yes_or_no(holds_data(t))}") for t in bound]
+    described = one_zone(zone, bound)
+    return Rows(columns=described.columns, rows=(*described.rows, *held))
 
 
 def one_table(table: Resource, zone: Resource | None) -> Rows:
@@ -139,6 +150,7 @@ def one_table(table: Resource, zone: Resource | None) -> Rows:
     if zone is not None:
         rows += [(sql, _present(zone, of.field)) for sql, of in ZONE_PROPERTIES.items()]
         rows.append(("DATA_NODES", ", ".join(_status(zone).data_nodes or [])))
+        rows += _timers(_status(zone))
     return Rows(columns=("PROPERTY", "VALUE"), rows=tuple(rows))
 
 
@@ -170,7 +182,18 @@ def _yes_or_no(value: bool | None) -> str:
     return {True: "yes", False: "no", None: "not known"}[value]
 
 
-def _timer(timer: WireTimer | None) -> str:
+def _timers(status: WireZoneStatus) -> list[tuple[str, str]]:
+    reset = _timer(status.reset)
+    if status.reset is None and status.reset_due is not None:
+        reset = "is due: partitions without their majority are reset as soon as they can be"
+    return [
+        ("SCALE_UP_TIMER", _timer(status.scale_up)),
+        ("SCALE_DOWN_TIMER", _timer(status.scale_down)),
+        ("RESET_TIMER", reset),
+    ]
+
+
+def _timer(timer: WireTimer | WireResetTimer | None) -> str:
     return "" if timer is None else f"{', '.join(timer.nodes)}: {_when(timer)}"
 
 
@@ -179,7 +202,7 @@ def _when_done(done: str, timer: WireTimer | None) -> str:
     return f"never {done}" if when == "never" else f"{done} {when}"
 
 
-def _when(timer: WireTimer | None) -> str:
+def _when(timer: WireTimer | WireResetTimer | None) -> str:
     return f"at {timer.deadline}" if timer is not None and timer.deadline else "never"
 
 

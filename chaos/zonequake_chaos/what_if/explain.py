@@ -41,6 +41,7 @@ _SWITCH_DONE = "in-memory-reconfiguration, On rebalance done"
 _PHASE_1 = "high-availability, Algorithm for phase 1"
 _RESET = f"{_PHASE_1}: resetPartition"
 _CHAIN = "high-availability, Chain of assignments"
+_STOPPED = "high-availability, Example scenario, step 5; Key outcomes, 2; holes 7 and 9"
 _ORDERS = {
     Do.START_REPLICA: "rebalance, Start new raft nodes and initiate change peers (2); hole 4",
     Do.CHANGE_PEERS: "rebalance, Start new raft nodes and initiate change peers (2): "
@@ -126,6 +127,8 @@ def rules_of(write: Write, cause: str) -> Iterator[tuple[str, str]]:
         yield "changeTriggerRevision", f"{_TRIGGER}: change.trigger.revision = event.revision"
     if before.chain != after.chain:
         yield "chain", _chain_rule(before, after)
+    if before.is_stopped != after.is_stopped:
+        yield "stopped", _STOPPED if after.is_stopped else f"{_STOPPED}: it leads again"
 
 
 def _is_switch(before: PartitionKeys, after: PartitionKeys, cause: str) -> bool:
@@ -163,6 +166,8 @@ def _pending_rule(
     if pending.force:
         if cause == "groupRestart":
             return "high-availability, Chain unwind: the source goes on alone; hole 9"
+        if cause == "resetByHand":
+            return "high-availability, Example scenario, step 5: manual partition recovery; hole 7"
         return f"{_RESET}: pending = singleAliveNode; holes 6 and 7"
     if switched and _nodes(before.planned) == pending.nodes and not _is_step(after):
         return f"{_DONE}: pending = planned"

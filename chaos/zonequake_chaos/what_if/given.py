@@ -57,6 +57,7 @@ def build(
         switch_reduce=given.switch_reduce,
         switch_append=given.switch_append,
         chain=chain,
+        stopped_token=token if given.stopped else 0,
     )
 
 
@@ -82,7 +83,7 @@ def _build_group(
         if node not in group.replicas:
             group.new_replica(node, running=False)
     for node, replica in group.replicas.items():
-        replica.running = node in alive and node in wanted
+        replica.running = node in alive and node in wanted and not given.stopped
         replica.had_leader = replica.running
     group.elect()
 

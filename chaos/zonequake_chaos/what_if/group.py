@@ -29,6 +29,15 @@ from zonequake_store.admin_protocol import (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deposed:
+    """A node that reports as the leader of an older term (whole), with these peers."""
+
+    node: str
+    term: int
+    configuration: ConfigurationReport
+
+
 @dataclass(slots=True)
 class SupposedGroup:
     """`configuration` is the newest that was applied, or joint: whoever leads has it."""
@@ -55,6 +64,8 @@ class SupposedGroup:
     stage_peers: tuple[PeerName, ...] = ()
     caught_up: bool = False
     failed: str | None = None
+    deposed: Deposed | None = None
+    """Who claims to lead in an older term, while that report is dealt with."""
     born: int = 0
 
     # ---------------------------------------------------------------------------------- replicas
@@ -170,6 +181,7 @@ class SupposedGroup:
 
     def look_again(self) -> None:
         """What was believed for one report's sake isn't any more."""
+        self.deposed = None
         if self.for_now:
             self.doubt()
             self.elect()
@@ -184,6 +196,11 @@ class SupposedGroup:
         if replica is None:
             replica = self.new_replica(node, running=False)
         return PeerName(node, replica.incarnation)
+
+    def claimed_peer(self, node: str) -> PeerName:
+        """The same in a report that may be of nodes that never held a replica."""
+        replica = self.replicas.get(node)
+        return PeerName(node, replica.incarnation if replica is not None else f"{node}/0")
 
     def install(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from zonequake_chaos.what_if.group import SupposedGroup
+from zonequake_chaos.what_if.group import Deposed, SupposedGroup
 from zonequake_chaos.what_if.replica import LogEnd
 from zonequake_store.admin_protocol import ReconfigurationStatus, ReplicaStatus, Role
 
@@ -12,7 +12,11 @@ from zonequake_store.admin_protocol import ReconfigurationStatus, ReplicaStatus,
 def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> ReplicaStatus:
     """What this node reports of its replica; one that waits shows more if it is inspected."""
     replica = group.replicas[node]
+    if group.deposed is not None and group.deposed.node == node:
+        return _claim(group, node, group.deposed)
     leads, follows = node == group.leader, group.leader is not None and group.knows(node)
+    # Members have heard of their term, also while nobody leads.
+    heard = follows or (group.deposed is not None and group.knows(node))
     end = group.ends.get(node, LogEnd())
     current = group.configuration if leads or follows else replica.configuration
     commit = max(end.last[1], group.at[1], current.index if current else 0)
@@ -24,7 +28,7 @@ def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> Re
         partition=group.partition,
         incarnation=replica.incarnation,
         role=role,
-        term=group.term if leads or follows else max(end.last[0], replica.configuration_at[0]),
+        term=group.term if leads or heard else max(end.last[0], replica.configuration_at[0]),
         leader=group.leader if leads or follows else None,
         configuration=current if running or inspected else None,
         token=replica.token,
@@ -43,6 +47,27 @@ def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> Re
         last_configuration_index=replica.configuration_at[1],
     )
     return _with_stage(group, status) if leads else status
+
+
+def _claim(group: SupposedGroup, node: str, deposed: Deposed) -> ReplicaStatus:
+    """What a node reports that was deposed, and doesn't know it: the operator must refuse it."""
+    replica, configuration = group.replicas[node], deposed.configuration
+    return ReplicaStatus(
+        group=group.name,
+        zone=group.zone,
+        partition=group.partition,
+        incarnation=replica.incarnation,
+        role=Role.LEADER,
+        term=deposed.term,
+        leader=node,
+        configuration=configuration,
+        token=replica.token,
+        lineage=configuration.lineage,
+        enforced_lineage=replica.enforced_lineage,
+        had_leader=True,
+        commit=configuration.index,
+        applied=configuration.index,
+    )
 
 
 def _with_stage(group: SupposedGroup, status: ReplicaStatus) -> ReplicaStatus:

@@ -105,8 +105,8 @@ def line(cause: str, state: State, actions: Iterable[Action]) -> dict[str, Any]:
 
 
 def shown_keys(keys: PartitionKeys, handled: int) -> dict[str, Any]:
-    """A partition's keys as the file has them."""
-    return {
+    """A partition's keys as the file has them; `stopped` only where it is true."""
+    shown = {
         "stable": list(keys.stable.nodes) if keys.stable else None,
         "pending": _set(keys.pending),
         "planned": _set(keys.planned),
@@ -120,6 +120,7 @@ def shown_keys(keys: PartitionKeys, handled: int) -> dict[str, Any]:
         ]
         or None,
     }
+    return {**shown, "stopped": True} if keys.is_stopped else shown
 
 
 def _set(value: AssignmentSet | None) -> dict[str, Any] | None:

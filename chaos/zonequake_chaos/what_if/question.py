@@ -44,6 +44,7 @@ class GivenKeys:
     switch_append: tuple[str, ...] = ()
     change_trigger_revision: int = 0
     pending_lock: bool = False
+    stopped: bool = False
     chain: tuple[GivenLink, ...] = ()
 
 
@@ -159,6 +160,13 @@ class GroupRestart(PartitionEvent):
     """Every replica was stopped; those of `alive` have started, passively."""
 
     alive: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetByHand(PartitionEvent):
+    """`zonequake reset`: somebody asks for a reset, to `survivor` if that is given."""
+
+    survivor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,7 @@ def _keys(place: Place) -> GivenKeys:
             "switchAppend",
             "changeTriggerRevision",
             "pendingLock",
+            "stopped",
             "chain",
         )
     )
@@ -116,8 +117,11 @@ def _keys(place: Place) -> GivenKeys:
         switch_append=_names(fields.get("switchAppend")),
         change_trigger_revision=read_whole(fields.get("changeTriggerRevision"), "a revision"),
         pending_lock="pendingLock" in fields and fields["pendingLock"].flag(),
+        stopped="stopped" in fields and fields["stopped"].flag(),
         chain=_chain(fields.get("chain")),
     )
+    if keys.stopped and keys.stable is None:
+        fields["stopped"].refuse("a stable set too: a group that never stood can't have stopped")
     if keys.stable is None and (keys.pending or keys.planned or keys.chain):
         place.refuse("a stable set too: nothing moves before there is one")
     if keys.pending_lock and keys.pending is None:

@@ -18,6 +18,7 @@ from zonequake_chaos.what_if.question import (
     OperatorRestart,
     ReconfigurationError,
     ReplicaLost,
+    ResetByHand,
     StageReported,
     Target,
 )
@@ -162,6 +163,16 @@ def _group_restart(place: Place, at_ms: int, revision: int | None, partitions: i
     )
 
 
+def _reset_by_hand(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=(), optional=("survivor",))
+    return ResetByHand(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        survivor=fields["survivor"].text("a node's name") if "survivor" in fields else None,
+    )
+
+
 def _operator_restart(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
     _must_be_true(place)
     return OperatorRestart(at_ms=at_ms, revision=revision)
@@ -183,6 +194,7 @@ _KINDS: Mapping[str, Callable[[Place, int, int | None, int], Event]] = {
     "caughtUp": _caught_up,
     "stage": _stage,
     "groupRestart": _group_restart,
+    "resetByHand": _reset_by_hand,
     "operatorRestart": _operator_restart,
     "drop": _drop,
 }

@@ -7,7 +7,9 @@ leaderElected until one of its peers goes.
 
 from __future__ import annotations
 
-from zonequake_chaos.what_if.group import SupposedGroup, names
+from msgspec.structs import replace
+
+from zonequake_chaos.what_if.group import Deposed, SupposedGroup, names
 from zonequake_chaos.what_if.replica import LINEAGE
 from zonequake_operator.model import PartitionKeys
 from zonequake_store.admin_protocol import Stage
@@ -16,10 +18,11 @@ from zonequake_store.admin_protocol import Stage
 def report_leader(
     group: SupposedGroup, node: str, term: int | None, peers: tuple[str, ...], keys: PartitionKeys
 ) -> bool:
-    """onLeaderElected: this node leads, with these peers. False: of an older term."""
+    """onLeaderElected: this node leads, with these peers. Of an older term it only says so: the
+    operator decides. False: it has no replica to say it with."""
     number = group.number if term is None else term
     if number < group.number and node != group.leader:
-        return False
+        return _depose(group, node, number, peers)
     _adopt(group, peers, number, None, keys)
     group.lead(node)
     group.end_stage()
@@ -41,15 +44,15 @@ def report_applied(
 
 
 def report_caught_up(group: SupposedGroup, peers: tuple[str, ...], keys: PartitionKeys) -> None:
-    """tryCatchUpFinish; of peers that are not those of the change (any more): nothing.
+    """tryCatchUpFinish: the change to these peers runs, and they are caught up.
 
-    Of pending's peers it says that their change runs, under whoever reports it: also where a
-    failed one was to be asked for again only later, or where we thought that it couldn't begin.
+    Under whoever reports it: also where a failed one was to be asked for again only later, or
+    where we thought that it couldn't begin. Whether they are pending's peers is for the operator.
     """
     pending = keys.pending
     if pending is None or pending.force or keys.pending_lock is not None:
         return
-    if peers != pending.nodes or group.settled is None:
+    if group.settled is None:
         return
     hear_leader(group)
     if group.leader is None:
@@ -57,8 +60,21 @@ def report_caught_up(group: SupposedGroup, peers: tuple[str, ...], keys: Partiti
     runs = group.stage is Stage.CATCHING_UP and group.stage_token == keys.configuration_token
     if not (runs and peers == names(group.stage_peers)):
         group.stage, group.stage_token = Stage.CATCHING_UP, keys.configuration_token
-        group.stage_peers = tuple(sorted(group.peer(node) for node in peers))
+        group.stage_peers = tuple(sorted(map(group.claimed_peer, peers)))
     group.caught_up, group.failed = True, None
+
+
+def _depose(group: SupposedGroup, node: str, number: int, peers: tuple[str, ...]) -> bool:
+    replica, current = group.replicas.get(node), group.settled
+    if replica is None or current is None:
+        return False
+    named = sorted(map(group.claimed_peer, peers))
+    group.deposed = Deposed(
+        node=node,
+        term=current.lineage * LINEAGE + number,
+        configuration=replace(current, peers=named) if named else current,
+    )
+    return True
 
 
 def report_stage(group: SupposedGroup, stage: Stage, failure: str | None = None) -> None:

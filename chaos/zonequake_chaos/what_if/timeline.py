@@ -28,6 +28,7 @@ from zonequake_chaos.what_if.question import (
     Question,
     ReconfigurationError,
     ReplicaLost,
+    ResetByHand,
     StageReported,
     Target,
 )
@@ -128,9 +129,13 @@ class _Run:
     # ------------------------------------------------------------------------------------- events
 
     def _event(self, event: Event) -> Iterator[Step]:
-        if event.revision is not None and event.revision <= self._known:
-            return  # stale: "changes nothing, the topology included"
         world = self._world
+        if event.revision is not None and event.revision <= self._known:
+            # Stale. A trigger's revision is the operator's to refuse; a topology or a spec that is
+            # older than the stored one never reaches it, since both are one versioned resource.
+            if isinstance(event, Target):
+                yield from self._stale_trigger(event)
+            return
         if isinstance(event, PartitionEvent) and not isinstance(event, Target):
             world.as_given.discard(event.partition)
         else:
@@ -162,6 +167,15 @@ class _Run:
                     world.group(event.partition).look_again()
                 world.reported = None
         yield from self._changed(cause)
+
+    def _stale_trigger(self, event: Target) -> Iterator[Step]:
+        """A trigger whose revision was handled: "skip" is decided by the operator's own rule."""
+        world = self._world
+        before = dict(world.instead)
+        world.instead[event.partition] = AssignmentSet.of(*event.nodes) if event.nodes else None
+        self._operator.settle()
+        world.instead = before
+        yield from self._changed(_cause(event))
 
     def _report(self, event: Event) -> bool:
         """What nodes report, or the operator's own restart; False if it says nothing new."""
@@ -202,6 +216,8 @@ class _Run:
                 world.answer_cancel(event.partition, accepted=event.result)
             case ReplicaLost():
                 world.lose_replica(event.partition, event.node)
+            case ResetByHand():
+                world.ask_for_reset(event.partition, event.survivor)
             case GroupRestart():
                 world.restart_group(event.partition, event.alive)
         return True

@@ -23,6 +23,7 @@ from zonequake_operator.model import (
     Partition,
     PartitionKeys,
     PartitionView,
+    ResetRequest,
     Storage,
     Topology,
     Zone,
@@ -34,6 +35,7 @@ from zonequake_operator.overrides import override
 from zonequake_store.admin_protocol import (
     CancelChangePeers,
     Order,
+    PeerName,
     ReplicasReport,
     ReplicaStatus,
 )
@@ -223,6 +225,20 @@ class World:
             now_ms=self.now_ms,
         )
         self.zone = replace(self.zone, status=replace(status, data_nodes=advanced))
+
+    def ask_for_reset(self, number: int, survivor: str | None) -> None:
+        """A request by hand for the keys as they are, and for the loss as it is now."""
+        replicas = self.groups[number].replicas
+        chosen = None
+        if survivor is not None:
+            known = replicas.get(survivor)
+            chosen = PeerName(survivor, known.incarnation if known is not None else "")
+        request = ResetRequest(
+            token=self.keys(number).configuration_token,
+            topology_version=self.topology.version,
+            survivor=chosen,
+        )
+        self.zone = replace(self.zone, reset_requests={number: request})
 
     def alter(self, changes: Mapping[str, object]) -> None:
         """ALTER ZONE."""

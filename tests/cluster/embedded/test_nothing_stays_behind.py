@@ -106,7 +106,10 @@ def test_a_running_node_is_gone_after_down_and_down_may_be_repeated(name: str) -
     assert traces(name) == NOTHING
 
 
-@pytest.mark.parametrize("killed_after_s", [0.4, 0.9, 1.5, 3.0, 6.0])
+@pytest.mark.parametrize(
+    "killed_after_s",
+    [*(pytest.param(s, marks=pytest.mark.long) for s in (0.4, 0.9, 1.5, 6.0)), 3.0],
+)
 def test_down_removes_what_an_up_left_that_was_killed(name: str, killed_after_s: float) -> None:
     up = subprocess.Popen(
         [sys.executable, "-m", "zonequake_chaos.cluster.cli", "up", "--name", name],

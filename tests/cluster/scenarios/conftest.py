@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from zonequake_analysis.cli import analyze
 from zonequake_chaos.access import CONTEXT, write_access
 from zonequake_chaos.cluster.embedded import EmbeddedCluster
 from zonequake_chaos.errors import NotFound
@@ -165,10 +166,11 @@ def release(embedded_cluster: EmbeddedCluster) -> Release:
 
 
 @pytest.fixture
-def run_scenario(release: Release, tmp_path: Path) -> Run:
+def run_scenario(release: Release, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     """Runs `zonequake run` as a user does, on data nodes with `fault` planted (none by default).
 
-    With `agent`, faults on the node are made by the fault agent's pod.
+    With `agent`, faults on the node are made by the fault agent's pod. The run's folder is judged
+    as by `zonequake analyze`, in the session that all runs share; with `whole` by the run itself.
     Every history is judged by Porcupine too, whose verdict must be ours.
     """
 
@@ -179,6 +181,7 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
         fault: str = "",
         target: str = "zonequake",
         agent: bool = False,
+        whole: bool = False,
     ) -> Judged:
         release.plant(fault, agent=agent)
         place = release.as_chaos_account()
@@ -191,6 +194,7 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
                 *("--kubeconfig", str(place.kubeconfig), "--context", place.context),
                 *("--seed", str(seed), "--out", str(folder), "--target", target),
                 *(word for override in overrides for word in ("--set", override)),
+                *(() if whole else ("--no-analyze",)),
             ],
             capture_output=True,
             text=True,
@@ -198,8 +202,16 @@ def run_scenario(release: Release, tmp_path: Path) -> Run:
             check=False,
         )
         release.check_rights(calls_before)
-        judged = Judged(exit_code=done.returncode, folder=folder, output=done.stdout + done.stderr)
-        if (folder / "verdict.json").exists() and any((folder / "history").glob("*.jsonl")):
+        code, output = done.returncode, done.stdout + done.stderr
+        has_history = any((folder / "history").glob("*.jsonl"))
+        if not whole and has_history:
+            request.getfixturevalue("spark")
+            code = analyze(folder)
+            checks = json.loads((folder / "verdict.json").read_text())["checks"]
+            said = [f"{c['name']}: {c['summary']}" for c in checks if c["verdict"] != "passed"]
+            output += "\n".join(said)
+        judged = Judged(exit_code=code, folder=folder, output=output)
+        if (folder / "verdict.json").exists() and has_history:
             outside = judged_run(Judge.build(), folder)
             assert not outside.disagreement, outside
             print(f"{scenario}, seed {seed}: Porcupine agrees on {outside.keys} keys")

@@ -25,6 +25,7 @@ def test_an_etcd_whose_leaders_are_killed_passes_every_check(run_scenario: Any) 
     print(judged.says("availability"))
 
 
+@pytest.mark.long
 def test_serializable_reads_of_a_sound_etcd_are_found_stale(run_scenario: Any) -> None:
     judged = run_scenario("local-reads", SHORT, target="etcd")
     assert judged.exit_code == 1, judged.output

@@ -1,6 +1,6 @@
 """The harness is killed at some of its steps; all of them are `killed_harness/sweep.py`.
 
-A few are part of the group, the others wait for `--kill-harness`.
+A few are part of the group, the others wait for `--long`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def kills(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 ALWAYS = [
-    ("mortal-size", "grow", "POST configmaps", "after"),
     ("mortal-hold", "cut", CUT, "during"),
-    ("mortal-hold", "kubelet", "signal SIGSTOP", "after"),
     ("mortal-mind", "clock", CLOCK, "lost"),
 ]
 """Far from each other, and quick; each of the rest takes another ten seconds or more."""
 
 MORE = [
+    ("mortal-size", "grow", "POST configmaps", "after"),
+    ("mortal-hold", "kubelet", "signal SIGSTOP", "after"),
     ("mortal-size", "grow", "PATCH statefulsets/zq-default/scale", "after"),
     ("mortal-hold", "pause", "exec pods/zq-default-./exec 19", "after"),
     ("mortal-loss", "outage", "PATCH pods/zq-default-.", "after"),
@@ -64,7 +64,7 @@ MORE = [
 
 @pytest.mark.parametrize(
     ("scenario", "fault", "pattern", "way"),
-    [*ALWAYS, *(pytest.param(*case, marks=pytest.mark.kill_harness) for case in MORE)],
+    [*ALWAYS, *(pytest.param(*case, marks=pytest.mark.long) for case in MORE)],
 )
 def test_after_a_kill_clean_leaves_and_proves_nothing_left(
     scenario: str, fault: str, pattern: str, way: str, kills: Sweep
@@ -79,9 +79,7 @@ def test_after_a_kill_clean_leaves_and_proves_nothing_left(
     ("scenario", "fault", "deed", "trace"),
     [
         ("mortal-hold", "cut", CUT, "ZQ-"),
-        pytest.param(
-            *("mortal-mind", "clock", CLOCK, "vDSO of process"), marks=pytest.mark.kill_harness
-        ),
+        pytest.param(*("mortal-mind", "clock", CLOCK, "vDSO of process"), marks=pytest.mark.long),
     ],
 )
 def test_a_debt_that_nobody_recorded_is_found_by_inspection_and_by_looking(

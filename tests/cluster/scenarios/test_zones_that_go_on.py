@@ -36,6 +36,15 @@ def test_a_survivor_goes_on_alone_and_gives_up_exactly_what_it_lacked(run_scenar
     print(judged.says("availability"))
 
 
+def test_whoever_is_back_first_of_a_stopped_group_waits_for_the_others(run_scenario: Any) -> None:
+    """Steps 4 to 6 of the A-D scenario: nothing is reset, and no acknowledged write lost."""
+    judged = run_scenario("ha-stopped", SHORT)
+    assert judged.exit_code == 0, judged.output
+    assert not judged.events("group.reset")
+    assert stables(judged) == [["0", "1", "2"]]
+    print(judged.says("availability"))
+
+
 def test_a_chain_is_unwound_to_the_last_set_that_was_written_to(run_scenario: Any) -> None:
     """Example 2 of the document high-availability: [A … G], then [E, F, G], then [G]."""
     judged = run_scenario("chain-example-2", SHORT)

@@ -19,22 +19,6 @@ WITHOUT_RIGHTS = "test-a-right"
 """Namespaces in which rights are missing on purpose begin so."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--every-moment",
-        action="store_true",
-        help="kill the operator at every write of the rebalances, not at a sample of them",
-    )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The sweep over all moments is no part of the group unless it is asked for."""
-    if not config.getoption("--every-moment", default=False):
-        left_out = [item for item in items if item.get_closest_marker("every_moment")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-
-
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     folder = tmp_path_factory.mktemp("api-server")

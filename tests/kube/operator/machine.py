@@ -164,7 +164,7 @@ class Machine:
 
     def _tell(self, ordinal: int, *, running: bool) -> None:
         status = {"status": self.pod_status(ordinal, running=running)}
-        self.api.patch("pod", f"zq-default-{ordinal}", status, "--subresource=status")
+        self.api.patch("pod", f"zq-default-{ordinal}", status, subresource="status")
 
     def pod_status(self, ordinal: int, *, running: bool) -> dict[str, Any]:
         """What the kubelet says of a pod."""
@@ -211,8 +211,11 @@ class Machine:
         return self.event_reasons().count(reason)
 
     def versions(self) -> list[str]:
-        items = self.api.get("dz,zp,topo")["items"]
-        return [item["metadata"]["resourceVersion"] for item in items]
+        return [
+            item["metadata"]["resourceVersion"]
+            for kind in ("dz", "zp", "topo")
+            for item in self.api.get(kind)["items"]
+        ]
 
 
 def conditions(status: dict[str, Any]) -> dict[str, bool]:

@@ -203,7 +203,7 @@ class Rebalances:
             assert done.returncode == 0, done.stderr
         else:
             wanted = None if move is Move.FILL else f'!"{name(FOURTH)}"'
-            self.api.patch("dz", ZONE, {"spec": {"dataNodesFilter": wanted}}, "--type=merge")
+            self.api.patch("dz", ZONE, {"spec": {"dataNodesFilter": wanted}})
 
     def _arm(self, left: list[Moment], victim: int | None) -> None:
         operator = self.machine.operator

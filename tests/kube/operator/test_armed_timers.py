@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
-WAIT_S = 16
+WAIT_S = 30
 """Longer than a rebalance with a killed operator takes on a busy machine."""
+RESTART_S = 8.0
+"""So long the next operator may take until it answers, on a busy machine."""
 LATE_S = 3.0
 """So long an operator may take to start, with every processor busy."""
 ZONE = "timed"
@@ -71,7 +73,7 @@ def test_a_timer_goes_on_if_the_operator_dies_as_it_arms_or_holds_it(
     deadline_s = seconds(timer["deadline"])
     assert timer["nodes"] == [name(FOURTH)]
     assert joined_s <= seconds(timer["armedAt"]) == deadline_s - WAIT_S
-    if time.time() < deadline_s - 1:
+    if time.time() < deadline_s - RESTART_S:
         running.replace_operator()
         assert status(running)["scaleUp"] == timer
     assert deadline_s <= fired_at(running) <= deadline_s + LATE_S

@@ -38,7 +38,7 @@ def create(machine: Machine, replicas: int, *, mode: str = "HighAvailability") -
 
 def reset_after(machine: Machine, seconds: int) -> None:
     timeout = {"spec": {"partitionDistributionResetTimeout": seconds}}
-    machine.api.patch("dz", "z", timeout, "--type=merge")
+    machine.api.patch("dz", "z", timeout)
 
 
 def keys(machine: Machine) -> dict[str, Any]:
@@ -125,6 +125,10 @@ def down_to_the_last(machine: Machine, loop: Relay, *, insert: bool) -> Register
         machine.start(ordinal)
     wait_until(lambda: present(machine) == [E, F, G])
     reset_after(machine, RESET_AFTER_S)
+    # E, F and G have not led since: the group has stopped as a whole, and a person decides.
+    wait_until(lambda: keys(machine).get("stoppedToken"))
+    done = reset_by_hand(machine, "--yes")
+    assert done.returncode == 0, done
     wait_until(lambda: is_stable(machine, E, F, G))
     assert chain(machine) == [NAMES, [E, F, G]]
     if insert:

@@ -28,7 +28,7 @@ SPECS: dict[str, tuple[dict[str, Any], tuple[Loss, ...]]] = {
     "volatile": (VOLATILE, (Loss.RESTART,)),
 }
 SEED = 11
-SAMPLED_CYCLES = 2
+SAMPLED_CYCLES = 1
 
 
 @pytest.fixture(scope="module", params=SPECS)
@@ -67,7 +67,7 @@ def test_a_loss_ends_alike_wherever_the_operator_is_killed(
     assert running.is_quiet(6.0), running.relay.kinds
 
 
-@pytest.mark.every_moment
+@pytest.mark.long
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.parametrize("way", list(Way))
 def test_every_moment_of_a_loss(

@@ -69,7 +69,7 @@ def rules(machine: Machine) -> list[dict[str, Any]]:
 
 
 def give(machine: Machine, rules: list[dict[str, Any]]) -> None:
-    machine.api.patch("role", ROLE, {"rules": rules}, "--type=merge")
+    machine.api.patch("role", ROLE, {"rules": rules})
 
 
 def without(rule: dict[str, Any], right: Right) -> dict[str, Any]:

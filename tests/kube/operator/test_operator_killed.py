@@ -1,7 +1,7 @@
 """The operator killed at any moment of a rebalance, and restarted: it ends as without the kill.
 
 A moment is one write of the operator, to the API server or to a data node, and a way to die at it
-(`relay`). CI takes some of every kind; `--every-moment` takes all (docs/testing.md).
+(`relay`). CI takes some of every kind; `--long` takes all (docs/testing.md).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PLANTED = (
 )
 """Faults of `forgetful_operator`, the write at which they matter, and what shows them."""
 PLANTED_LIMIT_S = 8.0
-SAMPLED_CYCLES = 2
+SAMPLED_CYCLES = 1
 SECOND_KILL_SHARE = 0.3
 SECOND_KILL_WITHIN = 8
 """A successor's writes, of which one may be its last."""
@@ -141,7 +141,7 @@ def test_an_operator_that_goes_on_only_with_what_it_began_is_found(scene: Scene)
     assert scene.go(Move.LOSS).problems == []
 
 
-@pytest.mark.every_moment
+@pytest.mark.long
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.parametrize(
     ("there", "moves", "back"),

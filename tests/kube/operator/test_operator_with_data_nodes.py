@@ -53,7 +53,7 @@ def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) ->
     wait_until(lambda: machine.is_whole(4))
 
     # The operator is killed while a node's partitions move away.
-    api.patch("dz", "z", {"spec": {"dataNodesAutoAdjustScaleDown": 1}}, "--type=merge")
+    api.patch("dz", "z", {"spec": {"dataNodesAutoAdjustScaleDown": 1}})
     machine.want(3)
     machine.kill_unseen(3)
     api.kubectl("delete", "pod", "zq-default-3", "--force", "--grace-period=0")
@@ -64,7 +64,7 @@ def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) ->
 
     # All nodes at once.
     infinite = {"spec": {"dataNodesAutoAdjustScaleDown": "Infinite"}}
-    api.patch("dz", "z", infinite, "--type=merge")
+    api.patch("dz", "z", infinite)
     for ordinal in range(3):
         machine.kill(ordinal)
     wait_until(lambda: not machine.conditions()["Ready"])

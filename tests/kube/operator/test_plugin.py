@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 PARTITIONS = 8
 KEYS = 60
 FILLER_BYTES = 4000
+SETTLED = (("dz", "z"), ("zp", "z-0"))
 
 
 async def fill() -> None:
@@ -85,7 +86,7 @@ async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_p
     with pytest.raises(UsageError, match="partitions can't be changed"):
         await plan(machine, "partitions=9")
 
-    machine.api.patch("dz", "z", {"spec": {"replicas": 3}}, "--type=merge")
+    machine.api.patch("dz", "z", {"spec": {"replicas": 3}})
     progress = r"CATCHING_UP +zq-default-\d \d+%, [\d.]+ kB of 2\d\d\.\d kB of the log"
     for _ in range(100):
         if re.search(progress, seen := await status(machine)):
@@ -145,3 +146,61 @@ async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_p
     assert {"pods/zq-default-0/replicas.json", "pods/zq-default-0/metrics.txt"} <= names
     assert "resources/networkpolicies.yaml" in names
     assert any("zq-default-2" in line for line in missing)
+
+
+def columns(machine: Machine, kind: str, name: str) -> dict[str, str]:
+    """One line of `kubectl get` by its heads; a cell ends where the next head begins."""
+    heads, line = machine.api.kubectl("get", kind, name).stdout.splitlines()
+    begins = [found.start() for found in re.finditer(r"\S+", heads)]
+    ends = [*begins[1:], None]
+    return {heads[a:b].strip(): line[a:b].strip() for a, b in zip(begins, ends, strict=True)}
+
+
+def test_get_shows_the_armed_timers_and_what_a_partition_waits_for(machine: Machine) -> None:
+    machine.want(4)
+    for ordinal in range(3):
+        machine.start(ordinal)
+    machine.start_operator()
+    zone = {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "DistributionZone",
+        "metadata": {"name": "z"},
+        "spec": {
+            "partitions": 1,
+            "dataNodesAutoAdjustScaleUp": 600,
+            "consistencyMode": "HighAvailability",
+            "partitionDistributionResetTimeout": 300,
+        },
+    }
+    assert machine.api.apply(zone).returncode == 0
+    wait_until(lambda: machine.is_whole(3))
+    shown = columns(machine, "dz", "z")
+    assert (shown["MODE"], shown["ARMED"]) == ("HighAvailability", "")
+    wait_until(lambda: columns(machine, "zp", "z-0")["STATE"] == "Available")
+    assert columns(machine, "zp", "z-0")["WAITS-FOR"] == ""
+
+    machine.start(3)
+    at = r"at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    armed = rf"scale-up {at}: zq-default-3"
+    wait_until(lambda: re.fullmatch(armed, columns(machine, "dz", "z")["ARMED"]) is not None)
+    machine.kill(1)
+    armed += rf"; scale-down never: zq-default-1; reset {at}: zq-default-1"
+    wait_until(lambda: re.fullmatch(armed, columns(machine, "dz", "z")["ARMED"]) is not None)
+    one_away = "zq-default-1 to serve again"
+    wait_until(lambda: columns(machine, "zp", "z-0")["WAITS-FOR"] == one_away)
+    machine.kill(2)
+    lost = "1 more of zq-default-1, zq-default-2, for a majority"
+    wait_until(lambda: columns(machine, "zp", "z-0")["WAITS-FOR"] == lost)
+
+    for ordinal in (1, 2):
+        machine.start(ordinal)
+    wait_until(lambda: columns(machine, "zp", "z-0")["WAITS-FOR"] == "", limit_s=60)
+    back = "zq-default-1, zq-default-2"
+    armed = rf"scale-up {at}: {back}, zq-default-3; reset {at}: {back}"
+    assert re.fullmatch(armed, columns(machine, "dz", "z")["ARMED"])
+    time.sleep(6)  # longer than a view waits for its turn
+    versions = [machine.api.get(*named)["metadata"]["resourceVersion"] for named in SETTLED]
+    time.sleep(12)  # two rounds without any event
+    assert versions == [
+        machine.api.get(*named)["metadata"]["resourceVersion"] for named in SETTLED
+    ], "words for people cost a settled zone no write"

@@ -83,13 +83,13 @@ def test_a_chain_that_is_unwound_is_seen_and_foretold_as_the_operator_then_does_
     assert "is served again once" not in screen, "two of them are back, and it isn't"
     assert waits.replace("The partition", "Partition 0") in foretold(machine)
 
-    machine.api.patch("dz", "z", {"spec": {"paused": True}}, "--type=merge")
+    machine.api.patch("dz", "z", {"spec": {"paused": True}})
     machine.start(0)
     wait_until(lambda: present(machine) == [A, B, C])
     assert f"it goes on from {A} as soon as the operator acts" in seen(machine)
     unwound = foretold(machine)
     assert f"RESET partition 0 of {A}: goes on from {A} alone" in unwound
-    machine.api.patch("dz", "z", {"spec": {"paused": False}}, "--type=merge")
+    machine.api.patch("dz", "z", {"spec": {"paused": False}})
     wait_until(lambda: machine.is_whole(3) and stable(machine) == [A, B, C])
     registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
     assert (registers.read("before"), registers.read("alone")) == (1, 2)

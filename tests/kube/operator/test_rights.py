@@ -91,14 +91,14 @@ def test_an_extra_right_and_a_missing_one_are_found(
     role = api.get("role", "zq-store")
     (rule,) = role["rules"]
     planted = [{**rule, "verbs": ["get", "create", "delete"]}]
-    api.patch("role", "zq-store", {"rules": planted}, "--type=merge")
+    api.patch("role", "zq-store", {"rules": planted})
     try:
         found = allowed(api, user_of("zq-store"), namespace=api.namespace) - everybodys
         leases = ("coordination.k8s.io", "leases")
         assert found - wanted("store") == {Granted(*leases, "delete")}
         assert wanted("store") - found == {Granted(*leases, "update")}
     finally:
-        api.patch("role", "zq-store", {"rules": role["rules"]}, "--type=merge")
+        api.patch("role", "zq-store", {"rules": role["rules"]})
 
 
 def test_what_the_server_refuses_an_account_stands_in_its_audit_log(api: ApiServer) -> None:

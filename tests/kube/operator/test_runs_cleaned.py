@@ -89,7 +89,7 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
             )
             for name in ("data-zq-default-1", "history-zq-load-z-0"):
                 # The controller that lets unused volumes go is not there, and nobody plays it.
-                server.patch("pvc", name, {"metadata": {"finalizers": None}}, "--type=merge")
+                server.patch("pvc", name, {"metadata": {"finalizers": None}})
             other = await clean_up(
                 kube, node=None, hands=None, release=RELEASE, run="another", journal=None
             )

@@ -94,8 +94,8 @@ def test_get_shows_what_counts(api_server: ApiServer) -> None:
     assert api_server.apply(zone("shown", {"partitions": 4})).returncode == 0
     shown = api_server.kubectl("get", "dz", "shown").stdout
     api_server.kubectl("delete", "dz", "shown")
-    heads = " ".join(shown.split()[:9])
-    assert heads == "NAME PARTITIONS REPLICAS NODES AVAILABLE MOVING AT-RISK READY SYNCED"
+    heads = " ".join(shown.splitlines()[0].split())
+    assert heads == "NAME PARTITIONS REPLICAS MODE NODES AVAILABLE MOVING AT-RISK READY ARMED AGE"
 
 
 TAGS = st.sampled_from(

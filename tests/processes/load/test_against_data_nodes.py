@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from certificates import Certificates
 from load_pod import LoadPods, check_contract, check_final_reads
-from local_nodes import BOTH, LocalNodes, until
+from local_nodes import MOSTLY_TLS, LocalNodes, until
 
 from zonequake_load.client import Client
 from zonequake_load.control import (
@@ -62,7 +62,7 @@ def plan_for(nodes: LocalNodes) -> LoadPlan:
     )
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_a_killed_leader_costs_no_operation_and_no_data(
     nodes: LocalNodes, pods: LoadPods
 ) -> None:

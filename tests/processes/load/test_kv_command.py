@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import WSMsgType, web
 from certificates import DOMAIN, Certificates
-from local_nodes import BOTH
+from local_nodes import MOSTLY_TLS
 from reference_store import ZONE, ReferenceStore
 
 from zonequake_tls.identity import Role
@@ -166,7 +166,7 @@ async def test_keys_are_put_read_compared_and_appended_directly(store: Reference
     assert (await kv("get", "list", *to)).out == "1\n2"
 
 
-@pytest.mark.parametrize("api", BOTH, indirect=True)
+@pytest.mark.parametrize("api", MOSTLY_TLS, indirect=True)
 async def test_keys_are_reached_through_the_kubernetes_api(
     store: ReferenceStore, api: PortForwardApi, tmp_path: Path
 ) -> None:

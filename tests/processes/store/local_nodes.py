@@ -21,6 +21,7 @@ from types import TracebackType
 
 import aiohttp
 import msgspec
+import pytest
 from certificates import Certificates
 from local_node import Node
 from ports import free_ports
@@ -50,6 +51,8 @@ from zonequake_store.client_protocol import partition_of
 from zonequake_tls.identity import Role as TlsRole
 
 BOTH = ("tcp", "tls")
+MOSTLY_TLS = (pytest.param("tcp", marks=pytest.mark.long), "tls")
+"""As releases are installed; without TLS in `make test-all` alone."""
 
 
 @dataclass

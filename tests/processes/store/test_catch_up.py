@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from local_nodes import BOTH, LocalNodes, Zone, until
+from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 from store_client import Client
 
 from zonequake_store.admin_protocol import CatchUpProgress, Stage
@@ -157,7 +157,7 @@ async def test_the_log_and_a_snapshot_give_the_same_state_and_the_same_counters(
     assert headers[0].lwm == 2000 + 200 + 3 * 8000 + 1
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_a_node_that_the_log_cannot_serve_gets_a_snapshot(nodes: LocalNodes) -> None:
     await nodes.start(*THREE, "n3")
     zone = await nodes.create("z", on=THREE)
@@ -211,7 +211,7 @@ async def test_a_snapshot_that_was_interrupted_by_a_kill_goes_on_where_it_stoppe
     await nodes.until_equal(group, target)
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_a_snapshot_whose_supplier_was_killed_comes_from_the_next_leader(
     nodes: LocalNodes,
 ) -> None:

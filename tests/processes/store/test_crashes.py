@@ -7,7 +7,7 @@ import contextlib
 import random
 
 import pytest
-from local_nodes import BOTH, LocalNodes, Zone, key_of
+from local_nodes import MOSTLY_TLS, LocalNodes, Zone, key_of
 from store_client import Client
 
 from zonequake_store.client_protocol import Append, Status
@@ -84,7 +84,7 @@ async def test_no_acknowledged_append_is_lost_when_all_nodes_are_killed(nodes: L
         await nodes.until_equal(group, THREE)
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 @pytest.mark.timeout(240)
 async def test_one_node_after_the_other_is_killed_during_writes_without_loss(
     nodes: LocalNodes,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from local_nodes import LocalNodes, until
@@ -125,3 +126,38 @@ async def test_joint_comes_before_the_new_node_has_caught_up(nodes: LocalNodes) 
 
     await until(is_joint, "the configuration is joint", timeout_s=10)
     assert "CAUGHT_UP" not in stages
+
+
+async def test_late_answers_are_late_while_the_process_is_young(nodes: LocalNodes) -> None:
+    waited_s = {}
+    for number, fault in enumerate(({}, planted("late-answers"))):
+        name = f"n{number}"
+        await nodes.start(name, **fault)
+        zone = await nodes.create(f"z{number}", on=[name])
+        group, client = zone.groups[0], nodes.client()
+        await client.write(group, "k", 1)
+        begun_s = time.monotonic()
+        for _ in range(4):
+            assert (await client.once(name, Read(group, "k"))).value == 1
+        waited_s[name] = (time.monotonic() - begun_s) / 4
+    assert waited_s["n1"] >= 0.25 > waited_s["n0"]
+
+
+@pytest.mark.parametrize("fault", ["", "late-hand-over"])
+async def test_a_late_hand_over_leaves_its_group_without_a_leader_who_answers(
+    nodes: LocalNodes, fault: str
+) -> None:
+    await nodes.start(*THREE, **(planted(fault) if fault else {}))
+    zone = await nodes.create("z", on=THREE)
+    group, client = zone.groups[0], nodes.client()
+    await client.write(group, "k", 1)
+    leader = await nodes.leader(group)
+    nodes.nodes[leader].signal_stop()
+    longest_s = 0.0
+    end_s = time.monotonic() + 4
+    while time.monotonic() < end_s:
+        begun_s = time.monotonic()
+        assert (await client.write(group, "k", 2)).status is Status.OK
+        longest_s = max(longest_s, time.monotonic() - begun_s)
+    assert await nodes.leader(group, among=[n for n in THREE if n != leader]) != leader
+    assert (longest_s >= 1.2) is (fault == "late-hand-over"), longest_s

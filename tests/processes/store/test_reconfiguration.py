@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from local_nodes import BOTH, LocalNodes, Zone, until
+from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 
 from zonequake_store.admin_protocol import (
     CancelChangePeers,
@@ -124,7 +124,7 @@ async def test_a_peer_that_does_not_answer_ends_the_change_and_the_status_says_s
     await nodes.until_equal(group, [*THREE, "n3"])
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_leadership_goes_where_it_is_ordered_while_clients_write(nodes: LocalNodes) -> None:
     await nodes.start(*THREE)
     zone = await nodes.create("z", on=THREE)

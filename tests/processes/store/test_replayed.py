@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from local_nodes import BOTH, LocalNodes, Zone
+from local_nodes import MOSTLY_TLS, LocalNodes, Zone
 from strangers import OPENS, by_hand, framed, harmless, opening, refused, say
 
 from zonequake_store.admin_protocol import (
@@ -41,7 +41,7 @@ async def told(nodes: LocalNodes, zone: Zone, begin: int) -> None:
         assert (await client.write(group, "register", number)).status is Status.OK
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     nodes: LocalNodes, tmp_path: Path
 ) -> None:
@@ -87,7 +87,7 @@ async def test_recorded_sessions_change_nothing_when_they_are_said_again(
     assert found.configuration == was.configuration
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_old_orders_are_stale_or_true_already_and_change_nothing(nodes: LocalNodes) -> None:
     await nodes.start(*NAMES, "n3")
     zone = await nodes.create("z", on=NAMES)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from local_node import Node
-from local_nodes import BOTH, LocalNodes, Zone, until
+from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 from store_client import Client
 from strangers import (
     SLACK_BYTES,
@@ -222,7 +222,7 @@ async def test_well_formed_requests_with_any_values_are_answered_or_refused(
     await witness.check()
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_frames_that_never_become_whole_cost_no_more_than_their_share(
     nodes: LocalNodes, zone: Zone
 ) -> None:
@@ -253,7 +253,7 @@ async def test_frames_that_never_become_whole_cost_no_more_than_their_share(
     await witness.check()
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_a_length_of_four_gibibytes_closes_the_connection_at_once(
     nodes: LocalNodes, zone: Zone
 ) -> None:
@@ -299,7 +299,7 @@ async def _few_files(node: Node) -> bool:
     return cost(node).files < 120
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_a_client_that_reads_nothing_is_cut_off_and_its_replies_are_let_go(
     nodes: LocalNodes, zone: Zone
 ) -> None:
@@ -352,7 +352,7 @@ async def test_slow_requests_are_given_up_and_keep_no_place(
         writer.transport.abort()
 
 
-@pytest.mark.parametrize("nodes", BOTH, indirect=True)
+@pytest.mark.parametrize("nodes", MOSTLY_TLS, indirect=True)
 async def test_what_strangers_send_stands_in_no_log(nodes: LocalNodes, zone: Zone) -> None:
     secret = b"do-not-write-me-down"
     node = nodes.nodes["n0"]

@@ -142,6 +142,26 @@ async def test_what_was_prepared_when_all_nodes_died_is_resolved_after_their_sta
     assert await place.lists() == ([1], [1])
 
 
+async def test_what_a_coordinator_forgets_is_no_user_entry_on_any_replica(
+    nodes: LocalNodes,
+) -> None:
+    """Decide is the client's, the Forget that follows once all parts are committed is not."""
+    place = await placed(nodes)
+    reply = await place.client.at_leader(place.appending(1, "AB", place.client.request_id()))
+    assert reply.status is Status.OK
+
+    async def has_forgotten() -> bool:
+        found = [await nodes.status(name, place.zone.groups[0]) for name in THREE]
+        return all(each and each.last_index == each.applied > reply.index for each in found)
+
+    await until(has_forgotten, "the decision is forgotten everywhere", timeout_s=20)
+    for name in THREE:
+        status = await nodes.status(name, place.zone.groups[0])
+        assert status is not None
+        assert (status.last_user_term, status.last_user_index) == (reply.term, reply.index)
+        assert not status.has_user_inputs(reply.term, reply.index)
+
+
 async def test_of_transactions_that_wait_for_each_other_some_are_told_so_and_the_rest_go_on(
     nodes: LocalNodes,
 ) -> None:

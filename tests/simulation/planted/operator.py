@@ -15,7 +15,7 @@ from planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator import (
     apply,
     change,
-    gather,
+    membership,
     orders,
     plan,
     rebalance,
@@ -23,7 +23,7 @@ from zonequake_operator import (
     zone_resources,
 )
 from zonequake_operator.errors import Conflict
-from zonequake_operator.model import AssignmentSet
+from zonequake_operator.model import AssignmentSet, Storage
 from zonequake_store.admin_protocol import Stage
 
 # ── holes 1 to 5 ─────────────────────────────────────────────────────────────────────────────
@@ -90,6 +90,18 @@ def forget_who_is_to_come_back(patch: Patch) -> None:
         "on_rebalance_done",
         lambda done, keys, *_: replace(done, switch_reduce=keys.switch_reduce),
     )
+
+
+def begin_anew_beside_members(patch: Patch) -> None:
+    def some_member_is_empty(keys: Any, group: Any, storage: Storage) -> bool:
+        return (
+            storage is Storage.VOLATILE
+            and keys.bootstrap is not None
+            and group.leader is None
+            and any(n in group.answered and n not in group.replicas for n in keys.stable.nodes)
+        )
+
+    patch.setattr(switch, "is_full_restart", some_member_is_empty)
 
 
 # ── hole 10 ──────────────────────────────────────────────────────────────────────────────────
@@ -197,17 +209,18 @@ def judge_by_reports_from_before(patch: Patch) -> None:
 
 def read_the_topology_after_the_nodes(patch: Patch) -> None:
     """As if what another operator wrote were no reason to look at pods and nodes again."""
-    read, update = gather.Fleet._read_topology, gather.Fleet._update_topology
+    read, advance = membership.Membership.read, membership.Membership.advance
 
-    async def later(self: Any) -> bool:
+    async def later(self: Any, **_: object) -> bool:
         return False
 
-    async def now(self: Any, identities: Any) -> Any:
-        await read(self)
-        return await update(self, identities)
+    async def now(self: Any, answers: Any, **in_round: int) -> Any:
+        await read(self, in_round=0)
+        self.changed_in = 0
+        return await advance(self, answers, **in_round)
 
-    patch.setattr(gather.Fleet, "_read_topology", later)
-    patch.setattr(gather.Fleet, "_update_topology", now)
+    patch.setattr(membership.Membership, "read", later)
+    patch.setattr(membership.Membership, "advance", now)
 
 
 def take_the_zone_back(patch: Patch) -> None:
@@ -260,6 +273,12 @@ PLANTED = [
         "hole 5: switchReduce isn't written on rebalance done",
         forget_who_is_to_come_back,
         "reduce-kept-when-done",
+    ),
+    planted(
+        _VOLATILE,
+        "a volatile group begins anew as soon as one of its members is empty",
+        begin_anew_beside_members,
+        "begun-anew-beside-members",
     ),
     planted(
         "operated",

@@ -44,6 +44,14 @@ def leave_the_chosen_out_of_planned(patch: Patch) -> None:
         changed_result(patch, module, "two_phases", without_chosen)
 
 
+def let_whoever_is_back_first_go_on(patch: Patch) -> None:
+    patch.setattr(restart, "has_just_stopped", lambda *_: False)
+
+
+def count_as_stopped_for_ever(patch: Patch) -> None:
+    patch.setattr(restart, "without_mark", lambda keys: keys)
+
+
 def reset_again_for_the_same_loss(patch: Patch) -> None:
     patch.setattr(
         high_availability,
@@ -150,6 +158,18 @@ PLANTED = [
         "hole 8: a partition isn't due again after its reset",
         forget_the_wish_that_a_reset_overwrote,
         "not-due-after-reset",
+    ),
+    planted(
+        _AVAILABLE,
+        "holes 7 and 9: of a group that stopped as a whole, whoever is back first goes on",
+        let_whoever_is_back_first_go_on,
+        "stopped-group-reset",
+    ),
+    planted(
+        _AVAILABLE,
+        "hole 9: a group that stopped once is never reset again",
+        count_as_stopped_for_ever,
+        "stopped-for-ever",
     ),
     planted(
         _AVAILABLE,

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
+from zonequake_store.endings import Ending, Failure
 from zonequake_store.raft import election, follower, stepping
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
-from zonequake_store.raft.messages import Entry, Message, SnapshotMeta
+from zonequake_store.raft.messages import Entry, Kind, Message, SnapshotMeta
 from zonequake_store.raft.progress import Flow, Progress
 from zonequake_store.raft.reads import ReadRounds
 from zonequake_store.raft.replica import Replica
@@ -199,6 +200,35 @@ def count_own_entries_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "prepare", count_all_first)
 
 
+def count_a_cut_link_as_refused(patch: pytest.MonkeyPatch) -> None:
+    lost, failed = Ending.lost, Ending.failed
+    patch.setattr(Ending, "lost", lambda ending, *, by_peer: lost(ending, by_peer=True))
+    patch.setattr(
+        Ending, "failed", lambda ending, address, how: failed(ending, address, Failure.REFUSED)
+    )
+
+
+def count_a_closed_connection_as_an_end(patch: pytest.MonkeyPatch) -> None:
+    greeted = Ending.greeted
+
+    def whoever_greets(ending: Ending, address: str, process: str) -> str | None:
+        before = ending._process if ending._is_lost else None
+        return greeted(ending, address, process) or before
+
+    patch.setattr(Ending, "greeted", whoever_greets)
+
+
+def promise_votes_beside_a_leader(patch: pytest.MonkeyPatch) -> None:
+    accept = stepping._accept_term
+
+    def believe_the_candidate(replica: Replica, message: Message) -> bool:
+        if message.kind is Kind.PRE_VOTE and replica.leadership is None:
+            replica.leader = None
+        return accept(replica, message)
+
+    patch.setattr(stepping, "_accept_term", believe_the_candidate)
+
+
 def _planted(name: str, what: str, apply: object) -> Planted:
     return Planted(name=name, area="raft", scenario="raft", what=what, apply=apply)
 
@@ -280,5 +310,20 @@ PLANTED = [
         "snapshot-over-a-longer-log",
         "a late snapshot replaces a log that is already further",
         snapshot_over_a_longer_log,
+    ),
+    _planted(
+        "cut-link-counts-as-refused",
+        "a link that is cut counts as proof that the process behind it has ended",
+        count_a_cut_link_as_refused,
+    ),
+    _planted(
+        "closed-counts-as-ended",
+        "a connection that a peer closed counts as proof, though the same process greets again",
+        count_a_closed_connection_as_an_end,
+    ),
+    _planted(
+        "promise-beside-a-leader",
+        "a follower that hears its leader promises a vote because another one asks for it",
+        promise_votes_beside_a_leader,
     ),
 ]

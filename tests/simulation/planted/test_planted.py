@@ -54,6 +54,8 @@ BY_SCRIPTS = {
     "oldest-log-goes-on": "the-newest-log-goes-on",
     "chosen-left-out-of-planned": "the-newest-log-goes-on",
     "not-due-after-reset": "a-wish-that-a-reset-overwrote-comes-true",
+    "stopped-group-reset": "who-is-back-first-of-a-stopped-group-waits",
+    "stopped-for-ever": "a-stop-is-over-when-the-group-leads",
     "oldest-link-taken": "a-restarted-group-waits-for-its-newest-link",
     "link-judged-without-a-majority": "a-link-is-judged-by-a-majority",
     "any-source": "the-newest-user-entry-of-a-link-goes-on",

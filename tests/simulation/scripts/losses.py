@@ -153,6 +153,49 @@ def who_returns_is_taken_though_another_is_away() -> None:
         cluster.finish()
 
 
+def who_is_back_first_of_a_stopped_group_waits() -> None:
+    """Holes 7 and 9: all three stop; A, which lags, is back first, and what B and C had
+    acknowledged must not be given up for it."""
+    with Cluster(3, is_highly_available=True) as cluster:
+        _stop_all_of_whom_a_lags(cluster)
+        cluster.start(A)
+        cluster.wait(2 * LONG_MS)
+        require(
+            cluster.leader is None and not cluster.keys.reset_revision,
+            "a stopped group is waited for",
+            keys=cluster.keys,
+        )
+        cluster.start(C)
+        cluster.promised(lambda: cluster.leader is not None, "a majority leads")
+        found = cluster.read()
+        require(found == 1, "nothing is given up", found=found, keys=cluster.keys)
+        cluster.start(B)
+        cluster.finish()
+
+
+def a_stop_is_over_when_the_group_leads() -> None:
+    """Then a loss that leaves a member alive is reset as before."""
+    with Cluster(3, is_highly_available=True) as cluster:
+        _stop_all_of_whom_a_lags(cluster)
+        cluster.start(A, B, C)
+        is_unwound_to(cluster, 1)
+        cluster.promised(lambda: not cluster.keys.is_stopped, "it leads again")
+        cluster.wait(LONG_MS)
+        cluster.kill(B, C)
+        goes_on_alone(cluster, A)
+        cluster.finish()
+
+
+def _stop_all_of_whom_a_lags(cluster: Cluster) -> None:
+    cluster.forms()
+    cluster.lead(B)
+    cluster.cut({A}, {B, C})
+    cluster.wrote(1)
+    cluster.kill(A, B, C)
+    cluster.mend({A}, {B, C})
+    cluster.until(lambda: not any(map(cluster.knows, (A, B, C))), "all have left")
+
+
 def a_restarted_group_waits_for_its_newest_link() -> None:
     """Hole 9: A had gone on alone; B and C, a majority of the oldest link, come back first."""
     with Cluster(3, is_highly_available=True) as cluster:
@@ -213,6 +256,8 @@ SCRIPTS = [
     who_was_fenced_acknowledges_nothing,
     silence_proves_nothing,
     who_returns_is_taken_though_another_is_away,
+    who_is_back_first_of_a_stopped_group_waits,
+    a_stop_is_over_when_the_group_leads,
     a_restarted_group_waits_for_its_newest_link,
     a_link_is_judged_by_a_majority,
     the_newest_user_entry_of_a_link_goes_on,

@@ -143,7 +143,7 @@ def a_first_member_is_safe_from_a_late_erasure() -> None:
         cluster.until(lambda: cluster.stable == (A, B, C), "the first members are chosen")
         cluster.cut({C}, {API})
         cluster.until(lambda: cluster.tally["order StartReplica received"] == 2, "A and B run")
-        cluster.operator.store.late_us.update({A: 3_000_000, B: 3_000_000})
+        cluster.operator.store.late_us.update({A: 2_000_000, B: 2_000_000})
         cluster.move_to(C, D)
         cluster.until(lambda: cluster.stable == (C, D), "A and B aren't wanted any more")
         cluster.wait(100)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zonequake_analysis.latency import P99s
 from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.probes import Island, Vantage
 from zonequake_analysis.run_folder import Expectations
@@ -53,11 +54,10 @@ def test_a_silence_hides_no_more_than_itself_and_the_failures_that_touch_it() ->
 
 def judged(found: Availability, **limits: float) -> Check:
     evidence: Any = SimpleNamespace(
-        description=SimpleNamespace(expectations=Expectations(**limits)),
+        description=SimpleNamespace(expectations=Expectations(**limits), has_control=False),
         availability=found,
         rebalances=(),
-        p99_before_ns=float("nan"),
-        p99_during_ns=float("nan"),
+        p99=P99s(),
     )
     return next(check for check in objective_checks(evidence) if check.name == "availability")
 

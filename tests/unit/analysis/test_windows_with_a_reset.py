@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zonequake_analysis.latency import P99s
 from zonequake_analysis.objectives import objective_checks
 from zonequake_analysis.probes import Island, Vantage
 from zonequake_analysis.run_folder import Event, Expectations
@@ -87,7 +88,7 @@ def test_a_window_without_a_reset_keeps_the_general_limit() -> None:
 
 def judged(found: Unavailability, expectations: Expectations) -> Check:
     evidence: Any = SimpleNamespace(
-        description=SimpleNamespace(expectations=expectations),
+        description=SimpleNamespace(expectations=expectations, has_control=False),
         availability=Availability(
             windows=(found,),
             vantages=(PROBED,),
@@ -96,7 +97,6 @@ def judged(found: Unavailability, expectations: Expectations) -> Check:
             resolution_ns=SECOND // 10,
         ),
         rebalances=(),
-        p99_before_ns=float("nan"),
-        p99_during_ns=float("nan"),
+        p99=P99s(),
     )
     return next(check for check in objective_checks(evidence) if check.name == "availability")

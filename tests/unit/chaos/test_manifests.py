@@ -121,3 +121,38 @@ def test_a_misspelled_override_is_refused_like_a_misspelled_field() -> None:
 def test_an_unknown_scenario_is_answered_with_the_shipped_ones() -> None:
     with pytest.raises(ManifestError, match="kill-during-catchup"):
         manifest.load("kill-during-katchup")
+
+
+CONTROL = """
+apiVersion: zonequake.io/v1alpha1
+kind: ChaosRun
+metadata: {name: own}
+spec:
+  pools: [{name: default, replicas: 3}]
+  zones: [{name: z1, dataNodesAutoAdjustScaleUp: Infinite}]
+  control: {pool: default, nodes: 3}
+  faults: [{name: restart, type: rolling_restart}]
+"""
+
+
+def test_a_control_is_refused_where_its_nodes_could_come_to_hold_something() -> None:
+    control = manifest.parse(CONTROL, where="own").spec.control
+    assert (control.pool, control.nodes) == ("default", 3) if control else False
+    for override, words in (
+        ("control.pool=other", "control: pool 'other' is not among spec.pools (default)"),
+        ("zones.0.dataNodesAutoAdjustScaleUp=5", "zone 'z1' would take its nodes"),
+        ("faults.0={name: grow, type: scale, pool: default, replicas: 4}", "'grow' scales its"),
+        ("faults.0.name=control", "two faults are named 'control'"),
+        ("control.nodes=0", "Expected `int` >= 1"),
+    ):
+        with pytest.raises(ManifestError) as refused:
+            manifest.parse(CONTROL, where="own", overrides=[override])
+        assert words in str(refused.value)
+    manifest.parse(CONTROL, where="own", overrides=["control=null", "faults.0.name=control"])
+
+
+def test_a_rolling_restart_is_of_a_pool_or_of_nodes() -> None:
+    both = ["faults.0.pool=default", "faults.0.nodes=[default-0]"]
+    manifest.parse(CONTROL, where="own", overrides=both[1:])
+    with pytest.raises(ManifestError, match="either pool or nodes"):
+        manifest.parse(CONTROL, where="own", overrides=both)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.reset_command import Proof
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from zonequake_chaos import reset_command
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_connection import Json
+from zonequake_chaos.reset_command import UNFINISHED, Proof
 from zonequake_chaos.reset_command import prove as proved
 from zonequake_operator.groups import observe
 from zonequake_operator.model import (
     AssignmentSet,
     Departure,
+    Link,
     Partition,
     PartitionKeys,
     PartitionView,
+    ResetRequest,
     TokenPeers,
     Topology,
     TopologyNode,
@@ -22,6 +32,20 @@ from zonequake_store.admin_protocol import (
     ReplicaStatus,
     Role,
 )
+
+ZONE: Json = {
+    "metadata": {"name": "z", "namespace": "n", "uid": "12345678", "resourceVersion": "1"},
+    "spec": {},
+}
+PARTITION: Json = {
+    "metadata": {
+        "name": "z-0",
+        "resourceVersion": "1",
+        "ownerReferences": [{"controller": True, "uid": "12345678"}],
+    },
+    "spec": {"zone": "z", "partition": 0, "group": "z.12345678.0"},
+    "status": {"configurationToken": 7},
+}
 
 
 def topology(alive: str, gone: str) -> Topology:
@@ -56,13 +80,18 @@ def partition(
     )
 
 
-def prove(partition: Partition, topology: Topology, **replicas: ReplicaStatus | None) -> Proof:
+def prove(
+    partition: Partition,
+    topology: Topology,
+    survivor: str | None = None,
+    **replicas: ReplicaStatus | None,
+) -> Proof:
     """`replicas`: what nodes answered; None: that they have none of it."""
     found = {node: replica for node, replica in replicas.items() if replica is not None}
     answered = frozenset(replicas)
     group = observe("z.12345678.4", found, answered)
     holders = Holders(group=group, topology=topology, answered=answered, inspected={})
-    return proved(partition, holders)
+    return proved(partition, holders, survivor)
 
 
 def replica(role: Role = Role.FOLLOWER, **changes: object) -> ReplicaStatus:
@@ -133,3 +162,115 @@ def test_who_leads_is_told_by_the_nodes_before_the_stored_view() -> None:
     leads = replica(Role.LEADER, leader="B", term=2)
     seen = prove(partition("ABC", leader="A"), topology("AB", "C"), A=replica(), B=leads)
     assert seen.refused == "B leads it"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [("False", "LossTolerated", ""), ("True", "MajorityLost", " It waits for B.")],
+)
+async def test_only_a_condition_that_is_not_well_says_why_a_reset_is_not_carried_out(
+    capsys: pytest.CaptureFixture[str],
+    status: str,
+    reason: str,
+    said: str,
+) -> None:
+    condition = {"type": "DataAtRisk", "status": status, "reason": reason}
+    stored = {"status": {"conditions": [{**condition, "message": "It waits for B."}]}}
+
+    class Stored:
+        async def get(self, kind: str, name: str) -> Json:
+            return {**ZONE, **stored}
+
+        async def find(self, kind: str) -> list[Json]:
+            return [PARTITION]
+
+    requests = {0: ResetRequest(token=7, topology_version=1)}
+    kube = cast("Kube", Stored())
+    assert await reset_command._wait(kube, "z", requests, 0) == UNFINISHED
+    assert capsys.readouterr().out == f"not carried out yet: partition 0.{said}\n"
+
+
+# ---------------------------------------------------------------- a survivor that died uncopied
+
+CHAIN = (
+    Link(nodes=tuple("ABCDE"), term=1, index=1),
+    Link(nodes=("A",), term=5_000_000_001, index=21, token=5),
+)
+
+
+def dead(**more: object) -> Partition:
+    """A to E were reset to A, which has left; B to E hold what they had before."""
+    made = partition("A", pending=AssignmentSet(nodes=tuple("ABCDE"), from_reset=True))
+    keys = replace(made.keys, chain=CHAIN, configuration_token=6, **more)  # type: ignore[arg-type]
+    return replace(made, keys=keys)
+
+
+def old(index: int, **changes: object) -> ReplicaStatus:
+    peers = [PeerName(node, "1") for node in "ABCDE"]
+    values: dict[str, object] = {
+        "configuration": ConfigurationReport(peers=peers, token=1, index=1),
+        "last_term": 1,
+        "last_index": index,
+        "last_user_term": 1,
+        "last_user_index": index,
+        "abstains": True,
+    }
+    return replica(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_holders_of_older_lineages_are_listed_with_what_each_would_give_up() -> None:
+    proof = prove(dead(), topology("BCD", "A"), B=old(18), C=old(20), D=old(20))
+    since = (
+        "gives up all that was written since the reset to A: lineage 5, behind term 1, index 21 "
+        "(lineage 5)"
+    )
+    assert proof.lines() == [
+        "partition 4: stable A",
+        "  A has left with version 8",
+        "  nobody who is there has its newest data",
+        "    C holds term 1, index 20, a log up to term 1, index 20, lineage 0",
+        f"      {since}",
+        "    D holds term 1, index 20, a log up to term 1, index 20, lineage 0",
+        f"      {since}",
+        "    B holds term 1, index 18, a log up to term 1, index 18, lineage 0",
+        f"      {since}",
+        "      gives up user entries up to term 1, index 20, which C, D holds",
+        "  goes on from C; --survivor NODE chooses",
+    ]
+    assert proof.survivor is not None
+    assert proof.survivor.peer == PeerName("C", "1")
+
+
+def test_a_person_chooses_among_all_holders() -> None:
+    chosen = prove(dead(), topology("BC", "A"), "B", B=old(18), C=old(20))
+    assert chosen.survivor is not None
+    assert chosen.survivor.peer.node == "B"
+    assert chosen.lines()[-1] == "  goes on from B; --survivor NODE chooses"
+    nothing = prove(dead(), topology("BC", "A"), "C", B=old(18), C=None)
+    assert nothing.refused == "C holds nothing of it, or can't be asked"
+    # Also where the operator could choose by itself.
+    both = prove(partition("ABC"), topology("A", "BC"), "A", A=replica())
+    assert both.survivor is not None
+    assert both.holders == ("A",)
+    assert prove(partition("ABC"), topology("A", "BC"), A=replica()).survivor is None
+
+
+def test_a_choice_is_shown_only_where_the_majority_has_left() -> None:
+    there = prove(dead(), topology("ABC", ""), B=old(18), C=old(20))
+    assert there.refused == "its majority has not left; a node that doesn't answer may still run"
+
+
+def test_a_chain_that_waits_can_be_reset_though_its_newest_set_is_there() -> None:
+    keys = replace(partition("A").keys, chain=CHAIN, configuration_token=6, stopped_token=6)
+    stopped = replace(partition("A"), keys=keys)
+    alone = ConfigurationReport(peers=[PeerName("A", "1")], token=5, lineage=5, index=21)
+    unled = replica(configuration=alone, last_user_term=1, last_user_index=9)
+    proof = prove(stopped, topology("A", "BCDE"), A=unled)
+    assert proof.refused is None
+    assert (proof.holders, proof.survivor) == (("A",), None)
+
+
+def test_a_reset_of_before_the_stop_is_none_that_is_under_way() -> None:
+    forced = partition("ABC", pending=AssignmentSet(nodes=("A",), force=True))
+    keys = replace(forced.keys, chain=CHAIN, configuration_token=6, stopped_token=6)
+    assert prove(replace(forced, keys=keys), topology("A", "BC"), A=replica()).refused is None

@@ -122,6 +122,28 @@ def test_groups_of_version_1_are_made_in_every_hierarchy_and_removed(tmp_path: P
     assert cgroups.find("zonequake-x", tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("setting", "whole", "part"), [("cpu.shares", "3072", "1024"), ("cpu.weight", "118", "39")]
+)
+def test_pods_get_two_thirds_of_a_busy_node_of_two_cores(
+    setting: str, whole: str, part: str, tmp_path: Path
+) -> None:
+    unified = setting == "cpu.weight"
+    if unified:
+        (tmp_path / "cgroup.controllers").write_text("cpu\n")
+    hierarchy = tmp_path if unified else tmp_path / "cpu"
+    components = hierarchy / "zonequake-x" / cgroups.COMPONENTS
+    components.mkdir(parents=True)
+    (tmp_path / "memory/zonequake-x").mkdir(parents=True)
+    for group in (components.parent, components):
+        (group / setting).write_text("as it was")
+    cgroups.share_out("zonequake-x", cores=2, root=tmp_path)
+    assert (components.parent / setting).read_text().strip() == whole
+    assert (components / setting).read_text().strip() == part
+    assert (components / "cgroup.procs").read_text() == "0\n", "the supervisor, and all it starts"
+    assert list((tmp_path / "memory/zonequake-x").iterdir()) == [], "no share of the processors"
+
+
 def test_controllers_of_version_2_are_passed_down(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory misc\n")
     (tmp_path / "zonequake-x").mkdir()

@@ -86,15 +86,18 @@ def _check_write(before: PartitionKeys, after: PartitionKeys) -> None:
 def _check_survivor(world: World, survivor: str) -> None:
     """Nothing acknowledged is given up that somebody still has who is there, and may speak.
 
-    In a group that was restarted nobody speaks before its link can be judged: then nothing is.
+    In a group that stopped as a whole nobody speaks before its newest set can be judged: then
+    nothing is given up.
     """
     replicas, keys = world.of(), world.keys
-    stopped = not any(r.had_leader for r in replicas.values())
     stable = set(keys.stable.nodes) if keys.stable else set()
-    unwinds = stopped and len(keys.chain) > 1
+    nodes = stable | set(keys.pending.nodes if keys.pending else ())
+    unwinds = not any(r.had_leader for n, r in replicas.items() if n in nodes)
     gone = not is_majority(len(stable & world.up), len(stable))
     assert unwinds or gone or {reset.forced_node(keys)} - world.up - {None}, "nobody is missing"
-    nodes = stable | set(keys.pending.nodes if keys.pending else ())
+    newest = set(keys.chain[-1].nodes)
+    back = is_majority(len(newest & world.up), len(newest))
+    assert back or not unwinds, f"the whole group stopped, and {survivor} goes on first"
     least = keys.chain[-1].token
     there = [
         r.writes

@@ -14,6 +14,8 @@ names = st.sets(st.text(min_size=1, max_size=12), min_size=0, max_size=12)
 
 def test_single_values_are_those_of_ignite() -> None:
     assert java_hash_code("A") == 65
+    assert java_hash_code("ü") == 252, "UTF-16 units, not bytes"
+    assert java_hash_code("𐍈") == 0xD800 * 31 + 0xDF48
     assert mix(65, 0) == 5840034749268619250
     assert mix(1, 0) == 6614235796240398542
 

@@ -100,7 +100,7 @@ class Heard:
         self.number += 1
         answers = self.answers[min(self.number, len(self.answers)) - 1]
         reports: dict[str, Any] = {"a": None} if answers else {}
-        return View(number=self.number, reports=reports)
+        return View(edition=self.number, number=self.number, reports=reports)
 
     async def erase(self, view: View) -> tuple[set[str], set[str]]:
         if "a" not in view.reports:

@@ -42,7 +42,7 @@ def switched(
     return chain.after_switch(keys, pending, AssignmentSet(nodes=pending.nodes), report)
 
 
-def test_a_graceful_change_leaves_one_link() -> None:
+def test_a_graceful_change_leaves_a_chain_of_one_link() -> None:
     after = switched(AssignmentSet.of("B", "C", "D"), ABC, A)
     assert after == (Link(nodes=("B", "C", "D"), term=9, index=60, token=5),)
 

@@ -62,6 +62,7 @@ def view(*groups: str, nodes: str = "a") -> View:
         for group in groups
     ]
     return View(
+        edition=9,
         number=9,
         topology=Topology(version=1, nodes=joined),
         reports={n: ReplicasReport(node=each, replicas=held) for n, each in identities.items()},
@@ -111,8 +112,20 @@ class Edges:
     next_reports: View | None = None
     """What is heard next, if it isn't the same."""
 
+    def hurry(self) -> None:
+        """Nor is the haste."""
+
+    @property
+    def rounds(self) -> int:
+        return self.view.number
+
     async def next_view(self, after: int, _: float) -> View:
-        return replace(self.next_reports or self.view, number=max(after, self.view.number) + 1)
+        edition = max(after, self.view.edition) + 1
+        return replace(self.next_reports or self.view, edition=edition, number=edition)
+
+    async def next_topology(self, _: int, timeout_s: float) -> View:
+        await asyncio.sleep(timeout_s)
+        return self.view
 
     async def send(self, _: str, orders: list[Order]) -> OrderReplies:
         self.asked.set()

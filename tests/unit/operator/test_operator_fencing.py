@@ -244,6 +244,7 @@ class Counting(Edges):
         )
         return replace(
             self.view,
+            edition=number,
             number=number,
             reports={"a": msgspec.structs.replace(report, node=node)},
         )
@@ -279,7 +280,7 @@ async def test_after_a_reset_was_written_only_newer_reports_are_judged() -> None
     heard = edges.next_view
 
     async def next_view(*arguments: object) -> View:
-        asked.append(edges.view.number)
+        asked.append(edges.view.edition)
         return await heard(*arguments)
 
     edges.next_view = next_view  # type: ignore[method-assign]

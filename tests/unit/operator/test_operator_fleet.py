@@ -140,6 +140,28 @@ async def test_a_topology_that_was_deleted_by_hand_goes_on_where_it_was() -> Non
     assert api.topology["version"] == after.version
 
 
+async def test_a_topology_that_is_found_old_while_it_is_read_is_read_once_more() -> None:
+    """Its answer came late; another operator wrote the next one behind it."""
+    fleet, api, _ = made()
+    await fleet._once(hurried=False)
+    read = api.get_or_create_topology
+    reads = 0
+
+    async def late() -> dict[str, Any]:
+        nonlocal reads
+        reads += 1
+        found = await read()
+        if reads == 1:
+            fleet.topology_is_old()
+        return found
+
+    api.get_or_create_topology = late  # type: ignore[method-assign]
+    fleet.topology_is_old()
+    for _ in range(3):
+        await fleet._once(hurried=False)
+    assert reads == 2
+
+
 async def test_an_unreadable_topology_does_not_end_the_rounds() -> None:
     """Its task ended without a word, and the operator did nothing until it was restarted."""
     fleet, api, _ = made()

@@ -88,7 +88,7 @@ async def test_a_gate_is_written_once_and_not_in_every_round_until_pods_are_list
         await watched._once(hurried=False)
         clock.now_s += PODS_RETRY_S / 10
     assert (api.lists, api.written) == (1, ["True"])
-    watched.tell("z", view=5, settled=False, behind=frozenset({"A"}))
+    watched.tell("z", edition=5, settled=False, behind=frozenset({"A"}))
     for _ in range(30):
         await watched._once(hurried=False)
         clock.now_s += PODS_RETRY_S / 10
@@ -112,13 +112,13 @@ async def test_a_restarted_operator_opens_no_gate_before_every_zone_was_planned(
     api.zones = ["y", "z"]
     watched = fleet(api, clock)
     await watched._once(hurried=False)
-    watched.tell("y", view=1, settled=True, behind=frozenset())
+    watched.tell("y", edition=1, settled=True, behind=frozenset())
     await watched._once(hurried=False)
     assert api.written == []
-    watched.tell("z", view=2, settled=False, behind=frozenset({"A"}))
+    watched.tell("z", edition=2, settled=False, behind=frozenset({"A"}))
     await watched._once(hurried=False)
     assert api.written == ["False"]
-    watched.tell("z", view=3, settled=True, behind=frozenset())
+    watched.tell("z", edition=3, settled=True, behind=frozenset())
     await watched._once(hurried=False)
     assert api.written == ["False", "True"]
 
@@ -128,11 +128,11 @@ async def test_a_gate_is_not_opened_by_what_was_said_of_the_process_before() -> 
     api.zones = ["z"]
     watched = fleet(api, clock, nodes)
     await watched._once(hurried=False)
-    watched.tell("z", view=1, settled=True, behind=frozenset())
+    watched.tell("z", edition=1, settled=True, behind=frozenset())
     nodes.process = "q"  # within one round, and its pod has no gate yet
     await watched._once(hurried=False)
     assert api.written == []
-    watched.tell("z", view=2, settled=True, behind=frozenset())
+    watched.tell("z", edition=2, settled=True, behind=frozenset())
     await watched._once(hurried=False)
     assert api.written == ["True"]
 

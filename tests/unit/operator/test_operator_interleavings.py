@@ -141,6 +141,10 @@ SCENES = {
         budget=Budget(wishes=("ABD",), losses=1, depositions=1),
         more=Budget(wishes=("ABD",), losses=2, depositions=1),
     ),
+    "storages lost while the group shrinks": Scene(
+        budget=Budget(wishes=("AB",), losses=1, depositions=1),
+        more=Budget(wishes=("AB", "ABC"), losses=2, depositions=1, held=1),
+    ),
     "nodes that leave and come back": Scene(
         budget=Budget(wishes=("ABD",), absences=1),
         more=Budget(wishes=("ABD",), absences=2, depositions=1),
@@ -261,6 +265,13 @@ PLANTED: dict[str, tuple[ModuleType, str, Any, str, ChangePeersMode]] = {
         lambda *_: False,
         "a newcomer that leaves for good",
         Q,
+    ),
+    "hole 15: a lock outlives the majority of its peers": (
+        rebalance,
+        "lost_majority",
+        lambda *_: False,
+        "storages lost while the group shrinks",
+        U,
     ),
     "hole 15: STAGE_NONE leaves the lock": (
         rebalance,

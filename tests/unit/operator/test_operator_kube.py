@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,6 +15,7 @@ from tenacity import wait_none
 from zonequake_operator import kube as kubes
 from zonequake_operator.errors import KubeError
 from zonequake_operator.kube import Kube
+from zonequake_operator.wire import Object
 
 
 @asynccontextmanager
@@ -61,3 +62,28 @@ async def test_an_answer_that_is_no_json_is_an_error_of_the_api() -> None:
     async with answering(web.Response(text="<html>log in</html>")) as kube:
         with pytest.raises(KubeError, match="expected JSON; does something else answer there"):
             await kube.get_zone("z")
+
+
+async def test_every_read_asks_for_the_most_recent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a resourceVersion a server may answer from its watch cache (docs/operator.md)."""
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    async def call_once(
+        _: Kube, method: str, path: str, query: Mapping[str, str] | None, *__: object
+    ) -> Object:
+        asked.append((f"{method} {path}", dict(query or {})))
+        return {"items": [], "metadata": {}}
+
+    monkeypatch.setattr(Kube, "_call_once", call_once)
+    kube = Kube(None, "n", "r")  # type: ignore[arg-type]
+    kube.reads_nodes = True
+    named = {"get_zone", "get_lease", "list_partitions"}
+    unnamed = {name for name in vars(Kube) if name.startswith(("get_", "list_"))} - named
+    for name in sorted(named):
+        await getattr(kube, name)("z")
+    for name in sorted(unnamed):
+        await getattr(kube, name)()
+    assert len(asked) == len(named | unnamed) >= 9
+    for call, query in asked:
+        assert call.startswith("GET ")
+        assert not {"resourceVersion", "resourceVersionMatch"} & query.keys(), call

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from zonequake_operator import apply, gather, leases, orders, reset_orders, topology
+from zonequake_operator import apply, gather, leases, membership, orders, reset_orders, topology
+from zonequake_operator.evidence import Evidence
 from zonequake_operator.fencing import Fencing
 from zonequake_operator.leases import Lease
 
@@ -58,7 +59,7 @@ def the_fenced_join_at_once(patch: Patch) -> None:
 
 
 def leases_that_are_not_looked_at_again(patch: Patch) -> None:
-    patch.setattr(gather, "_have_leases", lambda _: False)
+    patch.setattr(membership, "have_leases", lambda _: False)
 
 
 def a_late_word_of_the_kubelet_is_believed(patch: Patch) -> None:
@@ -66,7 +67,7 @@ def a_late_word_of_the_kubelet_is_believed(patch: Patch) -> None:
 
 
 def a_topology_that_is_not_read_again(patch: Patch) -> None:
-    patch.setattr(gather, "_may_lack", lambda *_: False)
+    patch.setattr(membership, "_may_lack", lambda *_: False)
 
 
 def permitted_once_for_all_sessions(patch: Patch) -> None:
@@ -99,17 +100,17 @@ def leases_of_wanted_nodes_are_deleted(patch: Patch) -> None:
 
 
 def deleted_by_the_pods_of_before(patch: Patch) -> None:
-    async def not_listed(_: gather.Fleet) -> None:
+    async def not_listed(_: Evidence, **__: object) -> None:
         """The pods stay as they were seen."""
 
-    listed = gather.Fleet._delete_leases
+    listed = membership.Membership._delete_leases
 
-    async def delete(fleet: gather.Fleet, after: topology.Topology) -> None:
+    async def delete(of: membership.Membership, after: topology.Topology, in_round: int) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(gather.Fleet, "_list_machines", not_listed)
-            await listed(fleet, after)
+            inner.setattr(Evidence, "list", not_listed)
+            await listed(of, after, in_round)
 
-    patch.setattr(gather.Fleet, "_delete_leases", delete)
+    patch.setattr(membership.Membership, "_delete_leases", delete)
 
 
 def a_fenced_node_that_answers_is_fine(patch: Patch) -> None:

@@ -8,7 +8,7 @@ topology and zone name, has one lineage, and everything that was acknowledged an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import lineage_model as model
 import lineage_operator as operator
 import pytest
 
-from zonequake_operator import chain, reset
+from zonequake_operator import chain, high_availability, reset, restart
 from zonequake_operator.model import PartitionKeys
 from zonequake_store.admin_protocol import ReplicaStatus
 
@@ -98,6 +98,7 @@ def check_end(world: Any) -> None:
     assert all(r.takes_part for r in replicas.values())
     assert world.acknowledged <= replicas["A"].writes
     assert world.status.reset_due is None
+    assert not keys.is_stopped
 
 
 def after_a_reset() -> Any:
@@ -119,6 +120,25 @@ def all_stopped(*, written: bool) -> Any:
     if written:
         world = model.write(world, "C", "w1", frozenset())
         assert "w1" in world.acknowledged
+    return model.kill(world, "C")
+
+
+def stopped_at_once() -> Any:
+    """A and B had w0; then all of them stopped, and C, which lags, is back first."""
+    world = model.write(model.settled(NODES), "A", "w0", frozenset("B"))
+    for node in NODES:
+        world = model.kill(world, node)
+    return model.start(world, "C")
+
+
+def stopped_in_a_reset() -> Any:
+    """A and B had w0, and are gone; C, which lags, is to go on alone, and stops before it does."""
+    world = model.write(model.settled(NODES), "A", "w0", frozenset("B"))
+    for node in "AB":
+        world = model.kill(world, node)
+    world, _ = operator.decided(world)
+    world, _ = operator.decided(world, fired=True)
+    assert reset.forced_node(world.keys) == "C"
     return model.kill(world, "C")
 
 
@@ -148,6 +168,7 @@ def search(first: Any, budget: Budget, limit: int) -> Counter[str]:
             raise AssertionError("\n".join([*path, str(error)])) from error
         tally["most resets"] = max(tally["most resets"], world.resets)
         tally["given up"] += bool(world.given_up)
+        tally["stopped"] += world.keys.is_stopped
         tally["of several links"] += len(world.keys.chain) > 1
         tally["in a reset"] += reset.forced_node(world.keys) is not None
         tally["restored"] += "w0" in world.acknowledged and first.given_up == {"w0"}
@@ -166,6 +187,20 @@ def test_a_restart_of_all_after_a_reset() -> None:
     assert tally["restored"], "nobody wrote before, so the chain goes back"
 
 
+def test_a_stop_of_all() -> None:
+    tally = search(stopped_at_once(), Budget(kills=0, writes=1), 20_000)
+    assert tally["stopped"]
+    assert not tally["most resets"], "there is nothing to give up"
+    assert not tally["given up"], "whoever comes back first"
+
+
+def test_a_stop_of_all_in_the_middle_of_a_reset() -> None:
+    tally = search(stopped_in_a_reset(), Budget(kills=0, writes=0), 20_000)
+    assert tally["stopped"]
+    assert tally["in a reset"]
+    assert tally["most resets"] == 2, "once C, and once whoever is a majority without C"
+
+
 # ----------------------------------------------------------------------------------- planted faults
 
 
@@ -178,7 +213,12 @@ def carried_out_by_names(keys: PartitionKeys, leading: ReplicaStatus | None) -> 
     )
 
 
-LOSSES, RESTART = "losses", "restart"
+LOSSES, RESTART, STOP = "losses", "restart", "stop"
+SCENES: dict[str, Callable[[], Any]] = {
+    LOSSES: lambda: model.settled(NODES),
+    RESTART: lambda: all_stopped(written=True),
+    STOP: stopped_at_once,
+}
 PLANTED: dict[str, tuple[Any, str, Any, str]] = {
     "a reset counts as done before it is carried out": (
         reset,
@@ -198,13 +238,21 @@ PLANTED: dict[str, tuple[Any, str, Any, str]] = {
         lambda count, size: True,
         RESTART,
     ),
+    "a stop is not marked": (restart, "has_just_stopped", lambda keys, holders: False, STOP),
+    "a stopped group goes on from whoever is back": (
+        high_availability,
+        "_recover",
+        lambda keys, holders, revision: high_availability._reset(keys, holders, revision),
+        STOP,
+    ),
+    "a mark never ends": (restart, "without_mark", lambda keys: keys, STOP),
 }
 
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, name, planted, scene = PLANTED[fault]
-    first = model.settled(NODES) if scene == LOSSES else all_stopped(written=True)
+    first = SCENES[scene]()
     kills = 2 if scene == LOSSES else 0
     monkeypatch.setattr(module, name, planted)
     with pytest.raises(AssertionError, match=r"(?s)^(?!more states)"):

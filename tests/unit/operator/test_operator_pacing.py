@@ -23,6 +23,7 @@ def test_an_order_is_repeated_with_growing_delays_and_never_given_up() -> None:
     assert gaps[0] < 0.5
     assert all(a <= b + 0.2 for a, b in itertools.pairwise(gaps))
     assert MAX_DELAY_S - 0.2 <= gaps[-1] <= MAX_DELAY_S + 0.2
+    assert times[-1] > 100 - MAX_DELAY_S - 0.2
 
 
 def test_another_order_goes_at_once() -> None:
@@ -58,6 +59,7 @@ def test_a_change_that_failed_is_asked_for_ever_more_seldom_and_without_end() ->
     assert gaps[0] < 0.5
     assert all(a <= b + 0.2 for a, b in itertools.pairwise(gaps))
     assert MAX_RETRY_DELAY_S - 0.2 <= gaps[-1] <= MAX_RETRY_DELAY_S + 0.2
+    assert times[-1] > 600 - MAX_RETRY_DELAY_S - 1, "it is never given up"
     assert pacer.attempts == {"g": Attempts(token=5, count=len(times))}
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 from settled_zone import FOUR, UID, conditions, healthy, reports, settle, topology, zone
-from topology_nodes import node_identity
+from topology_nodes import left, node_identity
 
 from zonequake_operator.model import (
     AssignmentSet,
     Attempts,
     ConditionType,
+    ConsistencyMode,
     PartitionKeys,
     PartitionState,
     PartitionView,
     Reason,
+    ResetDue,
     Snapshot,
     Storage,
     Timers,
@@ -26,6 +29,7 @@ from zonequake_operator.plan import (
     SendOrder,
     WritePartition,
     WriteZone,
+    calculated_sets,
     plan,
 )
 from zonequake_operator.stored import stored
@@ -33,6 +37,7 @@ from zonequake_store.admin_protocol import (
     ChangePeers,
     ReplicasReport,
     ReplicaStatus,
+    ResetPeers,
     Role,
     Stage,
     StartReplica,
@@ -145,6 +150,65 @@ def test_a_new_node_moves_partitions_and_the_revision_is_handled_once() -> None:
     assert after.zone.status.handled_revision == after.zone.status.revision == 2
     assert not decided.settled
     assert conditions(after)[ConditionType.PROGRESSING] == (True, Reason.REBALANCING)
+
+
+@pytest.mark.parametrize(
+    ("handled", "triggers", "due"),
+    [
+        (5, (5, 5, 5, 5), ()),
+        (5, (1, 1, 1, 1), ()),
+        (4, (5, 4, 5, 1), (1, 3)),
+        (4, (1, 1, 1, 1), (0, 1, 2, 3)),
+    ],
+)
+def test_a_partition_is_due_below_the_zones_revision_unless_either_revision_says_handled(
+    handled: int, triggers: tuple[int, ...], due: tuple[int, ...]
+) -> None:
+    snapshot = healthy()
+    status = replace(snapshot.zone.status, revision=5, handled_revision=handled)
+    at = {
+        n: replace(p, keys=replace(p.keys, change_trigger_revision=triggers[n]))
+        for n, p in snapshot.partitions.items()
+    }
+    asked = replace(snapshot, zone=replace(snapshot.zone, status=status), partitions=at)
+
+    def elsewhere(nodes: object, partitions: int, replicas: int) -> list[AssignmentSet]:
+        return [AssignmentSet.of("X")] * partitions
+
+    writes = [a for a in plan(asked, calculate=elsewhere).actions if isinstance(a, WritePartition)]
+    assert tuple(write.number for write in writes) == due
+    assert {write.keys.change_trigger_revision for write in writes} <= {5}
+
+
+def test_without_data_nodes_there_is_no_calculated_set() -> None:
+    assert calculated_sets((), 2, 3) == [None, None]
+    assert calculated_sets(("B", "A"), 1, 3) == [AssignmentSet.of("A", "B")]
+
+
+def test_orders_follow_stored_keys_not_those_that_are_about_to_be_written() -> None:
+    snapshot = healthy(
+        ZoneSpec(partitions=1, consistency_mode=ConsistencyMode.HIGH_AVAILABILITY), nodes="ABC"
+    )
+    keys = snapshot.partitions[0].keys
+    assert keys.stable is not None
+    survivor = keys.stable.nodes[1]
+    alone = {survivor: replace_replicas(snapshot.reports[survivor], alive_without_leader)}
+    lost = replace(topology(survivor, version=2), departed=left("".join({*"ABC"} - {survivor}), 2))
+    due = ResetDue(revision=2, topology_version=2)
+    status = replace(snapshot.zone.status, revision=2, handled_revision=2, reset_due=due)
+    status = replace(
+        status,
+        data_nodes=replace(status.data_nodes, topology_version=2),  # type: ignore[type-var]
+    )
+    asked = replace(
+        snapshot, zone=replace(snapshot.zone, status=status), reports=alone, topology=lost
+    )
+    decided = plan(asked)
+    (write,) = [a for a in decided.actions if isinstance(a, WritePartition) and a.urgent]
+    assert write.keys.pending == AssignmentSet(nodes=(survivor,), force=True)
+    assert not [a for a in decided.actions if isinstance(a, SendOrder)], "nothing is stored yet"
+    sent = [a.order for a in plan(stored(asked, decided)).actions if isinstance(a, SendOrder)]
+    assert [type(order) for order in sent] == [ResetPeers]
 
 
 def test_a_filter_that_matches_nobody_keeps_the_assignments() -> None:
@@ -375,7 +439,12 @@ def without_replicas(snapshot: Snapshot, *nodes: str) -> Snapshot:
 
 
 def follow(replica: ReplicaStatus) -> ReplicaStatus:
-    return msgspec.structs.replace(replica, role=Role.FOLLOWER, leader=None)
+    """It is alive: it had a leader, which it hears no more."""
+    return msgspec.structs.replace(replica, role=Role.FOLLOWER, leader=None, had_leader=True)
+
+
+def alive_without_leader(replica: ReplicaStatus) -> ReplicaStatus:
+    return msgspec.structs.replace(follow(replica), had_leader=True)
 
 
 def test_a_partition_says_for_whom_it_waits_when_members_came_back_with_nothing() -> None:

@@ -263,12 +263,14 @@ def test_a_holder_from_before_the_last_reset_is_shut_out() -> None:
     assert (after.pending, after.planned) == (of("C", force=True), None)
 
 
-def test_nobody_alive_leaves_the_reset_due_for_the_next_join() -> None:
+def test_hole_7_nobody_alive_makes_the_reset_void() -> None:
     nobody = holders(topology("X", departed=left("ABC")), {})
-    assert verdict(keys("ABC"), nobody).keys == keys("ABC")
-    # A node that only was away, its process lives, is back at version 9.
+    stopped = verdict(keys("ABC"), nobody).keys
+    assert stopped == keys("ABC", stopped_token=5)
+    # Also for a node that only was away, whose process lives, and that is back at version 9.
     back = holders(topology("C", 9, since=9, departed=left("ABC")), {"C": replica("ABC")})
-    assert verdict(keys("ABC"), back).keys.pending == of("C", force=True)
+    assert verdict(stopped, back).keys == stopped
+    assert verdict(keys("ABC"), back).keys.pending == of("C", force=True), "without the mark it is"
 
 
 def test_a_member_that_answers_no_more_is_waited_for_until_it_has_left() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -73,6 +74,7 @@ def report(commit: int = 5) -> ReplicasReport:
 def view(number: int, *, commit: int = 5, version: int = 1) -> View:
     node = topology_node("a")
     return View(
+        edition=number,
         number=number,
         topology=Topology(version=version, nodes={"a": node}),
         reports={"a": report(commit)},
@@ -153,8 +155,16 @@ class Edges:
 
     view = View()
 
+    def hurry(self) -> None:
+        """Nor is the haste."""
+
+    rounds = 0
+
     async def next_view(self, number: int, _: float) -> View:
         return view(number + 2)
+
+    async def next_topology(self, *_: object) -> View:
+        return await asyncio.Future()  # it stays
 
 
 @pytest.fixture
@@ -311,6 +321,6 @@ async def test_a_transition_that_passed_before_it_could_be_stored_is_told_when_i
     for number in (20, 30):
         edges.refusals = 1 if number == 20 else 0
         with suppress(Conflict):
-            await reconciler.step(replace(silent, number=number))
+            await reconciler.step(replace(silent, edition=number, number=number))
         await reconciler.step(view(number + 5))
     assert edges.told.count(EventReason.PARTITIONS_WITHOUT_LEADER) == 2

@@ -24,6 +24,7 @@ from zonequake_operator.model import (
 )
 from zonequake_operator.orders import ReplicaSettings, orders
 from zonequake_operator.reset import Holders
+from zonequake_operator.reset_orders import inspections
 from zonequake_store.admin_protocol import (
     ConfigurationReport,
     InspectReplica,
@@ -198,9 +199,12 @@ def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
     found = verdict(keys(), now)
     assert found.withheld
     assert found.inspect == frozenset(EVERYONE)
+    asked = inspections(found.inspect, now.group)
+    assert asked == [(node, InspectReplica(group=now.group.name)) for node in sorted(EVERYONE)]
     assert found.sentence("partition 0") == (
         "Partition 0 waits for 1 more of G to report: all its nodes had stopped, and the newest "
-        "user data may be under link 3 of 3 of its chain (G)."
+        "user data may be under link 3 of 3 of its chain (G); or it is reset by hand (zonequake "
+        "reset)."
     )
     told = orders(
         keys(),
@@ -222,7 +226,8 @@ def test_a_link_that_is_judged_asks_nobody_else() -> None:
 
 def test_one_link_is_an_ordinary_recovery() -> None:
     found = verdict(keys(None, FIRST), holders(waiting(EVERYONE), EXAMPLE_1))
-    assert (found.keys, found.withheld, found.inspect) == (keys(None, FIRST), False, frozenset())
+    stopped = replace(keys(None, FIRST), stopped_token=9)
+    assert (found.keys, found.withheld, found.inspect) == (stopped, False, frozenset())
 
 
 def test_a_member_that_has_had_a_leader_since_its_start_makes_it_an_ordinary_recovery() -> None:
@@ -251,7 +256,7 @@ def test_the_timer_resets_nothing_before_the_chain_is_unwound() -> None:
     due = ResetDue(revision=25, topology_version=19)
     stable = replace(keys(None, FIRST, SECOND), stable=AssignmentSet.of("E", "F", "G"))
     found = verdict(stable, holders(waiting("E"), EXAMPLE_2, alive="E"), due)
-    assert found.keys == stable
+    assert found.keys == replace(stable, stopped_token=9)
     assert found.withheld
 
 

@@ -30,6 +30,7 @@ from zonequake_operator.rebalance import decide
 from zonequake_operator.switch import on_rebalance_done
 from zonequake_store.admin_protocol import (
     Bootstrap,
+    ChangePeers,
     ConfigurationReport,
     Stage,
     StopReplica,
@@ -42,6 +43,9 @@ def test_a_replica_that_came_back_with_nothing_leaves_its_group_first() -> None:
     after = decide(keys("ABC"), group("ABC", absent="C"), wish("ABC"), EVERYONE)
     assert shown(after) == ("ABC", "AB", "", "C", "")
     assert after.change_trigger_revision == 7
+    later = replace(keys("ABC"), change_trigger_revision=9)
+    again = decide(later, group("ABC", absent="C"), wish("ABC"), EVERYONE)
+    assert again.change_trigger_revision == 9, "it never falls"
     assert hosts(after) == frozenset("AB"), "do not start the corresponding server"
 
 
@@ -122,6 +126,13 @@ def test_a_forced_pending_has_nobody_to_reduce() -> None:
             "ABC",
             ("AC", "B", ""),
         ),
+        (
+            "another one was to come back, too",
+            keys("ABC", "AB", reduce="C", append="D"),
+            "AB",
+            "ABCD",
+            ("ABCD", "", "CD"),
+        ),
         ("two lost", keys("ABCDE", "ABC", reduce="DE"), "ABC", "ABCDE", ("ABCDE", "", "DE")),
         (
             "append first, reduce keeps",
@@ -185,6 +196,29 @@ def test_the_documents_example() -> None:
         ("ABD", "ABCD", "", "", "C"),
         ("ABCD", "", "", "", ""),
     ]
+
+
+def locked_while_b_is_lost(**how: object) -> tuple[PartitionKeys, Group]:
+    """A has caught up [A, B], which is locked, and waits for its grant."""
+    before = replace(keys("ABC", "AB"), pending_lock=TokenPeers(token=5, peers=tuple(peers("AB"))))
+    waiting = {"stage": Stage.CATCHING_UP, "stage_token": 5, "caught_up": True}
+    return before, group("ABC", stage_peers=peers("AB"), **waiting, **how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lost", [{"absent": "B"}, {"reborn": "B"}])
+def test_a_lock_whose_peers_lost_their_majority_for_good_is_let_go(lost: dict[str, str]) -> None:
+    before, found = locked_while_b_is_lost(**lost)
+    after = decide(before, found, wish("AB"), EVERYONE)
+    assert shown(after) == ("ABC", "A", "", "B", "")
+    assert after.pending_lock is None
+    assert after.configuration_token > before.configuration_token, "shuts out a late grant"
+    told = orders(after, found, SETTINGS, alive=EVERYONE, reachable=EVERYONE)
+    assert [order.peers for _, order in told if isinstance(order, ChangePeers)] == [peers("A")]
+
+
+def test_a_lock_whose_peers_are_silent_stays() -> None:
+    before, found = locked_while_b_is_lost(absent="B", answered=EVERYONE - {"B"})
+    assert decide(before, found, wish("AB"), EVERYONE) == before
 
 
 # ------------------------------------------------------------------------- Full partition restart

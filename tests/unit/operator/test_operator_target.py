@@ -21,6 +21,7 @@ def of(nodes: str | None, **flags: bool) -> AssignmentSet | None:
         ("one that scale-down dropped is", "AB", "ABC", "AB", "", "AB"),
         ("a new node that is away isn't waited for", "ABD", "ABC", "AB", "", "AB"),
         ("alive nodes that are no majority: stable stays", "ABC", "ABC", "A", "", "ABC"),
+        ("nor are they one of where they would go", "ABD", "ABC", "D", "", "ABC"),
         ("nobody of the calculated set is there: stable stays", "D", "ABC", "ABC", "", "ABC"),
         ("whom the scale-up timer holds isn't alive", "ABC", "A", "ABC", "B", "AC"),
         ("a held member counts in no majority either", "ABC", "ABC", "ABC", "BC", "ABC"),

@@ -49,6 +49,12 @@ from zonequake_store.admin_protocol import (
         ("reducing", keys("ABC", "AB", reduce="C"), "ABD", ("ABC", "AB", "ABD", "C", "")),
         ("appending", keys("AB", "ABC", append="C"), "ABD", ("AB", "ABC", "ABD", "", "C")),
         (
+            "its forced node is gone",
+            keys("ABC", of("X", force=True)),
+            "AB",
+            ("ABC", "X", "AB", "", ""),
+        ),
+        (
             "equal to a forced pending",
             keys("ABC", of("A", force=True), "AB"),
             "A",
@@ -116,6 +122,7 @@ def test_after_a_promoted_planned_the_partition_is_due_again() -> None:
     done = group("ABD", token=5)
     promoted = decide(before, done, wish("ABE"), EVERYONE)
     assert shown(promoted) == ("ABD", "ABE", "", "", "")
+    assert promoted.configuration_token == 6, "an order of the change before may be under way"
     assert shown(decide(before, done, wish("BCD"), EVERYONE))[:3] == ("ABD", "ABE", "BCD")
     at_once = decide(before, done, wish("BCD", mode=U), EVERYONE)
     assert shown(at_once)[:3] == ("ABD", "BCD", "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from msgspec.structs import replace as with_fields
 
@@ -15,9 +16,18 @@ from zonequake_chaos.plugin.findings import (
     partitions_text,
     why_missing,
 )
-from zonequake_chaos.plugin.sight import Sight
-from zonequake_operator.model import Departure
+from zonequake_chaos.plugin.sight import Sight, ZoneSight
+from zonequake_operator.conditions import judge
+from zonequake_operator.model import Condition, ConditionType, Departure
+from zonequake_operator.parsing import parse_conditions
+from zonequake_operator.rendering import render_conditions
+from zonequake_operator.wire import WireCondition
 from zonequake_store.admin_protocol import LeaseTrouble, Role
+
+
+def conditions_of(status: dict[str, object]) -> tuple[Condition, ...]:
+    """The conditions as the plugin reads them."""
+    return parse_conditions(msgspec.convert(status["conditions"], list[WireCondition]))
 
 
 def found(sight: Sight) -> list[Finding]:
@@ -103,6 +113,59 @@ def test_what_the_data_nodes_say_newer_is_not_said_again_by_old_conditions(
     lasting = {"conditions": [condition("Ready", "InvalidFilter")]}
     (one,) = found(sight({0: "abc"}, status=lasting))
     assert one.text == "InvalidFilter: Some sentence."
+
+
+def stored(zone: ZoneSight, **given: object) -> dict[str, object]:
+    """A zone's status with the conditions that the operator itself writes of it."""
+    assert zone.spec is not None
+    arguments: dict[str, object] = {
+        "generation": 1,
+        "spec": zone.spec,
+        "status": zone.zone.status,
+        "health": zone.health,
+        "filter_problem": None,
+        "data_nodes": sorted(zone.data_nodes),
+        "retry_threshold": 10,
+        "lease_troubles": {},
+    }
+    conditions = judge(**{**arguments, **given})  # type: ignore[arg-type]
+    assert [condition.type for condition in conditions] == list(ConditionType)
+    return {"conditions": msgspec.to_builtins(render_conditions(conditions, 1, {}, 0))}
+
+
+@pytest.mark.parametrize("silent", ["", "abc"])
+def test_a_condition_that_is_well_is_no_finding_whichever_status_that_is(
+    sight: Callable[..., Sight], silent: str
+) -> None:
+    well = sight({0: "abc"})
+    assert all(condition.is_well for condition in conditions_of(stored(well.zones[0])))
+    texts = [
+        one.text for one in found(sight({0: "abc"}, silent=silent, status=stored(well.zones[0])))
+    ]
+    assert texts == [text for text in texts if text.startswith("No data node could be asked")]
+
+
+@pytest.mark.parametrize("of", ConditionType)
+def test_each_condition_that_is_not_well_is_a_finding_where_nobody_says_it_newer(
+    sight: Callable[..., Sight], of: ConditionType
+) -> None:
+    well = sight({0: "abc"})
+    status = stored(well.zones[0])
+    (one,) = [each for each in status["conditions"] if each["type"] == of]  # type: ignore[attr-defined]
+    one["status"] = "False" if one["status"] == "True" else "True"
+    texts = [each.text for each in found(sight({0: "abc"}, silent="abc", status=status))]
+    assert any(one["message"] in text for text in texts)
+
+
+def test_a_zone_that_moves_or_begins_is_no_warning(sight: Callable[..., Sight]) -> None:
+    moving = sight({0: "abc"}, keys={0: {"pending": {"nodes": ["a", "b"]}}})
+    fresh = sight({0: "abc"}, keys={0: {"bootstrap": None}})
+    for zone in (moving.zones[0], fresh.zones[0]):
+        status = stored(zone)
+        shown = found(sight({0: "abc"}, silent="abc", status=status))
+        said = [one for one in shown if not one.text.startswith("No data node")]
+        assert said
+        assert {one.severity for one in said} == {Severity.NOTE}
 
 
 def test_whom_a_lost_majority_waits_for_is_said_as_the_operator_has_it(

@@ -170,7 +170,7 @@ def test_an_armed_reset_is_foretold_as_what_it_is(sight: Callable[..., Sight]) -
         nodes="a",
         spec={"consistencyMode": "HighAvailability", "replicas": 3},
         status={"reset": {**timer, "revision": 1, "topologyVersion": 1}},
-        changes={(0, "a"): {"role": Role.FOLLOWER, "leader": None}},
+        changes={(0, "a"): {"role": Role.FOLLOWER, "leader": None, "had_leader": True}},
     )
     now, later = foretold(seen)
     assert now.moves == ()

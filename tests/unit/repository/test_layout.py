@@ -195,3 +195,16 @@ def imported_names(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def test_whatever_waits_for_test_all_is_said_with_its_reason() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text()
+    section = page.partition("## What only `make test-all` runs")[2].partition("\n## ")[0]
+    named = set(re.findall(r"^\| `([^`]+)` \| .+ \| .+ \|$", section, flags=re.MULTILINE))
+    tests = ROOT / "tests"
+    marked = {
+        str(path.relative_to(tests))
+        for path in tests.rglob("*.py")
+        if "pytest.mark.long" in path.read_text() and path != Path(__file__)
+    }
+    assert marked == named

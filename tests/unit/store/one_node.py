@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import cast
 
 from zonequake_store.admin_protocol import Bootstrap, OrderStatus, PeerName, StartReplica
 from zonequake_store.client_protocol import Reply, Write
-from zonequake_store.commands import SetCommand, encode_command
+from zonequake_store.commands import Command, SetCommand, encode_command
 from zonequake_store.events import Clock, Journal
 from zonequake_store.framing import Departures
 from zonequake_store.host import Host
@@ -147,10 +147,13 @@ class OneNode:
         (reply,) = await self.orders.execute([Bootstrap(group=GROUP, token=1, peers=peers)])
         assert reply.status is OrderStatus.RECEIVED, reply
 
-    async def append_from(self, leader: str, *, commands: int) -> None:
-        """Let a leader of term 3 that the test plays append commands behind entry 1."""
+    async def append_from(
+        self, leader: str, *, commands: int, bookkeeping: Sequence[Command] = ()
+    ) -> None:
+        """Let a leader of term 3 that the test plays append commands behind entry 1: so many of a
+        client, and then its own."""
         replica = self.host.replicas[GROUP]
-        command = encode_command(SetCommand("k", 1))
+        appended = [*[SetCommand("k", 1)] * commands, *bookkeeping]
         replica.raft.step(
             Message(
                 kind=Kind.APPEND,
@@ -160,12 +163,21 @@ class OneNode:
                 index=1,
                 log_term=1,
                 entries=tuple(
-                    Entry(3, 2 + place, EntryKind.COMMAND, command) for place in range(commands)
+                    Entry(3, index, EntryKind.COMMAND, encode_command(command))
+                    for index, command in enumerate(appended, 2)
                 ),
             )
         )
         self.host.wake(replica)
-        await until(lambda: replica.log.last_index == 1 + commands)
+        await until(lambda: replica.log.last_index == 1 + len(appended))
+
+    async def propose(self, *commands: Command) -> None:
+        """Let the leading replica write entries that no client asked for, and apply them."""
+        replica = self.host.replicas[GROUP]
+        last = replica.log.last_index + len(commands)
+        replica.raft.propose([encode_command(command) for command in commands])
+        self.host.wake(replica)
+        await until(lambda: replica.partition.index == last)
 
     def offer(self, replica: Replica, key: str, value: int) -> asyncio.Future[Reply]:
         """Write; the future is the answer."""

@@ -98,13 +98,6 @@ def test_one_range_too_many_is_refused_and_changes_nothing(
     assert counter.update(0, 5)
 
 
-def test_finalize_closes_the_gaps_and_gives_back_what_was_never_applied() -> None:
-    counter = PartitionUpdateCounter(2, 20, ((5, 2), (10, 3)))
-    assert counter.finalize() == [(2, 3), (7, 3)]
-    assert state(counter) == (13, 13, ())
-    assert counter.finalize() == []
-
-
 @pytest.mark.parametrize(
     "contradicting",
     [
@@ -182,16 +175,6 @@ class CounterAgainstSets(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.counter = PartitionUpdateCounter(*state(self.counter))
-
-    @rule()
-    def finalize(self) -> None:
-        gaps = self.counter.finalize()
-        last = max(self.applied, default=0)
-        closed = {n for start, delta in gaps for n in range(start + 1, start + delta + 1)}
-        assert closed == set(range(1, last + 1)) - self.applied
-        self.applied |= closed
-        self.reserved = last
-        self.outstanding.clear()
 
     @invariant()
     def it_says_what_the_sets_say(self) -> None:

@@ -20,6 +20,7 @@ from zonequake_store.client_protocol import (
     Transaction,
     Write,
 )
+from zonequake_store.raft.messages import Kind
 from zonequake_store.replica import MAX_WAITING_PER_REPLICA
 from zonequake_store.waiting_for_successor import HOLD_TICKS
 
@@ -107,6 +108,25 @@ async def test_nobody_waits_for_long_for_a_successor_that_is_not_heard(
         group.replica.tick()
     assert [each.status for each in told] == [Status.NOT_LEADER]
     assert not group.replica.awaits_successor
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: type(each).__name__)
+async def test_a_follower_whose_leader_has_ended_answers_when_it_hears_the_next(
+    group: PlayedGroup, operation: Read | Write | Append | Cas | Transaction
+) -> None:
+    await group.hand_over()
+    await group.candidate(N1)
+    group.leader(N1)
+    await until(lambda: group.replica.leader == N1)
+    group.node.host.node_ended("n1", "a process")
+    await until(lambda: group.replica.leader is None)
+    told = ask(group, operation)
+    await asyncio.sleep(0)
+    assert told == []
+    term = group.replica.raft.term
+    group.say(Kind.HEARTBEAT, N2, term=term + 1)
+    await until(lambda: bool(told))
+    assert [(each.status, each.leader) for each in told] == [(Status.NOT_LEADER, "n2")]
 
 
 async def test_a_hand_over_holds_no_more_than_a_leader_does(group: PlayedGroup) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 from one_node import GROUP, OneNode, until
 
+from zonequake_operator.chain import Unjudged, Unwound, unwind
+from zonequake_operator.model import Link
 from zonequake_store.admin_protocol import (
     InspectReplica,
     OrderReply,
@@ -17,11 +21,28 @@ from zonequake_store.admin_protocol import (
     ResetPeers,
     Role,
 )
-from zonequake_store.client_protocol import Read, Reply, Status
+from zonequake_store.client_protocol import Read, Reply, RequestId, Status
+from zonequake_store.commands import (
+    AppendCommand,
+    CasCommand,
+    Command,
+    SetCommand,
+)
 from zonequake_store.lineage import term_of
 from zonequake_store.raft.messages import Configuration, Kind, Message, Peer, SnapshotMeta
 from zonequake_store.replica import Replica
 from zonequake_store.reports import replica_status
+from zonequake_store.transactions import (
+    CommitCommand,
+    DecideCommand,
+    ForgetCommand,
+    PrepareCommand,
+    RefuseCommand,
+    RollbackCommand,
+    Step,
+    StepKind,
+    TransactionId,
+)
 
 
 async def inspect(node: OneNode) -> OrderReply:
@@ -130,6 +151,82 @@ async def test_the_last_user_entry_is_that_of_the_log_committed_or_not(tmp_path:
         found = (await inspect(node)).replica
         assert found is not None
         assert (found.last_user_term, found.last_user_index) == (3, 4)
+
+
+TRANSACTION = TransactionId("z.00000000.1", 1, 1)
+STEPS = (Step(StepKind.WRITE, "k", 1),)
+REQUEST = RequestId("c", 1)
+CLIENTS: dict[str, Command] = {
+    "set": SetCommand("k", 1),
+    "a cas that finds another value": CasCommand("k", 9, 1),
+    "append": AppendCommand("list", 1),
+    "prepare": PrepareCommand(TRANSACTION, 0, (), STEPS),
+    "decide": DecideCommand(TRANSACTION, REQUEST, (), ()),
+    "refuse": RefuseCommand(TRANSACTION, REQUEST, 1),
+    "commit": CommitCommand(TRANSACTION),
+}
+LEADERS: dict[str, Command] = {
+    "rollback": RollbackCommand(TRANSACTION),
+    "forget": ForgetCommand((TRANSACTION,)),
+}
+
+
+def test_each_command_of_the_log_is_a_clients_or_a_leaders_own() -> None:
+    known = {type(command) for command in (*CLIENTS.values(), *LEADERS.values())}
+    assert known == set(get_args(Command))
+
+
+@pytest.mark.parametrize("name", [*CLIENTS, *LEADERS])
+async def test_a_leaders_bookkeeping_is_no_user_input_and_what_a_client_was_promised_is(
+    tmp_path: Path, name: str
+) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await write(node, replica, 1)
+        before = replica_status(replica)
+        await node.propose((CLIENTS | LEADERS)[name])
+        after = replica_status(replica)
+        assert after.applied == before.applied + 1
+        assert after.has_user_inputs(before.last_term, before.last_index) is (name in CLIENTS)
+    async with OneNode(tmp_path) as node:
+        found = (await inspect(node)).replica
+        assert found is not None
+        last = after.last_index if name in CLIENTS else before.last_user_index
+        assert found.last_index == after.last_index
+        assert found.last_user_index == last
+
+
+async def test_bookkeeping_that_nobody_committed_is_no_user_input_either(tmp_path: Path) -> None:
+    async with OneNode(tmp_path) as node:
+        replica = await node.start()
+        me = PeerName("n0", replica.me.incarnation)
+        await node.bootstrap([me, PeerName("n1", "b")])
+        await node.append_from("n1", commands=2, bookkeeping=list(LEADERS.values()) * 20)
+        status = replica_status(replica)
+        assert (status.applied, status.last_index, status.last_user_index) == (0, 43, 3)
+
+
+async def test_an_unwind_passes_a_link_under_which_only_bookkeeping_was_written(
+    tmp_path: Path,
+) -> None:
+    """n0 was reset alone and told its participants of decisions; then everybody was stopped."""
+    async with OneNode(tmp_path) as node:
+        replica = await node.lead()
+        await write(node, replica, 1)
+        alone = replica_status(replica)
+        chain = (
+            Link(nodes=("n0", "n1", "n2"), term=1, index=1),
+            Link(nodes=("n0",), term=alone.last_term, index=alone.last_index),
+        )
+
+        def target() -> Unwound | Unjudged:
+            held = msgspec.structs.replace(alone, last_user_index=alone.last_user_index + 1)
+            return unwind(chain, {"n0": replica_status(replica), "n1": held, "n2": None})
+
+        await node.propose(*LEADERS.values())
+        assert target() == Unwound(link=0, source="n1")
+        await write(node, replica, 1)
+        assert target() == Unwound(link=1, source="n0")
 
 
 async def test_a_running_replica_is_inspected_as_it_is_and_a_missing_one_is_not_here(

@@ -65,6 +65,14 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
     assert len(world.of(Piece)) == WINDOW_PIECES
 
 
+def test_demands_follow_what_was_stored_until_nothing_is_left_to_supply() -> None:
+    world = World(900, cells=0)
+    world.run()  # no tick: nothing repeats a demand
+    assert len(world.of(Supply)) > WINDOW_SUPPLIES
+    assert world.is_caught_up
+    assert world.demander._demanded == world.leader.raft.stored_position
+
+
 def test_what_no_connection_took_leaves_with_the_next_tick() -> None:
     world = World(50)
     world.waiting.clear()  # its first invitation

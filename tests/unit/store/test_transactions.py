@@ -146,6 +146,31 @@ def test_a_key_that_is_only_read_takes_no_number() -> None:
     assert owner.counters == (1, 1, ())
 
 
+def test_a_key_that_is_written_changed_or_appended_to_takes_one_number() -> None:
+    owner = Owner()
+    owner.apply(SetCommand("b", 7))
+    steps = (
+        *writes("a", "a"),
+        Step(StepKind.CAS, "b", 8, 7),
+        Step(StepKind.APPEND, "c", 9),
+        Step(StepKind.READ, "d"),
+    )
+    assert owner.apply(prepare(1, *steps)).verdict is Verdict.DONE
+    assert owner.counters == (1, 4, ())
+    owner.apply(decide(1))
+    assert owner.counters == (4, 4, ())
+
+
+def test_a_roll_back_of_the_newest_range_closes_it_as_a_gap_too() -> None:
+    """Its numbers aren't given out again: another owner may have heard of them."""
+    owner = Owner()
+    owner.apply(prepare(1, *writes("k1", "k2")))
+    owner.apply(RollbackCommand(tx(1)))
+    assert owner.counters == (2, 2, ())
+    owner.apply(prepare(2, *writes("k3")))
+    assert owner.counters == (2, 3, ())
+
+
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -366,6 +391,9 @@ def test_the_prepared_and_the_decided_are_flushed_with_cells_and_counters(tmp_pa
     assert list(transactions.decisions) == [tx(2)]
     assert set(transactions.locks) == {"a", "b"}
     assert transactions.is_late(tx(2))
+    stored = store.cell(1, "c")
+    assert stored is not None, "as much as the counters say"
+    assert stored.value == 1
     partition.apply(1, 4, RollbackCommand(tx(1)))
     partition.apply(1, 5, ForgetCommand((tx(2),)))
     transactions, state = flush()

@@ -94,3 +94,22 @@ def test_the_restarts_wait_unwind_to_old_links_and_to_new_ones() -> None:
     ]
     assert sum(one is None for one in found) > RESTARTS // 20
     assert len({one for one in found if one is not None}) > RESTARTS // 4
+
+
+@pytest.mark.parametrize(("user", "formed"), [(4, ("A!", "AB*")), (6, ("A!", ""))])
+def test_entries_above_a_link_stop_an_unwind_only_if_a_client_wrote_one(
+    ask: Any, user: int, formed: tuple[str, str]
+) -> None:
+    """A was reset alone at 5, and its leader wrote up to 9: a client's entry at 6, or none."""
+    answer = ask(
+        "topology: {A: {}, B: {}, C: {}}\n"
+        "zone: {partitions: 1, replicas: 3, consistencyMode: HighAvailability}\n"
+        "partitions: {0: {stable: [A], chain: [{nodes: [A, B, C], term: 1, index: 1},"
+        " {nodes: [A], term: 2, index: 5}]}}\n"
+        f"replicas: {{0: {{A: {{term: 2, index: 9, lastUserCmdTerm: {1 if user < 5 else 2},"
+        f" lastUserCmdIdx: {user}}}, B: {{term: 1, index: 4, lastUserCmdTerm: 1,"
+        " lastUserCmdIdx: 4}}}\n"
+        "events: [{at: 1, groupRestart: {partition: 0, alive: [A, B]}}]\n"
+        "until: 1.5\n"
+    )
+    assert answer.sets(1)[1:] == formed

@@ -95,6 +95,18 @@ def test_auto_adjust_puts_both_directions_into_one_frame_with_one_recalculation(
     assert data_nodes(answer, 160) == "ABD"
 
 
+def test_auto_adjust_takes_armed_timers_over_as_one_frame_from_the_newest_event(ask: Any) -> None:
+    answer = ask(
+        ABC
+        + "zone: {partitions: 1, dataNodesAutoAdjustScaleUp: 100,"
+        + " dataNodesAutoAdjustScaleDown: 100}\nevents:\n"
+        + "- {at: 0, join: {D: {}}}\n- {at: 60, leave: [C]}\n"
+        + "- {at: 80, alter: {dataNodesAutoAdjust: 50}}\n"
+    )
+    assert timer(answer, 80, "autoAdjust") == (110, "CD")
+    assert [data_nodes(answer, at) for at in (80, 109, 110)] == ["ABC", "ABC", "ABD"]
+
+
 def test_two_timers_mean_two_recalculations(ask: Any) -> None:
     answer = ask(
         ABC
@@ -248,6 +260,16 @@ def test_the_filter_applies_when_the_scale_up_timer_fires(ask: Any) -> None:
     )
     assert timer(answer, 0, "scaleUp") == (10, "BC")
     assert data_nodes(answer, 10) == "AC"
+
+
+def test_a_node_that_comes_back_with_other_attributes_is_judged_by_them(ask: Any) -> None:
+    answer = ask(
+        "topology: {A: [SSD], B: [SSD]}\n"
+        """zone: {partitions: 1, dataNodesAutoAdjustScaleUp: 10, dataNodesFilter: '"SSD"'}\n"""
+        "events:\n- {at: 0, leave: [B]}\n- {at: 1, join: {B: [HDD]}}\n"
+    )
+    assert data_nodes(answer, 10) == "AB"
+    assert data_nodes(answer, 11) == "A"
 
 
 def test_a_filter_that_matches_nothing_leaves_the_partitions_where_they_are(ask: Any) -> None:

@@ -107,8 +107,9 @@ def test_hole_6_a_leader_that_works_is_not_reset_though_its_peers_are_said_to_ha
     )
     answer = ask(ABC + HA + EVENTS + events)
     assert answer.sets(60) == ("ABC", "", "")
-    later = ask(ABC + HA + EVENTS + events + "- {at: 70, leave: [A]}\n- {at: 71, join: {A: {}}}\n")
-    assert later.sets(76)[1] == "A!"  # judged again, once it isn't believed any more
+    # Judged again, once it isn't believed any more: a member of its configuration stopped.
+    later = ask(ABC + HA + EVENTS + events + "- {at: 70, join: {B: {}}}\n- {at: 71, leave: [B]}\n")
+    assert later.sets(76)[1] == "A!"
 
 
 def test_hole_8_one_loss_is_one_reset(ask: Any) -> None:
@@ -239,19 +240,92 @@ def test_the_documents_scenario_b_goes_on_alone_and_c_and_d_come_back_cleaned(as
     assert chain(answer, 702) == [("BCD", 2, 90)]  # a graceful change: one link
 
 
-def test_the_documents_scenario_a_lone_d_waits_for_the_majority(ask: Any) -> None:
-    """Use cases, steps 4 to 6: all stop, D alone is back: it waits for [B, C, D]'s majority."""
-    link = "chain: [{nodes: [B, C, D], term: 2, index: 90}]"
-    keys = f"partitions: {{0: {{stable: [B, C, D], {link}}}}}\n"
+BCD = "topology: {B: {}, C: {}, D: {}}\n"
+BCD_LOGS = (
+    "replicas: {0: {B: {term: 1, index: 60, lastUserCmdIdx: 60}, "
+    "C: {term: 1, index: 60, lastUserCmdIdx: 60}, D: {term: 1, index: 50, lastUserCmdIdx: 50}}}\n"
+)
+"""D lags."""
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "- {at: 1, leave: [B, C, D]}\n- {at: 2, join: {D: {}}}\n",
+        "- {at: 1, leave: [B, C]}\n- {at: 3, leave: [D]}\n- {at: 40, join: {D: {}}}\n",
+        "- {at: 1, leave: [B, C]}\n- {at: 3, leave: [D], join: {D: {}}}\n",
+        "- {at: 1, groupRestart: {partition: 0, alive: [D]}}\n",
+    ],
+    ids=["at once", "one after the other", "D restarts last", "as reported"],
+)
+def test_the_documents_scenario_a_lone_d_waits_for_the_majority(ask: Any, stop: str) -> None:
+    """Use cases, steps 4 to 6: all stop, D alone is back: it waits for [B, C, D]'s majority.
+
+    Not so for a loss that leaves D alive: afterwards, and in a group that never stopped.
+    """
     events = (
-        "- {at: 1, groupRestart: {partition: 0, alive: [D]}}\n"
-        "- {at: 50, groupRestart: {partition: 0, alive: [B, C, D]}}\n"
+        stop
+        + "- {at: 50, operatorRestart: true}\n- {at: 60, join: {B: {}}}\n"
+        + "- {at: 70, leave: [B]}\n"
     )
-    answer = ask("topology: {B: {}, C: {}, D: {}}\n" + HA + keys + EVENTS + events)
-    assert answer.sets(49) == ("BCD", "", "")
-    assert answer.sets(50) == ("BCD", "", "")
-    assert not any("resetPeers" in action for action in answer.actions())
-    assert answer.actions(50) == ["startReplica B", "startReplica C", "startReplica D"]
+    answer = ask(BCD + HA + BCD_LOGS + EVENTS + events)
+    assert {answer.sets(at) for at in range(1, 60)} == {("BCD", "", "")}
+    assert answer.at(59)["partitions"]["0"]["stopped"] is True
+    before = [one for one in answer.changes() if one < 75]
+    assert not any("resetPeers" in action for at in before for action in answer.actions(at))
+    assert "startReplica B" in answer.actions(60)
+    assert answer.at(69)["partitions"]["0"].get("stopped") is None, "B and D lead"
+    assert answer.sets(75) == ("BCD", "D!", ""), "D was alive"
+    alive = ask(BCD + HA + BCD_LOGS + EVENTS + "- {at: 1, leave: [B, C]}\n")
+    assert alive.sets(6) == ("BCD", "D!", "")
+
+
+def test_a_given_stopped_group_waits_whoever_comes_back(ask: Any) -> None:
+    keys = "partitions: {0: {stable: [B, C, D], stopped: true}}\n"
+    events = "- {at: 1, join: {D: {}}}\n- {at: 2, join: {E: {}}}\n- {at: 60, join: {C: {}}}\n"
+    answer = ask("topology: {}\n" + HA + keys + EVENTS + events)
+    assert answer.sets(59) == ("BCD", "", "")
+    assert answer.at(59)["partitions"]["0"]["stopped"] is True
+    assert answer.at(60)["partitions"]["0"].get("stopped") is None
+
+
+def by_hand(at: float, survivor: str | None = None) -> str:
+    chosen = f", survivor: {survivor}" if survivor else ""
+    return f"- {{at: {at}, resetByHand: {{partition: 0{chosen}}}}}\n"
+
+
+def test_a_lone_d_goes_on_by_hand(ask: Any) -> None:
+    """Step 5: "or the user could perform manual partition disaster recovery"."""
+    stop = "- {at: 1, leave: [B, C, D]}\n- {at: 2, join: {D: {}}}\n"
+    answer = ask(BCD + HA + BCD_LOGS + EVENTS + stop + by_hand(30) + applied(31, "D", 2, 70))
+    assert answer.sets(29) == ("BCD", "", "")
+    assert answer.sets(30) == ("BCD", "D!", "")
+    assert "resetPeers D D" in answer.actions(30)
+    assert answer.sets(31) == ("D", "", "")
+    assert "stopped" not in answer.keys(31)
+
+
+def test_a_survivor_that_died_uncopied_is_given_up_by_hand_alone(ask: Any) -> None:
+    """Of five, A and B are left; A goes on alone, and dies before B has its log."""
+    five = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
+    logs_of_five = (
+        "replicas: {0: {A: {term: 1, index: 22, lastUserCmdIdx: 22}, "
+        + ", ".join(f"{n}: {{term: 1, index: 20, lastUserCmdIdx: 20}}" for n in "BCDE")
+        + "}}\n"
+    )
+    losses = (
+        "- {at: 1, leave: [C, D, E]}\n"
+        + applied(7, "A", 3, 23)
+        + "- {at: 8, leave: [A], join: {C: {}, D: {}, E: {}}}\n"
+    )
+    head = five + HA.replace("replicas: 3", "replicas: 5") + logs_of_five + EVENTS + losses
+    hand = by_hand(30) + by_hand(40, "A") + by_hand(50, "C") + applied(51, "C", 4, 30)
+    answer = ask(head + hand)
+    assert answer.sets(7) == ("A", "AB*", "")
+    assert not answer.sets(49)[1].endswith("!"), "nobody there has the newest data"
+    assert answer.sets(50) == ("A", "C!", "BCDE*")
+    assert answer.sets(51)[:2] == ("C", "BCDE*")
+    assert [link[0] for link in chain(answer, 51)] == ["ABCDE", "C"], "A is awaited no more"
 
 
 # ---------------------------------------------------------------------------- Chain of assignments
@@ -373,6 +447,17 @@ def test_one_link_in_the_chain_is_ordinary_recovery(ask: Any) -> None:
     link = "chain: [{nodes: [A, B, C], term: 1, index: 7}]"
     answer = ask(ABC + HA + given(f", {link}") + EVENTS + restart(1, "AB"))
     assert answer.sets(1) == ("ABC", "", "")
+    assert answer.actions(1) == ["startReplica A", "startReplica B"]
+
+
+def test_a_strongly_consistent_group_that_restarts_is_not_unwound(ask: Any) -> None:
+    """Its chain has links since a reset by hand, and nobody wants another one of itself."""
+    zone = HA.replace("consistencyMode: HighAvailability, ", "")
+    links = "chain: [{nodes: [A, B, C], term: 1, index: 7}, {nodes: [A, B], term: 2, index: 9}]"
+    keys = f"partitions: {{0: {{stable: [A, B], {links}}}}}\n"
+    assert ask(ABC + HA + keys + EVENTS + restart(1, "AB")).sets(1)[1] == "A!"
+    answer = ask(ABC + zone + keys + EVENTS + restart(1, "AB"))
+    assert answer.sets(1) == ("AB", "", "")
     assert answer.actions(1) == ["startReplica A", "startReplica B"]
 
 

@@ -77,6 +77,9 @@ def test_lost_replicas_are_united_in_switch_reduce(ask: Any) -> None:
     answer = ask(nodes + zone + EVENTS + lost(1, "C") + lost(2, "D"))
     assert switch(answer, 1) == ("C", "")
     assert switch(answer, 2) == ("CD", "")
+    # also while C, which was reduced, is away and says nothing
+    away = lost(1, "C") + "- {at: 2, leave: [C]}\n" + lost(3, "D")
+    assert switch(ask(nodes + zone + EVENTS + away), 3) == ("CD", "")
 
 
 def test_hole_5_a_lost_replica_that_nobody_counts_starts_empty(ask: Any) -> None:

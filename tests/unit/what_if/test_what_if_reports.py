@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from zonequake_chaos.what_if import rounds
+from zonequake_operator.model import Snapshot
+from zonequake_operator.plan import Plan
+from zonequake_store.admin_protocol import Role
+
 FIVE = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
 MODES = ["Queue", "Update", "Cancel"]
 
@@ -250,3 +255,123 @@ def test_a_topology_version_that_names_no_node_has_its_cause_all_the_same(
 ) -> None:
     answer = ask(FIVE + zone() + f"events:\n- {{at: 1, {event}}}\n")
     assert answer.at(1)["cause"] == ", ".join(k for k in ("join", "leave") if k in event)
+
+
+# ------------------------------------------------------- what the operator itself has to refuse
+
+
+def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
+    """All that the operator's planner is asked from now on."""
+    asked: list[Snapshot] = []
+    plan = rounds.plan
+
+    def and_keep(snapshot: Snapshot, **options: Any) -> Plan:
+        asked.append(snapshot)
+        return plan(snapshot, **options)
+
+    monkeypatch.setattr(rounds, "plan", and_keep)
+    return asked
+
+
+def leaders(snapshot: Snapshot) -> dict[str, int]:
+    """Who reports as the leader of partition 0, and in which term."""
+    return {
+        node: replica.term
+        for node, report in snapshot.reports.items()
+        for replica in report.replicas
+        if replica.role is Role.LEADER
+    }
+
+
+def test_a_deposed_leader_reports_and_the_operator_believes_the_other(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = snapshots(monkeypatch)
+    elected = report(2, "leaderElected", "node: B, term: 3")
+    deposed = report(3, "leaderElected", "node: C, term: 2, peers: [A, B, D]")
+    answer = ask(FIVE + zone() + given() + target(1, "ABD") + elected + deposed)
+    assert {"B": 3, "C": 2} in map(leaders, asked)
+    assert answer.changes() == [0, 1, 2]
+    assert leaders(asked[-1]) in ({"B": 3}, {"B": 3, "C": 2})
+
+
+def test_a_deposed_leader_whom_no_member_contradicts_is_asked_and_moves_nothing(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = snapshots(monkeypatch)
+    elected = report(2, "leaderElected", "node: B, term: 3")
+    deposed = report(4, "leaderElected", "node: C, term: 2")
+    events = target(1, "ABD") + elected + leave(3, "AB") + deposed
+    answer = ask(FIVE + zone() + given() + events)
+    assert {"C": 2} in map(leaders, asked)
+    assert answer.keys(4) == answer.keys(3)
+    assert answer.actions(4) == ["changePeers C ABD"], "alone it can't commit that"
+
+
+def test_the_operator_hears_that_other_peers_than_pendings_are_caught_up(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = snapshots(monkeypatch)
+    events = target(1, "ABD") + target(2, "ABE") + caught_up(3, "ABD")
+    answer = ask(FIVE + zone() + given() + events)
+    told = {
+        "".join(peer.node for peer in replica.stage_peers)
+        for snapshot in asked
+        for report in snapshot.reports.values()
+        for replica in report.replicas
+        if replica.caught_up
+    }
+    assert told == {"ABD"}
+    assert answer.keys(3)["pendingLock"] is False
+    assert answer.actions(3) == ["changePeers A ABE"], "it asks again for what is pending"
+
+
+def test_the_operator_hears_of_a_trigger_whose_revision_it_has_handled(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = snapshots(monkeypatch)
+    fresh = "- {at: 1, revision: 10, target: {partition: 0, nodes: [A, B, D]}}\n"
+    stale = "- {at: 2, revision: 10, target: {partition: 0, nodes: [A, B, E]}}\n"
+    answer = ask(FIVE + zone() + given() + fresh + "until: 1.5\n")
+    rounds_before = len(asked)
+    answer = ask(FIVE + zone() + given() + fresh + stale)
+    assert len(asked) > 2 * rounds_before
+    assert answer.changes() == [0, 1]
+    later = stale.replace("at: 2, revision: 10", "at: 3, revision: 11")
+    answer = ask(FIVE + zone() + given() + fresh + stale + later)
+    assert answer.sets(3) == ("ABC", "ABE", "")
+
+
+def test_a_cancellation_that_was_refused_is_a_report_that_moves_nothing(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = snapshots(monkeypatch)
+    events = target(1, "ABD") + target(2, "ABE")
+    ask(FIVE + zone("Cancel") + given() + events)
+    rounds_before = len(asked)
+    refused = report(3, "cancelled", "result: false")
+    answer = ask(FIVE + zone("Cancel") + given() + events + refused)
+    assert len(asked) > 2 * rounds_before
+    assert answer.sets(3) == ("ABC", "ABD", "ABE")
+
+
+# ----------------------------------------------------------- what two reports leave of a cluster
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        report(1, "groupRestart", "alive: [A, B]"),
+        report(1, "replicaLost", "node: C"),
+    ],
+)
+def test_a_restart_that_is_reported_is_no_event_of_the_topology(ask: Any, event: str) -> None:
+    ha = ", consistencyMode: HighAvailability, dataNodesAutoAdjustScaleDown: 9"
+    answer = ask(FIVE + zone(more=ha) + given() + event + "until: 2\n")
+    assert answer.at(0)["revision"] == answer.at(2)["revision"]
+    assert not any(answer.at(2)["timers"].values())
+    events = leave(1, "ABC") + "- {at: 2, join: {A: {}, B: {}}}\n"
+    cluster = ask(FIVE + zone(more=ha) + given() + events + "until: 2.5\n")
+    assert cluster.at(1)["timers"]["reset"] == {"at": 6, "nodes": ["A", "B", "C"]}
+    assert cluster.at(2)["timers"]["scaleDown"] == {"at": 10, "nodes": ["C"]}
+    assert cluster.at(2)["revision"] == answer.at(0)["revision"] + 2

@@ -91,7 +91,7 @@ class Raft:
         replica = self._replica
         if replica.leadership is not None:
             return replica.leadership.quiet_ticks
-        return max(0, replica.timeout_ticks - replica.elapsed_ticks - 1)
+        return election.quiet_ticks(replica)
 
     def beat(self) -> bool:
         """Send a leader's heartbeats before they are due: a host that lets all its groups beat at
@@ -207,6 +207,11 @@ class Raft:
         return leadership is not None and leadership.handover.transfer(to)
 
     @property
+    def expects_leader(self) -> bool:
+        """Whether the leader's process is known to have ended: another one leads soon."""
+        return self._replica.urgent
+
+    @property
     def leads(self) -> bool:
         """Whether this replica leads; its host is told with the next Ready."""
         return self._replica.leadership is not None
@@ -228,10 +233,10 @@ class Raft:
         repeats what was in force, as a new leader's first entry does."""
         return self._replica.log.changes_configuration(index)
 
-    def last_command(self) -> tuple[int, int] | None:
-        """(term, index) of the newest user command in the log behind the applied state, committed
-        or not; None if there is none."""
-        return self._replica.log.last_command()
+    def last_command(self, counts: Callable[[bytes], bool]) -> tuple[int, int] | None:
+        """(term, index) of the newest command behind the applied state whose data `counts`,
+        committed or not; None if there is none."""
+        return self._replica.log.last_command(counts)
 
     def set_catch_up_rate(self, bytes_per_second: int) -> None:
         """Limit what catching-up peers are supplied with; 0: unlimited."""
@@ -392,6 +397,18 @@ class Raft:
         """A message to `peer` was certainly or probably lost: probe it before sending more."""
         if self._replica.leadership is not None:
             self._replica.leadership.unreachable(peer)
+
+    def node_ended(self, node: str, *, lot: int = 0) -> None:
+        """The process that spoke for `node` until now has ended: there is proof, not only silence
+        (`zonequake_store.endings` says what is one).
+
+        A follower of a leader there waits for no time-out. `lot`: the same at all replicas of the
+        group, and another in other groups; it decides who stands first.
+        """
+        if self._replica.leadership is not None:
+            self._replica.leadership.node_ended(node)
+        else:
+            election.on_ended(self._replica, node, lot)
 
     # supply and demand (`zonequake_store.catchup`)
 

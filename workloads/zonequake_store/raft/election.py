@@ -6,6 +6,13 @@
 Only a member of a configuration in its own log campaigns (Replica.may_campaign). Anybody may be
 asked: a peer of a joint configuration's new half can be needed for a majority before it has that
 entry. Who abstains (`raft.reset`) neither campaigns nor votes.
+
+A candidate asks those again who have not answered, after 1, 2, 4, … ticks: the first request may
+have met a connection that was just being opened.
+
+**A leader whose process has ended** is not waited for (`on_ended`). Each replica that has proof of
+its own forgets that leader; one of them, by lot, begins a pre-vote at once, the others a few ticks
+later if nothing came of it. Who has no proof goes on hearing its leader, and refuses as ever.
 """
 
 from __future__ import annotations
@@ -27,8 +34,12 @@ def tick(replica: Replica) -> None:
         return  # it waits for its disk, for nobody else
     replica.elapsed_ticks += 1
     if replica.elapsed_ticks < replica.timeout_ticks:
+        if replica.role is not Role.FOLLOWER and replica.elapsed_ticks.bit_count() == 1:
+            _ask(replica)
         return
-    if replica.may_campaign and not replica.refusing and replica.log.pending_snapshot is None:
+    if replica.role is not Role.FOLLOWER:
+        replica.urgent = False  # haste has failed once
+    if _may_stand(replica):
         _start_pre_vote(replica)
     else:
         replica.become_follower(replica.term, None, "the leader was not heard")
@@ -38,27 +49,76 @@ def skip(replica: Replica, ticks: int) -> int:
     """Let ticks pass that do nothing but count, `ticks` at most; returns how many."""
     if replica.forced is not None:
         return ticks
+    if replica.role is not Role.FOLLOWER:
+        return 0  # it may have to ask again
     skipped = max(0, min(ticks, replica.timeout_ticks - replica.elapsed_ticks - 1))
     replica.elapsed_ticks += skipped
     return skipped
 
 
+def quiet_ticks(replica: Replica) -> int:
+    """See `Raft.quiet_ticks`."""
+    if replica.role is not Role.FOLLOWER and replica.forced is None:
+        return 0
+    return max(0, replica.timeout_ticks - replica.elapsed_ticks - 1)
+
+
+def on_ended(replica: Replica, node: str, lot: int) -> None:
+    """The process in which the leader ran has ended, and this replica's host has proof of it.
+
+    Only the pre-vote comes sooner than by the time-out: what a vote needs is as ever, so a proof
+    that was none costs a question that those refuse who hear the leader.
+    """
+    configuration = replica.log.configuration
+    if replica.leader is None or replica.leader.node != node or configuration is None:
+        return
+    replica.urgent, replica.ended_node = True, node
+    replica.set_leader(None)
+    replica.restart_election_timer()
+    held, replica.refused_pre_vote = replica.refused_pre_vote, None
+    if held is not None and held.term > replica.term and _grants(replica, held):
+        _answer(replica, held, granted=True)
+    if not _may_stand(replica):
+        return
+    others = sorted(peer for peer in configuration.members if peer.node != node)
+    place = len(others)
+    if replica.me in others:
+        place = (others.index(replica.me) - lot) % len(others)
+    if held is not None:
+        place += 1  # somebody else stands
+    replica.place = place
+    if place == 0:
+        _start_pre_vote(replica)
+    else:
+        replica.timeout_ticks = min(replica.timeout_ticks, 1 + place)
+
+
 def on_timeout_now(replica: Replica, message: Message) -> None:
     """The leader hands over (thesis §3.10): no pre-vote, the lease is its own to give up."""
     if replica.leadership is None and replica.may_campaign and not replica.refusing:
-        _start_vote(replica, transfer=True)
+        _start_vote(replica, asked_by_leader=True)
 
 
 def on_request(replica: Replica, message: Message) -> None:
     """A VOTE of the present term, or a PRE_VOTE for a later one."""
-    pre_vote = message.kind is Kind.PRE_VOTE
-    free = replica.leader is None and replica.vote in (None, message.sender)
-    free = free or (pre_vote and message.term > replica.term)
-    free = free and not replica.abstains
-    granted = free and replica.log.is_up_to_date(message.index, message.log_term)
-    if granted and not pre_vote:
+    granted = _grants(replica, message)
+    if granted and message.kind is Kind.VOTE:
         replica.vote = message.sender
         replica.elapsed_ticks = 0
+    elif granted and replica.urgent and replica.role is Role.FOLLOWER:
+        replica.elapsed_ticks = 0  # somebody else stands: let them
+    _answer(replica, message, granted=granted)
+
+
+def _grants(replica: Replica, message: Message) -> bool:
+    free = replica.leader is None and replica.vote in (None, message.sender)
+    free = free or (message.kind is Kind.PRE_VOTE and message.term > replica.term)
+    free = free and not replica.abstains
+    return free and replica.log.is_up_to_date(message.index, message.log_term)
+
+
+def _answer(replica: Replica, message: Message, *, granted: bool) -> None:
+    pre_vote = message.kind is Kind.PRE_VOTE
     replica.out.after_store.append(
         Message(
             kind=Kind.PRE_VOTE_REPLY if pre_vote else Kind.VOTE_REPLY,
@@ -93,13 +153,29 @@ def count(replica: Replica, voter: Peer, *, granted: bool) -> None:
     replica.votes.setdefault(voter, granted)
     match quorum.outcome(configuration, replica.votes):
         case quorum.Outcome.WON if replica.role is Role.PRE_CANDIDATE:
-            _start_vote(replica, transfer=False)
+            _start_vote(replica, asked_by_leader=False)
         case quorum.Outcome.WON:
             _lead(replica)
         case quorum.Outcome.LOST:
+            replica.urgent = False
             replica.become_follower(replica.term, None, "the election was lost")
         case quorum.Outcome.PENDING:
-            pass
+            _try_again_soon(replica, configuration)
+
+
+def _try_again_soon(replica: Replica, configuration: Configuration) -> None:
+    """All that can vote have, for several candidates: don't wait for those who can't."""
+    if not replica.urgent or replica.role is not Role.CANDIDATE:
+        return
+    if all(
+        peer in replica.votes for peer in configuration.members if peer.node != replica.ended_node
+    ):
+        soon_ticks = replica.elapsed_ticks + 1 + replica.place
+        replica.timeout_ticks = min(replica.timeout_ticks, soon_ticks)
+
+
+def _may_stand(replica: Replica) -> bool:
+    return replica.may_campaign and not replica.refusing and replica.log.pending_snapshot is None
 
 
 def _start_pre_vote(replica: Replica) -> None:
@@ -107,18 +183,19 @@ def _start_pre_vote(replica: Replica) -> None:
     replica.set_leader(None)
     replica.restart_election_timer()
     replica.votes = {}
-    _ask(replica, Kind.PRE_VOTE, replica.term + 1, context=0)
+    _ask(replica)
     count(replica, replica.me, granted=True)
 
 
-def _start_vote(replica: Replica, *, transfer: bool) -> None:
+def _start_vote(replica: Replica, *, asked_by_leader: bool) -> None:
     replica.role = Role.CANDIDATE
     replica.term += 1
     replica.vote = replica.me
     replica.set_leader(None)
     replica.restart_election_timer()
     replica.votes = {}
-    _ask(replica, Kind.VOTE, replica.term, context=TRANSFER if transfer else 0)
+    replica.asked_by_leader = asked_by_leader
+    _ask(replica)
 
 
 def start_forced(replica: Replica, configuration: Configuration) -> None:
@@ -131,22 +208,25 @@ def start_forced(replica: Replica, configuration: Configuration) -> None:
     replica.votes = {}
 
 
-def _ask(replica: Replica, kind: Kind, term: int, *, context: int) -> None:
+def _ask(replica: Replica) -> None:
+    """Ask all who have not answered yet."""
     log = replica.log
+    pre_vote = replica.role is Role.PRE_CANDIDATE
+    transfer = not pre_vote and replica.asked_by_leader
     assert log.configuration is not None, "only members campaign"
     replica.out.after_store.extend(
         Message(
-            kind=kind,
+            kind=Kind.PRE_VOTE if pre_vote else Kind.VOTE,
             to=peer,
             sender=replica.me,
-            term=term,
+            term=replica.term + 1 if pre_vote else replica.term,
             index=log.last_index,
             log_term=log.last_term,
-            context=context,
+            context=TRANSFER if transfer else 0,
             token=log.token,
         )
         for peer in sorted(log.configuration.members)
-        if peer != replica.me
+        if peer != replica.me and peer not in replica.votes
     )
 
 

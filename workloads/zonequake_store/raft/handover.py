@@ -51,6 +51,8 @@ class Handover:
             self._transfer_ticks += 1
             if self._transfer_ticks >= limit:
                 self._transfer_to = None
+            else:
+                self._finish_transfer()  # the first request may be lost
         if self._departing_ticks is not None:
             self._departing_ticks += 1
             if self._departing_ticks >= limit:
@@ -62,7 +64,7 @@ class Handover:
 
     def transfer(self, to: Peer | None) -> bool:
         """Hand over to `to` or the best follower; see Raft.transfer_leadership."""
-        candidates = self._leader.new_half
+        candidates = [each for each in self._leader.new_half if not each.ended]
         if to is not None:
             candidates = [each for each in candidates if each.peer == to]
         if not candidates:
@@ -74,6 +76,13 @@ class Handover:
             self._leader.append_soon()
             self._finish_transfer()
         return True
+
+    def node_ended(self) -> None:
+        """Some peer's process has ended; another one leads if it was to."""
+        progress = self._leader.progress.get(self._transfer_to) if self._transfer_to else None
+        if progress is not None and progress.ended:
+            self._transfer_to = None
+            self.transfer(None)
 
     def advanced(self, progress: Progress) -> None:
         """This peer has stored more."""
@@ -115,8 +124,9 @@ class Handover:
         if log.commit < log.last_index:
             return
         leader.send_heartbeats(leader.progress.values())  # with the commit index
-        complete = [each.peer for each in leader.new_half if each.match == log.last_index]
-        self._send_timeout_now(max(complete))
+        complete = [each for each in leader.new_half if each.match == log.last_index]
+        best = max(complete, key=lambda each: (not each.ended, each.active, each.peer))
+        self._send_timeout_now(best.peer)
         self._leave()
 
     def _leave(self) -> None:

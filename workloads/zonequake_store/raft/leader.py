@@ -342,6 +342,7 @@ class Leader:
         progress = self.progress.get(peer)
         if progress is not None:
             progress.active = True
+            progress.ended = False
             if progress.catching_up:
                 self.reconfiguration.heard(peer)
         return progress
@@ -383,6 +384,14 @@ class Leader:
         self.reconfiguration.resign(reason)
 
     # what the host reports
+
+    def node_ended(self, node: str) -> None:
+        """See `Raft.node_ended`: nothing that was sent there arrived, and nobody there can lead."""
+        for progress in self.progress.values():
+            if progress.peer.node == node:
+                progress.ended = True
+                self.unreachable(progress.peer)
+        self.handover.node_ended()
 
     def unreachable(self, peer: Peer) -> None:
         progress = self.progress.get(peer)

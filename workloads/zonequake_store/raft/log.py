@@ -11,7 +11,7 @@ lives here and a truncation rolls it back (design §4).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from zonequake_store.raft.api import LogReader
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted
@@ -147,8 +147,9 @@ class RaftLog:
             index -= 1
         return self.first_index - 1, 0
 
-    def last_command(self) -> tuple[int, int] | None:
-        """(term, index) of the newest command behind the applied state, searched from the end."""
+    def last_command(self, counts: Callable[[bytes], bool]) -> tuple[int, int] | None:
+        """(term, index) of the newest command behind the applied state whose data `counts`,
+        searched from the end."""
         floor = max(self.applied, self.first_index - 1)
         end = self.last_index + 1
         while end > floor + 1:
@@ -157,7 +158,7 @@ class RaftLog:
             while at < end:
                 for entry in self.entries(at, _SEARCHED_BYTES, end):
                     at = entry.index + 1
-                    if entry.kind is EntryKind.COMMAND:
+                    if entry.kind is EntryKind.COMMAND and counts(entry.data):
                         newest = entry.term, entry.index
             if newest is not None:
                 return newest

@@ -41,7 +41,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class EntryKind(enum.IntEnum):
-    """What an entry holds: a user command, a configuration (a leader's first entry is one), or
+    """What an entry holds: a command, a configuration (a leader's first entry is one), or
     nothing."""
 
     COMMAND = 0

@@ -32,6 +32,7 @@ class Progress:
         "catching_up",
         "echo_commit",
         "echo_stamp",
+        "ended",
         "flow",
         "in_flight",
         "match",
@@ -57,6 +58,8 @@ class Progress:
         """Last index of each unanswered APPEND."""
         self.active = False
         """Heard since the last check of the quorum."""
+        self.ended = False
+        """Its process has ended, and nothing was heard of it since."""
         self.acked_round = 0
         """Highest read index round that it has confirmed."""
         self.stamp = 0

@@ -36,8 +36,10 @@ class Replica:
     """State that all roles share, and the one transition that can happen in any: to follow."""
 
     __slots__ = (
+        "asked_by_leader",
         "catch_up_limit",
         "elapsed_ticks",
+        "ended_node",
         "forced",
         "freshness",
         "had_leader",
@@ -46,14 +48,17 @@ class Replica:
         "log",
         "me",
         "out",
+        "place",
         "random",
         "read_request",
         "read_round",
+        "refused_pre_vote",
         "refusing",
         "role",
         "settings",
         "term",
         "timeout_ticks",
+        "urgent",
         "vote",
         "votes",
     )
@@ -78,6 +83,16 @@ class Replica:
         self.leadership: Leader | None = None
         self.votes: dict[Peer, bool] = {}
         """Of the running (pre-)election."""
+        self.asked_by_leader = False
+        """Whether the running election was asked for by the leader, who hands over."""
+        self.urgent = False
+        """The leader's process has ended, for certain, and no other leader was heard since."""
+        self.ended_node = ""
+        """Where that leader was: nobody there votes."""
+        self.place = 0
+        """The others that stand before this one then, by lot."""
+        self.refused_pre_vote: Message | None = None
+        """The last one that went unanswered because a leader was heard."""
         self.forced: Configuration | None = None
         """Of the reset that this candidate carries out as soon as its vote is stored."""
         self.freshness = Freshness(random)
@@ -138,6 +153,8 @@ class Replica:
     def restart_election_timer(self) -> None:
         self.elapsed_ticks = 0
         ticks = self.settings.election_ticks
+        if self.urgent:
+            ticks = max(1, ticks // 2)
         self.timeout_ticks = ticks + self.random(ticks)
 
     def become_follower(self, term: int, leader: Peer | None, reason: str) -> None:
@@ -154,6 +171,7 @@ class Replica:
             self.leader = None if leader else self.leader  # the same leader anew is news
         self.role = Role.FOLLOWER
         self.votes = {}
+        self.urgent = self.urgent and leader is None
         self.set_leader(leader)
         self.restart_election_timer()
 

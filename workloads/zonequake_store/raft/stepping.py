@@ -71,6 +71,7 @@ def _accept_term(replica: Replica, message: Message) -> bool:
         elif reset_began:
             replica.become_follower(message.term, None, "a reset began a later lineage")
         if replica.hears_leader and message.context != election.TRANSFER:
+            replica.refused_pre_vote = message if kind is Kind.PRE_VOTE else None
             return False
         if kind is Kind.PRE_VOTE or reset_began:
             return True

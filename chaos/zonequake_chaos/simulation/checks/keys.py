@@ -122,8 +122,36 @@ class KeyRules:
             leader=found[1] if found is not None else None,
         )
 
+    def _begins_anew(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        """By no configuration could anybody lead any more."""
+        present = {node.home.present(self._group) for node in self._nodes.values()}
+        known = {
+            configuration
+            for node in self._nodes.values()
+            for configuration in node.home.configurations(self._group)
+        }
+        require(
+            not any(
+                all(
+                    2 * len(present.intersection(half)) > len(half)
+                    for half in (configuration.peers, configuration.old_peers)
+                    if half
+                )
+                for configuration in known
+            ),
+            "a group begins anew only when nobody can lead it any more",
+            before=before,
+            after=after,
+            known=known,
+        )
+
     def _stable(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        if after.stable == before.stable or before.bootstrap is None or after.stable is None:
+        if before.bootstrap is None or after.stable is None:
+            return
+        if after.bootstrap is None:  # a wish may have come with it: no member was told of another
+            self._begins_anew(before, after)
+            return
+        if after.stable == before.stable:
             return
         require(
             _nodes(after.stable) in self._applied(),

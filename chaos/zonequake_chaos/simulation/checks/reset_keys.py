@@ -52,6 +52,13 @@ class ResetRules:
                 before=before.chain,
                 after=after.chain,
             )
+        if before.is_stopped and not after.is_stopped and after.bootstrap is not None:
+            require(
+                not self._has_stopped(before),
+                "a group that stopped counts as stopped until it leads",
+                before=before,
+                after=after,
+            )
         self._aims_at_the_living(before, after)
 
     def _begun(self, before: PartitionKeys, after: PartitionKeys) -> None:
@@ -71,7 +78,14 @@ class ResetRules:
         )
         present = self._steady()
         holding = {name for name in present if self._life(name) is not None}
-        if 2 * len(holding.intersection(before.stable.nodes)) > len(before.stable.nodes):
+        # While the lock is taken, pending needs its majority too (hole 6).
+        halves = [before.stable.nodes]
+        if before.pending_lock is not None:
+            halves.append(tuple(peer.node for peer in before.pending_lock.peers))
+        # Under a forced pending the group is its node alone (hole 7), whoever else is there.
+        if not before.is_forced and all(
+            2 * len(holding.intersection(half)) > len(half) for half in halves
+        ):
             # Then all had been stopped, and the chain was unwound.
             require(
                 not any(self._led(name) for name in before.stable.nodes),
@@ -84,13 +98,9 @@ class ResetRules:
         self._loses_nothing_that_is_there(before, chosen, holding)
 
     def _awaits_the_newest_link(self, before: PartitionKeys) -> None:
-        """Who may have gone on alone is waited for when a whole group comes back (hole 9)."""
-        steady = self._steady()
-        stopped = all(
-            self._is_away(name) or (name in steady and not self._led(name))
-            for name in before.stable_nodes | before.pending_nodes
-        )
-        if not stopped or len(before.chain) < 2:
+        """Of a group that stopped as a whole nobody goes on before a majority is back: who is back
+        first may lack what the others have acknowledged, or alone (holes 7 and 9)."""
+        if not before.chain or not (before.is_stopped or self._has_stopped(before)):
             return
         link, there = before.chain[-1].nodes, self._topology_at(0).nodes
         require(
@@ -98,6 +108,14 @@ class ResetRules:
             "a restarted group waits for a majority of its newest link",
             keys=before,
             there=sorted(there),
+        )
+
+    def _has_stopped(self, keys: PartitionKeys) -> bool:
+        """Is no member alive, and was none?"""
+        steady = self._steady()
+        return all(
+            self._is_away(name) or (name in steady and not self._led(name))
+            for name in keys.stable_nodes | keys.pending_nodes
         )
 
     def _alone(self, keys: PartitionKeys) -> bool:

@@ -1,4 +1,8 @@
-"""What one message may do to a replica (research §7, invariants 2 and 6; thesis §3.6.1, §4.2.3)."""
+"""What one message may do to a replica (research §7, invariants 2 and 6; thesis §3.6.1, §4.2.3).
+
+Who hears a leader is reckoned here anew: from the leader's last message on, for the shortest
+election time-out, unless this replica itself was given proof that the leader's process has ended.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ class Before(NamedTuple):
     vote: Peer | None
     log: tuple[int, int, int]
     heeds_a_leader: bool
+    answers: int
+    """That wait to leave."""
 
 
 class Steps:
@@ -31,10 +37,17 @@ class Steps:
         self._ticks = 0
         self._heard_at = -core.settings.election_ticks
         """The tick at which it last heard its leader."""
+        self._heard: tuple[Peer, int] | None = None
+        """That leader, and its term; None: its process has ended."""
 
     def ticked(self, count: int) -> None:
         """Its clock went on."""
         self._ticks += count
+
+    def node_ended(self, node: str) -> None:
+        """It is given proof that the process of this node has ended."""
+        if self._heard is not None and self._heard[0].node == node:
+            self._heard = None
 
     def before(self) -> Before:
         """It is about to take a message."""
@@ -45,7 +58,12 @@ class Steps:
             core.vote,
             (log.last_index, log.last_term, log.commit),
             core.role is Role.LEADER
-            or (core.leader is not None and silent_ticks < core.settings.election_ticks),
+            or (
+                self._heard is not None
+                and self._heard[1] == core.term
+                and silent_ticks < core.settings.election_ticks
+            ),
+            len(core.out.after_store),
         )
 
     def after(self, message: Message, before: Before) -> None:
@@ -63,6 +81,16 @@ class Steps:
                 )
             elif core.leader == message.sender:
                 self._heard_at = self._ticks
+                self._heard = message.sender, core.term
+        elif kind is Kind.PRE_VOTE:
+            if before.heeds_a_leader and lineage_of(message.term) == lineage_of(before.term):
+                require(
+                    all(each.reject for each in core.out.after_store[before.answers :]),
+                    "who hears a leader promises nobody a vote",
+                    peer=core.me,
+                    candidate=message,
+                    before=before,
+                )
         elif kind is Kind.VOTE:
             given = (message.term, message.sender)
             if given == (core.term, core.vote) != (before.term, before.vote):

@@ -47,6 +47,10 @@ class WatchedRaft(Raft):
         super().step(message)
         steps.after(message, before)
 
+    def node_ended(self, node: str, *, lot: int = 0) -> None:
+        self.witness.steps.node_ended(node)
+        super().node_ended(node, lot=lot)
+
     def ready(self) -> Ready:
         self.witness.after_step()
         ready = super().ready()

@@ -112,6 +112,8 @@ class ControlPlane:
         self._topology_rules = TopologyRules(nodes, self.objects, lambda: world.now_us)
         self.objects.written.append(self._written)
         self.objects.put("distributionzones", self._first_zone(draw), ZONE)
+        self._told_us: dict[tuple[str, str], int] = {}
+        """When the newest event of an operator's watch comes."""
         self._needed: str | None = None
         self._parsed_zone: tuple[Object, Zone] | None = None
         self._parsed: dict[int, tuple[Object, Partition]] = {}
@@ -343,17 +345,23 @@ class ControlPlane:
         if plural == "logicaltopologies" and before is not None and after is not None:
             self._topology_rules.written(parse_topology(before), parse_topology(after))
         if plural == "pods":
-            self._tell(lambda operator: operator.pods_changed())
+            seen = after or before  # a deletion shows the object as it was
+            assert seen is not None, "something was written"
+            self._tell(plural, lambda operator: operator.pods_changed(seen))
         if plural == "distributionzones" and before is not None and after is not None:
             self._topology_rules.accepted(before, after)
             generation = after["metadata"]["generation"]
             if generation != before["metadata"]["generation"]:
-                self._tell(lambda operator: operator.zone_changed(generation))
+                self._tell(plural, lambda operator: operator.zone_changed(generation))
 
-    def _tell(self, tell: Callable[[OperatorProcess], None]) -> None:
-        """By a watch, which loses some."""
+    def _tell(self, plural: str, tell: Callable[[OperatorProcess], None]) -> None:
+        """By a watch: in order and late; some are lost."""
         for operator in self.operators:
             if self._random.random() < self._scenario.watch_loss:
                 self._world.tally["watch events lost"] += 1
                 continue
-            self._world.later(self._random.randrange(500, 60_000), partial(tell, operator))
+            late_us = self._random.randrange(500, 60_000) + operator.kube.weather.stale_us
+            watch = (operator.name, plural)
+            at_us = max(self._told_us.get(watch, 0), self._world.now_us + late_us)
+            self._told_us[watch] = at_us
+            self._world.later(at_us - self._world.now_us, partial(tell, operator))

@@ -45,7 +45,9 @@ class ApiWeather:
     errors: float = 0.0
     """Answered with 500, half of them behind the call's effect."""
     stale_us: int = 0
-    """Reads show what was there so long ago."""
+    """Its watch cache lags so far behind: watch events come from there, and what is asked for in
+    any version (resourceVersion=0). All else is the most recent when it is read (docs/operator.md),
+    but one answer in three comes up to so long after."""
     slowest_us: int = 8_000
 
 
@@ -94,21 +96,26 @@ class SimulatedKube(Kube):
                 call.fail(broken)
                 return
             self._strike(method, behind=False)
-            at_us = self._world.now_us - weather.stale_us if weather.stale_us else None
+            is_any = (query or {}).get("resourceVersion") == "0"
+            at_us = self._world.now_us - weather.stale_us if is_any else None
             try:
                 reply = self._objects.call(method, path, query=query or {}, body=body, at_us=at_us)
             except Refused as refused:
                 error = error_of(what, refused.status, str(refused))
-                self._world.later(delay_us(), lambda: call.fail(error))
+                self._world.later(back_us(), lambda: call.fail(error))
                 return
             self._strike(method, behind=True)
             if fails:
-                self._world.later(delay_us(), lambda: call.fail(broken))
+                self._world.later(back_us(), lambda: call.fail(broken))
             else:
-                self._world.later(delay_us(), lambda: call.answer(reply))
+                self._world.later(back_us(), lambda: call.answer(reply))
 
         def delay_us() -> int:
             return random.randrange(200, weather.slowest_us)
+
+        def back_us() -> int:
+            is_late = weather.stale_us and random.random() < 1 / 3
+            return delay_us() + (random.randrange(weather.stale_us) if is_late else 0)
 
         self._world.later(delay_us(), arrive)
         return await call.answered

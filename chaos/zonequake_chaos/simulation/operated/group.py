@@ -49,10 +49,25 @@ class OperatedGroup:
 
     @property
     def first_members(self) -> tuple[Peer, ...]:
-        """Who is to form the group, once that is decided."""
+        """Who is to form the group; until that is decided, those who run in stable."""
         found = self._control.partition(self.place.partition)
-        decided = found.keys.bootstrap if found is not None else None
-        return tuple(Peer(p.node, p.incarnation) for p in decided.peers) if decided else ()
+        if found is None or found.keys.stable is None:
+            return ()
+        decided = found.keys.bootstrap
+        if decided is not None:
+            return tuple(Peer(p.node, p.incarnation) for p in decided.peers)
+        running = (self._nodes[n].home.present(self.place.name) for n in found.keys.stable.nodes)
+        return tuple(peer for peer in running if peer is not None)
+
+    @property
+    def under_way(self) -> tuple[tuple[Peer, ...], ...]:
+        """Peers that a leader may be granted, or is: a lock's, and those that are caught up."""
+        found = self._control.partition(self.place.partition)
+        lock = found.keys.pending_lock if found is not None else None
+        leader = leader_of(self._nodes, self.place.name)
+        locked = tuple(Peer(p.node, p.incarnation) for p in lock.peers) if lock is not None else ()
+        caught_up = leader[1].stage_peers if leader is not None and leader[1].caught_up else ()
+        return locked, caught_up
 
     def leader(self) -> tuple[Node, Status] | None:
         """The leader of the highest term, whoever can hear it."""

@@ -10,7 +10,7 @@ from zonequake_chaos.simulation.member import Node
 from zonequake_chaos.simulation.network import Network
 from zonequake_chaos.simulation.operated.edges import OrdersSeen, SimulatedKube, SimulatedStore
 from zonequake_chaos.simulation.operated.event_loop import VirtualLoop
-from zonequake_chaos.simulation.operated.objects import Objects
+from zonequake_chaos.simulation.operated.objects import Object, Objects
 from zonequake_chaos.simulation.operated.pods import Pods
 from zonequake_chaos.simulation.world import World
 from zonequake_operator.apply import ZoneReconciler
@@ -118,9 +118,9 @@ class OperatorProcess:
         self.kube.calm()
         self.store.calm()
 
-    def pods_changed(self) -> None:
-        """Its watch tells of a pod."""
-        self._loop.call_soon(lambda: self._fleet.pods_changed())
+    def pods_changed(self, seen: Object) -> None:
+        """Its watch tells of a pod, as it shows it."""
+        self._loop.call_soon(lambda: self._fleet.pods_changed(seen))
 
     def zone_changed(self, generation: int) -> None:
         """Its watch tells of the zone."""

@@ -61,6 +61,8 @@ class ClusterModel:
         self.journals: dict[str, list[StoreEvent]] = {}
         self.replicas = 3
         self.watchers: list[tuple[str, asyncio.Queue[dict[str, Any]]]] = []
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        """Every change so far: a watch begins after those that its list has seen."""
         self.phases: dict[str, str] = {}
         self.deleted: list[str] = []
         self.signals: list[tuple[str, int]] = []
@@ -73,6 +75,9 @@ class ClusterModel:
         self.never_catch_up = False
         self.refused: dict[str, str] | None = None
         self.keeps_zones = False
+        self.watches_begin_after_s = 0.0
+        self.takes_newcomers = True
+        """False for a zone whose scale-up timer is infinite."""
         self.held = asyncio.Event()
         self.objects["configmaps", "zq-harness"] = {
             "metadata": {"name": "zq-harness", "namespace": "zonequake"},
@@ -180,7 +185,7 @@ class ClusterModel:
             if name not in self.pods:
                 self._birth(name)
                 for group in self.groups.values():
-                    if group.partition % 4 != 3:
+                    if group.partition % 4 != 3 and self.takes_newcomers:
                         group.pending = [*group.members[:2], name]
                         self._enter(group, Stage.CATCHING_UP)
                         self._tell("partitions", "MODIFIED", self._partition(group))
@@ -220,9 +225,24 @@ class ClusterModel:
         }
 
     def _tell(self, plural: str, kind: str, found: dict[str, Any]) -> None:
+        event = json.loads(json.dumps({"type": kind, "object": found}))
+        self.told.append((plural, event))
         for wanted, queue in self.watchers:
             if wanted == plural:
-                queue.put_nowait(json.loads(json.dumps({"type": kind, "object": found})))
+                queue.put_nowait(event)
+
+    def resource_version(self) -> str:
+        """From which a watch goes on without missing a change."""
+        return str(len(self.told))
+
+    def changes_since(self, plural: str, resource_version: str) -> asyncio.Queue[dict[str, Any]]:
+        """What changed since then, and whatever will."""
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        for wanted, event in self.told[int(resource_version) :]:
+            if wanted == plural:
+                queue.put_nowait(event)
+        self.watchers.append((plural, queue))
+        return queue
 
     def report(self, node: str) -> ReplicasReport:
         return ReplicasReport(

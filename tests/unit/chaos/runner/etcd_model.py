@@ -85,7 +85,8 @@ class ClusterWithEtcd(FakeCluster):
             return web.json_response({})
         items = [pod for name, pod in self.pods.items() if self._is_etcd(name)]
         items = items if plural == "pods" else []
-        return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
+        version = {"resourceVersion": self.resource_version()}
+        return web.json_response({"items": items, "metadata": version})
 
     async def _proxy(self, request: web.Request) -> web.Response:
         pod, path = request.match_info["pod"], request.match_info["path"]

@@ -78,11 +78,12 @@ class FakeCluster(ClusterModel):
             return self._create(plural, json.loads(await request.read()))
         if not request.query.get("watch"):
             items = self._items(plural, request.query.get("labelSelector", ""))
-            return web.json_response({"items": items, "metadata": {"resourceVersion": "1"}})
+            version = {"resourceVersion": self.resource_version()}
+            return web.json_response({"items": items, "metadata": version})
+        await asyncio.sleep(self.watches_begin_after_s)
+        queue = self.changes_since(plural, request.query["resourceVersion"])
         response = web.StreamResponse()
         await response.prepare(request)
-        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self.watchers.append((plural, queue))
         with contextlib.suppress(ConnectionResetError, asyncio.CancelledError):
             while True:
                 await response.write(json.dumps(await queue.get()).encode() + b"\n")
@@ -146,6 +147,7 @@ class FakeCluster(ClusterModel):
         if method == "PATCH":
             self.zone = name
             nodes = [f"zq-default-{n}" for n in range(3)]
+            self.takes_newcomers = body["spec"].get("dataNodesAutoAdjustScaleUp") != "Infinite"
             for number in range(body["spec"]["partitions"]):
                 group = Group(number, list(nodes), nodes[number % 3])
                 self.groups[number] = group

@@ -29,7 +29,11 @@ async def killed_at(place: Place, tmp_path: Path, scenario: str, *moment: str) -
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), timeout=60)
+    try:
+        said, _ = await asyncio.wait_for(process.communicate(), timeout=60)
+    except TimeoutError:
+        process.kill()
+        raise
     steps = notes.read_text() if notes.exists() else said.decode()
     assert not moment or process.returncode == -9, said.decode()
     return run, steps
@@ -42,6 +46,15 @@ async def test_a_run_notes_every_kind_of_step(cluster: Any, place: Place, tmp_pa
         assert kind in kinds
     assert {kind for kind in kinds if kind.startswith("exec pods/zq-default-")}
     assert {kind for kind in kinds if kind.startswith("DELETE pods/zq-default-")}
+
+
+async def test_a_watch_that_begins_late_misses_no_change(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    """Else a run on a busy machine waits for partitions that were there before its watch was."""
+    cluster.watches_begin_after_s = 0.5
+    _, steps = await killed_at(place, tmp_path, "mortal-loss", "DELETE pods/.*", "1", "after")
+    assert steps.endswith("died\n")
 
 
 @pytest.mark.parametrize("way", ["before", "after"])

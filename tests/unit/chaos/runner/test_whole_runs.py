@@ -8,7 +8,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import yaml
 from rich.console import Console
 
 from zonequake_chaos.cli import main
+from zonequake_chaos.control import holding
 from zonequake_chaos.errors import ClusterError, GuardError, PlanRefused, UsageError
 from zonequake_chaos.journal import Journal
 from zonequake_chaos.outcome import Verdict
 from zonequake_chaos.place import Place
 from zonequake_chaos.run_command import Ask, dry_run, run_once
+from zonequake_chaos.state import ClusterView
 
 QUICK = [
     "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",
@@ -383,14 +386,82 @@ async def test_a_rolling_restart_restarts_each_node_once_and_waits_between(
     )
     assert report.problems == []
     events = events_of(folder.path)
+    assert restarted(events, "restart-all") == [f"zq-default-{n}" for n in range(3)]
+
+
+def restarted(events: list[dict[str, Any]], fault: str) -> list[str]:
+    """The nodes that a rolling restart took, each back before the next one's turn; sorted."""
     single = [
         (e["kind"], e["data"]["targets"])
         for e in events
-        if e["kind"] in ("fault.start", "fault.recovered") and len(e["data"]["targets"]) == 1
+        if e["kind"] in ("fault.start", "fault.recovered")
+        and len(e["data"]["targets"]) == 1
+        and e["data"]["fault"] == fault
     ]
-    assert [kind for kind, _ in single] == ["fault.start", "fault.recovered"] * 3
-    restarted = [targets[0] for kind, targets in single if kind == "fault.start"]
-    assert sorted(restarted) == [f"zq-default-{n}" for n in range(3)]
+    nodes = [targets[0] for kind, targets in single if kind == "fault.start"]
+    assert [kind for kind, _ in single] == ["fault.start", "fault.recovered"] * len(nodes)
+    return sorted(nodes)
+
+
+@pytest.mark.parametrize("scenario", ["rolling-restart", "ha-rolling-restart"])
+async def test_a_control_restarts_nodes_that_hold_nothing_before_the_faults(
+    scenario: str, cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    folder, report = await run_once(ask(scenario, tmp_path / "run"), place, quiet_console())
+    assert report.verdict is Verdict.PASSED
+    events = events_of(folder.path)
+    assert restarted(events, "control") == [f"zq-default-{n}" for n in (3, 4, 5)]
+    assert restarted(events, "restart-all") == [f"zq-default-{n}" for n in range(3)]
+    begun = {e["data"]["phase"]: e["time"] for e in of_kind(events, "run.phase")}
+    assert list(begun)[2:5] == ["before", "control", "faults"]
+    for event in of_kind(events, "fault.start"):
+        of_control = begun["control"] <= event["time"] < begun["faults"]
+        assert of_control is (event["data"]["fault"] == "control")
+    written = yaml.safe_load((folder.path / "run.yaml").read_text())
+    assert written["expectations"]["faults"] == ["control", "restart-all"]
+    assert cluster.replicas == 3, "the control's nodes go with the run"
+    assert Journal(folder.path).debts == []
+
+
+async def test_a_control_whose_nodes_hold_something_compares_nothing(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(view: ClusterView, nodes: Sequence[str]) -> list[str]:
+        moved = dict(view.partitions)
+        moved["chaos", 0] = replace(moved["chaos", 0], members=("zq-default-0", nodes[1]))
+        return holding(replace(view, partitions=moved), nodes)
+
+    monkeypatch.setattr("zonequake_chaos.runner.holding", found)
+    folder, report = await run_once(
+        ask("rolling-restart", tmp_path / "run"), place, quiet_console()
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    assert "the control's nodes must hold nothing: zq-default-4 holds chaos/0" in report.problems
+    assert restarted(events_of(folder.path), "control") == []
+
+
+async def test_no_fault_is_for_a_node_of_the_control(
+    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+) -> None:
+    kill = {"name": "kill", "type": "process_kill", "target": {"role": "all"}}
+    faults = json.dumps([{**kill, "trigger": {"when": "settled"}}])
+    folder, _ = await run_once(
+        ask(
+            "rolling-restart",
+            tmp_path / "run",
+            f"faults={faults}",
+            "floor={aliveReplicas: 0}",
+            "control.nodes=1",
+        ),
+        place,
+        quiet_console(),
+    )
+    (killed,) = [
+        e["data"]["targets"]
+        for e in of_kind(events_of(folder.path), "fault.start")
+        if e["data"]["fault"] == "kill"
+    ]
+    assert killed == [f"zq-default-{n}" for n in range(3)]
 
 
 async def test_a_signal_heals_collects_cleans_and_fails_the_harness(

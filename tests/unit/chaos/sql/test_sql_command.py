@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from zonequake_chaos.cli import main
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.sql import command
 from zonequake_chaos.sql.parser import parse
@@ -44,3 +48,60 @@ async def test_a_zone_is_dropped_only_once_it_is_gone(
     kube = cast("Kube", HeldByItsFinalizer(stays=stays))
     done = await command._carry_out(kube, statement, text)
     assert done.notice.startswith(said)
+
+
+Sql = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def sql(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], unreachable: Path
+) -> Sql:
+    """The command as a shell runs it: exit code, output and errors."""
+    monkeypatch.setenv("KUBECONFIG", str(unreachable))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["zonequake", "sql", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def unreachable(tmp_path: Path) -> Path:
+    """A kubeconfig whose cluster nobody answers for."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+    )
+    return path
+
+
+def test_offline_a_dry_run_looks_at_no_cluster(sql: Sql) -> None:
+    text = "CREATE ZONE z; ALTER TABLE GROUP z WITH REPLICAS = 4"
+    assert sql(text, "--dry-run")[0] != 0
+    code, out, error = sql(text, "--dry-run", "--offline")
+    assert code == 0, error
+    assert "replicas: 4" in out
+    code, _, error = sql(text, "--offline")
+    assert (code, "expected --dry-run beside it" in error) == (254, True)
+
+
+@pytest.mark.parametrize("begin", ["-- a comment", "--a=b", "--"])
+def test_a_text_may_begin_with_a_comment(sql: Sql, begin: str) -> None:
+    text = f"{begin}\nCREATE ZONE z WITH REPLICAS = 2"
+    code, out, error = sql(text, "--dry-run", "--offline")
+    assert code == 0, error
+    assert "replicas: 2" in out
+    code, _, error = sql(f"{begin}\nCREATE ZON z", "--dry-run", "--offline")
+    assert (code, error.split(":")[0]) == (254, "line 2, column 8")
+
+
+def test_an_option_that_there_is_not_is_no_comment(sql: Sql) -> None:
+    code, _, error = sql("CREATE ZONE z", "--dryrun")
+    assert (code, "--dryrun" in error) == (254, True)

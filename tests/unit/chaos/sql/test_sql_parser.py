@@ -141,6 +141,7 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
         assert name.parts == parts
     assert parse_name("a b") is None
     assert parse_name("") is None
+    assert parse_name('a.""') is None
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,26 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
         ),
         ("ALTER ZONE z", 1, 13, "found the end, expected SET or WITH"),
         ("CREATE TABLE t", 1, 1, "the table t has no zone, expected WITH PRIMARY_ZONE ="),
-        ("CREATE TABLE t WITH REPLICAS = 3", 1, 21, "found 'REPLICAS', expected PRIMARY_ZONE"),
+        (
+            "CREATE TABLE t WITH replicas = 3",
+            1,
+            21,
+            "found 'replicas', expected PRIMARY_ZONE: it is a property of zones; write CREATE ZONE "
+            "with a name and WITH REPLICAS = 3, and that name as PRIMARY_ZONE here",
+        ),
+        ("CREATE TABLE t WITH REPLICA = 3", 1, 21, "found 'REPLICA', expected PRIMARY_ZONE"),
+        ('CREATE ZONE ""', 1, 13, "found empty quotes, expected a name in them"),
+        ("CREATE ZONE a.“”", 1, 15, "found empty quotes, expected a name in them"),
+        ('CREATE TABLE t WITH PRIMARY_ZONE = ""', 1, 36, "found empty quotes, expected a name"),
+        (
+            "CREATE TABLE t WITH PRIMARY_ZONE = '\"\"'",
+            1,
+            36,
+            "found '\"\"', expected a zone's name",
+        ),
+        ('CREATE ZONE "', 1, 13, "the text that begins here has no closing quote"),
+        ("ALTER TABLE t WITH REPLICAS = 0", 1, 31, "found '0', expected a whole number from 1"),
+        ("ALTER TABLE GROUP WITH REPLICAS = 3", 1, 19, "found 'WITH', expected IF or a name"),
         ("CREATE TABLE t WITH PRIMARY_ZONE = 3", 1, 36, "found 3, expected a zone's name"),
         ("ALTER TABLE t SET PRIMARY_ZONE = 'a b'", 1, 34, "found 'a b', expected a zone's name"),
         ("SELECT name FROM ZONES", 1, 8, "found 'name', expected '*'"),

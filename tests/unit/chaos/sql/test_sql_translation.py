@@ -65,6 +65,29 @@ def test_an_alter_changes_the_fields_it_names_and_removes_those_it_overrides() -
     assert after.zones["z"]["spec"] == {"replicas": 2, "dataNodesAutoAdjust": 1000}
 
 
+def test_altering_a_table_group_is_altering_its_zone() -> None:
+    """Document `distribution-zones`, Override rules: "with alter table/tableGroup queries"."""
+    text = "CREATE ZONE Accounts WITH DATA_NODES_AUTO_ADJUST_SCALE_UP = 300; "
+    for settings in ("DATA_NODES_AUTO_ADJUST = 1000", "DATA_NODES_FILTER = '\"SSD\"'"):
+        by_group, _ = run(f"{text} ALTER TABLE GROUP accounts WITH {settings}")
+        by_zone, _ = run(f"{text} ALTER ZONE accounts WITH {settings}")
+        assert by_group == by_zone
+        assert by_group != run(text)[0]
+
+
+def test_a_refused_table_says_who_shares_its_zone() -> None:
+    text = (
+        "CREATE ZONE z; CREATE TABLE a SET PRIMARY_ZONE = z; CREATE TABLE b SET PRIMARY_ZONE = z; "
+    )
+    assert "its zone, which 1 other table shares:" in str(
+        refused(f"{text}ALTER TABLE a SET REPLICAS = 2")
+    )
+    text += "CREATE TABLE c SET PRIMARY_ZONE = z; "
+    assert "its zone, which 2 other tables share:" in str(
+        refused(f"{text}ALTER TABLE a SET REPLICAS = 2")
+    )
+
+
 def test_what_is_so_already_writes_nothing() -> None:
     world, _ = run("CREATE ZONE z WITH REPLICAS = 2; CREATE TABLE t WITH PRIMARY_ZONE = z")
     for text in (
@@ -76,6 +99,8 @@ def test_what_is_so_already_writes_nothing() -> None:
         "CREATE TABLE IF NOT EXISTS T WITH PRIMARY_ZONE = z",
         "ALTER TABLE t SET PRIMARY_ZONE = Z",
         "ALTER TABLE IF EXISTS u SET PRIMARY_ZONE = z",
+        "ALTER TABLE IF EXISTS u SET REPLICAS = 3",
+        "ALTER TABLE GROUP IF EXISTS y SET REPLICAS = 3",
         "DROP TABLE IF EXISTS u",
     ):
         after, (outcome,) = run(text, world)
@@ -115,6 +140,14 @@ def test_what_is_so_already_writes_nothing() -> None:
             34,
             "may hold data (the operator hasn't said yet)",
         ),
+        (
+            "ALTER TABLE t WITH data_nodes_filter = '\"it''s\"', DATA_NODES_AUTO_ADJUST = INFINITE",
+            20,
+            "these are properties of its zone: write ALTER ZONE z WITH DATA_NODES_FILTER = "
+            "'\"it''s\"', DATA_NODES_AUTO_ADJUST = INFINITE",
+        ),
+        ("ALTER TABLE u WITH REPLICAS = 3", 13, "there is no table u"),
+        ("ALTER TABLE GROUP t WITH REPLICAS = 3", 19, "there is no zone t"),
     ],
 )
 def test_a_refusal_says_where_and_why(text: str, column: int, sentence: str) -> None:
@@ -180,6 +213,13 @@ def test_the_views_show_what_holds_with_defaults_and_timers() -> None:
         "dataNodes": ["n1", "n2"],
         "scaleUp": {"nodes": ["n3"], "armedAt": "x", "deadline": "2026-01-01T00:05:00.000Z"},
         "scaleDown": {"nodes": ["n2"], "armedAt": "x"},
+        "reset": {
+            "nodes": ["n2"],
+            "armedAt": "x",
+            "deadline": "2026-01-01T00:00:05.000Z",
+            "revision": 4,
+            "topologyVersion": 3,
+        },
     }
     world = with_status(world, "DistributionZone", "accounts", status)
     topology = {
@@ -223,14 +263,25 @@ def test_the_views_show_what_holds_with_defaults_and_timers() -> None:
         ("Accounts", "n2", "left, is never removed", ""),
         ("Accounts", "n3", "joined, is added at 2026-01-01T00:05:00.000Z", ""),
     ]
-    assert cells(tables) == cells(group) == [("T", "Accounts", "not known", "t")]
+    assert cells(tables) == [("T", "Accounts", "not known", "t")]
+    assert cells(group) == [*cells(zone), ("HOLDS_DATA", "T: not known")]
     shown = dict(cells(zone))
+    assert shown["RESET_TIMER"] == "n2: at 2026-01-01T00:00:05.000Z"
     assert shown["DATA_NODES_AUTO_ADJUST_SCALE_UP"] == "300"
     assert (shown["DATA_NODES"], shown["TABLES"], shown["REVISION"]) == ("n1, n2", "T", "4")
     assert shown["SCALE_UP_TIMER"] == "n3: at 2026-01-01T00:05:00.000Z"
     shown = dict(cells(table))
     assert (shown["PRIMARY_ZONE"], shown["REPLICAS"]) == ("Accounts", "3")
     assert shown["DATA_NODES"] == "n1, n2"
+    assert shown["RESET_TIMER"] == "n2: at 2026-01-01T00:00:05.000Z"
+
+    due = {"resetDue": {"revision": 4, "topologyVersion": 3}}
+    _, (zone, other) = run(
+        "DESCRIBE ZONE accounts; DESCRIBE ZONE b",
+        with_status(world, "DistributionZone", "accounts", due),
+    )
+    assert dict(cells(zone))["RESET_TIMER"].startswith("is due:")
+    assert dict(cells(other))["RESET_TIMER"] == ""
 
 
 def test_rows_that_are_wider_than_the_terminal_become_blocks() -> None:

@@ -1,0 +1,112 @@
+"""Groups that stopped as a whole, and survivors that died uncopied, on real data nodes (document
+`high-availability`, use case steps 4 to 6): what was acknowledged, and what a person gives up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from typer.testing import CliRunner
+
+from zonequake_chaos import reset_command
+from zonequake_chaos.kube import Kube
+
+from .addresses import address
+from .api_server import wait_until
+from .machine import Machine
+from .plugin_screens import StraightKube, status
+from .registers import Registers
+from .relay import Relay
+from .test_high_availability import chain, create, is_stable, keys, present, reset_after
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+
+B, C, D = NAMES = [f"zq-default-{n}" for n in range(3)]
+FIRST, SECOND, LAGGARD = range(3)
+TIMEOUT_S = 3
+
+
+def begin(machine: Machine, loop: Relay) -> Registers:
+    """B and C have acknowledged what D, which is down, lacks."""
+    machine.want(3)
+    for ordinal in range(3):
+        machine.start(ordinal)
+    machine.start_operator()
+    create(machine, 3)
+    reset_after(machine, TIMEOUT_S)
+    wait_until(lambda: machine.is_whole(3) and chain(machine) == [NAMES])
+    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    registers.write("all", 1)
+    machine.kill(LAGGARD)
+    registers.write("two", 2)
+    return registers
+
+
+def test_whoever_of_a_stopped_group_is_back_first_waits_for_the_majority(
+    machine: Machine, loop: Relay
+) -> None:
+    registers = begin(machine, loop)
+    machine.kill(FIRST)
+    machine.kill(SECOND)
+    wait_until(lambda: keys(machine).get("stoppedToken"))
+    machine.start(LAGGARD)
+    wait_until(lambda: present(machine) == [D])
+    assert not registers.is_writable(within_s=2.0 * TIMEOUT_S)
+    assert chain(machine) == [NAMES]
+    assert "resetRevision" not in keys(machine)
+    waits = f"waits for 1 more of {B}, {C} to come back with its data: all its nodes had stopped"
+    assert waits in str(machine.status())
+    assert waits in asyncio.run(status(machine))
+
+    machine.start(SECOND)
+    wait_until(lambda: "leader" in keys(machine) and "stoppedToken" not in keys(machine))
+    assert (registers.read("all"), registers.read("two")) == (1, 2)
+    registers.write("again", 3)
+    machine.start(FIRST)
+    wait_until(lambda: machine.is_whole(3) and is_stable(machine, *NAMES))
+    assert chain(machine) == [NAMES], "nothing was ever given up"
+
+    # A loss that leaves a member alive is reset as before.
+    machine.kill(FIRST)
+    machine.kill(SECOND)
+    wait_until(lambda: is_stable(machine, D))
+    assert [registers.read(key) for key in ("all", "two", "again")] == [1, 2, 3]
+
+
+def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
+    machine: Machine, loop: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registers = begin(machine, loop)
+    machine.kill(SECOND)
+    wait_until(lambda: is_stable(machine, B))
+    registers.write("alone", 3)
+    machine.kill(FIRST)
+    for ordinal in (SECOND, LAGGARD):
+        machine.start(ordinal)
+    wait_until(lambda: present(machine) == [C, D])
+    assert not registers.is_writable(within_s=2.0 * TIMEOUT_S)
+
+    monkeypatch.setattr(Kube, "pod_proxy", StraightKube.pod_proxy)
+    place = ["--kubeconfig", str(machine.api.kubeconfig), "--namespace", machine.api.namespace]
+    shown = CliRunner().invoke(reset_command.app, ["z", "--dry-run", *place])
+    assert shown.exit_code == 0, shown.output
+    assert "nobody who is there has its newest data" in shown.output
+    assert f"gives up all that was written since the reset to {B}" in shown.output
+    assert f"which {C} holds" in shown.output, "D lacks the second write"
+    assert f"goes on from {C}" in shown.output
+    gone = CliRunner().invoke(reset_command.app, ["z", "--yes", "--survivor", B, *place])
+    assert gone.exit_code == reset_command.REFUSED, gone.output
+    assert f"{B} holds nothing of it, or can't be asked" in gone.output
+
+    done = CliRunner().invoke(reset_command.app, ["z", "--yes", *place])
+    assert done.exit_code == 0, done.output
+    assert "partition 0 was reset" in done.output
+    wait_until(lambda: is_stable(machine, C, D))
+    assert [registers.read(key) for key in ("all", "two", "alone")] == [1, 2, None]
+    registers.write("since", 4)
+
+    # Who died comes back: it was shut out, and follows.
+    machine.start(FIRST)
+    wait_until(lambda: machine.is_whole(3) and is_stable(machine, *NAMES))
+    found = [registers.read(key) for key in ("all", "two", "alone", "since")]
+    assert found == [1, 2, None, 4]

@@ -1,0 +1,128 @@
+"""Every hand-over of a leadership succeeds: in the next term, and without an election time-out.
+
+Also right after another node was killed, or came back: links to it back off then, and it may still
+count as the one that lacks nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from local_nodes import LocalNodes, Zone, until
+
+from zonequake_store.admin_protocol import OrderStatus, TransferLeadership
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+NAMES = ("n0", "n1", "n2")
+ROUNDS = 20
+"""Of five hand-overs each."""
+ELECTION_S = 1.0
+"""The shortest election time-out: a hand-over that costs an election takes longer."""
+
+
+class HandOvers:
+    """Hands one group's leadership over, again and again, and counts."""
+
+    def __init__(self, nodes: LocalNodes, zone: Zone) -> None:
+        self._nodes = nodes
+        self._zone = zone
+        self._group = zone.groups[0]
+        self.done: Counter[str] = Counter()
+        self.failed: list[str] = []
+
+    async def leader(self) -> str:
+        return await self._nodes.leader(self._group)
+
+    async def follower(self) -> str:
+        leader = await self.leader()
+        return next(name for name in NAMES[self.done.total() % 2 :] if name != leader)
+
+    async def by_order(self, kind: str, to: str | None = None) -> None:
+        """Order the leader to hand over."""
+        leader = await self.leader()
+        order = TransferLeadership(group=self._group, token=self._zone.token, to=to)
+        term = await self._term(leader)
+        begun_s = time.monotonic()
+        (reply,) = await self._nodes.order(leader, order)
+        assert reply.status is OrderStatus.RECEIVED, reply
+        await self._judge(kind, leader, term, begun_s)
+
+    async def by_restart(self) -> None:
+        """Restart the leader, as a rolling restart does."""
+        leader = await self.leader()
+        term = await self._term(leader)
+        begun_s = time.monotonic()
+        node = self._nodes.nodes[leader]
+        node.signal_stop()
+        await self._judge("restart of the leader", leader, term, begun_s)
+        assert node.process is not None
+        await asyncio.to_thread(node.process.wait)
+        await self._nodes.restart(self._zone, leader)
+
+    async def kill(self, name: str) -> None:
+        await asyncio.to_thread(self._nodes.nodes[name].kill)
+
+    async def come_back(self, name: str) -> None:
+        """Start a killed node, and wait no longer than until it follows."""
+        await self._nodes.restart(self._zone, name)
+
+        async def follows() -> bool:
+            status = await self._nodes.status(name, self._group)
+            return status is not None and status.leader is not None
+
+        await until(follows, f"{name} follows", timeout_s=10)
+
+    async def _term(self, name: str) -> int:
+        status = await self._nodes.status(name, self._group)
+        assert status is not None
+        return status.term
+
+    async def _judge(self, kind: str, before: str, term: int, begun_s: float) -> None:
+        others = [name for name in NAMES if name != before and self._nodes.nodes[name].is_alive]
+        self.done[kind] += 1
+        try:
+            after = await self._nodes.leader(self._group, among=others)
+        except AssertionError:
+            self.failed.append(f"{kind}: {before} leads on")
+            return
+        took_s = time.monotonic() - begun_s
+        found = await self._term(after)
+        if found != term + 1 or took_s > ELECTION_S:
+            self.failed.append(f"{kind}: {before} to {after}, {term} to {found}, {took_s:.2f} s")
+
+
+async def test_a_hundred_hand_overs_in_a_row_succeed(tmp_path: Path) -> None:
+    async with LocalNodes(tmp_path) as nodes:
+        await nodes.start(*NAMES)
+        zone = await nodes.create("z", on=list(NAMES))
+        writing = asyncio.create_task(write_for_ever(nodes, zone))
+        overs = HandOvers(nodes, zone)
+        for _ in range(ROUNDS):
+            await overs.by_order("in peace")
+            gone = await overs.follower()
+            await overs.kill(gone)
+            await overs.by_order("right after a follower was killed")
+            await overs.come_back(gone)
+            await overs.by_order("to a node that was killed and is back", to=gone)
+            await overs.by_order("from a node that was killed and is back")
+            await overs.by_restart()
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    print(dict(overs.done))
+    assert overs.done.total() == 5 * ROUNDS
+    assert not overs.failed, f"{len(overs.failed)} of {overs.done.total()}: {overs.failed}"
+
+
+async def write_for_ever(nodes: LocalNodes, zone: Zone) -> None:
+    """A leader has something to hand on."""
+    client = nodes.client()
+    number = 0
+    while True:
+        number += 1
+        await client.write(zone.groups[0], f"key-{number % 20}", number)
+        await asyncio.sleep(0.005)

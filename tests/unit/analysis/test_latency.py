@@ -1,0 +1,139 @@
+"""The objective of latency: absolute beside relative, and against a control in the same run."""
+
+from __future__ import annotations
+
+import json
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zonequake_analysis.judgement import _p99s
+from zonequake_analysis.latency import P99s, latency_check
+from zonequake_analysis.pull_request import render_summary
+from zonequake_analysis.run_folder import Event, Expectations, read_description
+from zonequake_analysis.tally import BINS
+from zonequake_analysis.timeline import Latencies, Timeline
+from zonequake_analysis.verdict import Check, Verdict
+
+from .told_runs import check as entry
+from .told_runs import told
+
+MS = 1e6
+LIMITS: dict[str, Any] = {"p99_ratio": 3, "p99_ratio_above_ms": 30, "max_p99_ms": 150}
+
+
+def judged(
+    before_ms: float,
+    control_ms: float,
+    during_ms: float,
+    *,
+    has_control: bool = True,
+    **limits: float,
+) -> Check:
+    p99 = P99s(before_ns=before_ms * MS, control_ns=control_ms * MS, during_ns=during_ms * MS)
+    return latency_check(p99, Expectations(**limits), has_control=has_control)
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "control_ms", "during_ms", "verdict", "words"),
+    [
+        (14.7, 40, 64, Verdict.PASSED, "1.60 times as in the control"),
+        (14.7, 12, 40, Verdict.PASSED, "2.72 times as before"),
+        (7, 8, 29, Verdict.PASSED, "a ratio counts above 30 ms"),
+        (7, 8, 31, Verdict.SLO_BREACHED, "3.88 times as in the control; more than 3 times"),
+        (14.7, 20, 64, Verdict.SLO_BREACHED, "3.20 times as in the control; more than 3 times"),
+        (20, 70, 160, Verdict.SLO_BREACHED, "more than the 150 ms that are allowed"),
+        (200, 20, 210, Verdict.UNKNOWN, "and so was it without the faults: was there too little"),
+        (103, 396, 306, Verdict.UNKNOWN, "0.77 times as in the control; more than the 150 ms"),
+        (103, 396, 1300, Verdict.SLO_BREACHED, "more than 3 times"),
+        (20, 40, 200, Verdict.SLO_BREACHED, "more than the 150 ms that are allowed; more than 3"),
+    ],
+)
+def test_what_the_machine_costs_is_no_breach_and_what_the_store_costs_is_one(
+    before_ms: float, control_ms: float, during_ms: float, verdict: Verdict, words: str
+) -> None:
+    check = judged(before_ms, control_ms, during_ms, **LIMITS)
+    assert check.verdict is verdict
+    assert words in check.summary
+    for shown in (before_ms, control_ms, during_ms):
+        assert f"{shown:,.1f} ms" in check.summary
+
+
+def test_a_control_that_is_planned_and_missing_leaves_the_latency_unknown() -> None:
+    check = judged(10, nan, 20, **LIMITS)
+    assert check.verdict is Verdict.UNKNOWN
+    assert "the control, which was to say what is the machine's, is missing" in check.summary
+    assert judged(10, nan, 20, has_control=False, **LIMITS).verdict is Verdict.PASSED
+    assert judged(10, nan, 64, has_control=False, **LIMITS).verdict is Verdict.SLO_BREACHED
+    assert judged(10, nan, 160, **LIMITS).verdict is Verdict.SLO_BREACHED, "no control excuses it"
+
+
+def test_nothing_is_judged_without_limits_and_nothing_is_known_without_phases() -> None:
+    assert judged(10, nan, 900, has_control=False).verdict is Verdict.PASSED
+    unmeasured = latency_check(P99s(), Expectations(**LIMITS), has_control=False)
+    assert (unmeasured.verdict, unmeasured.checked) == (Verdict.UNKNOWN, 0)
+    assert latency_check(P99s(), Expectations(), has_control=False).verdict is Verdict.PASSED
+
+
+def test_a_control_that_is_no_slower_than_the_quiet_time_excuses_nothing() -> None:
+    assert P99s(before_ns=10, control_ns=9, during_ns=20).against == "before"
+    assert P99s(before_ns=10, control_ns=11, during_ns=20).against == "control"
+    assert P99s(before_ns=10, during_ns=20).ratio == 2
+    assert P99s(control_ns=10, during_ns=20).against == ""
+
+
+def timeline(by_second: list[int]) -> Timeline:
+    """A run of so many seconds, each with a hundred operations in the bin that is given."""
+    counts = np.zeros((len(by_second), BINS), np.int64)
+    for second, place in enumerate(by_second):
+        counts[second, place] = 100
+    none = np.zeros(len(by_second), np.int64)
+    return Timeline(
+        start_ns=0,
+        slice_ns=1_000_000_000,
+        slices=len(by_second),
+        latencies={"read": Latencies(counts=counts, max_ns=none, ok=none, bad=none)},
+        partitions=(),
+        counts={},
+    )
+
+
+def phases(**seconds: int) -> list[Event]:
+    return [
+        Event(kind="run.phase", time=at * 1_000_000_000, data={"phase": name})
+        for name, at in seconds.items()
+    ]
+
+
+def test_each_phase_has_its_own_p99_and_the_control_is_in_neither_of_the_others() -> None:
+    drawn = timeline([100, 100, 300, 300, 200, 200])
+    found = _p99s(drawn, phases(before=0, control=2, faults=4, quiet=6))
+    assert found.before_ns < found.during_ns < found.control_ns
+    without = _p99s(drawn, phases(before=0, faults=4, quiet=6))
+    assert np.isnan(without.control_ns)
+    assert without.before_ns == found.control_ns
+    assert np.isnan(_p99s(drawn, phases(before=0)).during_ns)
+
+
+def test_the_plan_of_a_run_says_whether_there_is_a_control_to_compare_with(tmp_path: Path) -> None:
+    expected = {"p99Ratio": 3, "p99RatioAboveMilliseconds": 30, "maxP99Milliseconds": 150}
+    for control in ({"pool": "default", "nodes": 3}, None):
+        plan = {"spec": {"control": control, "faults": []}}
+        document = {"plan": plan, "expectations": expected}
+        (tmp_path / "run.yaml").write_text(json.dumps(document))
+        described = read_description(tmp_path)
+        assert described.has_control is (control is not None)
+        assert described.expectations == Expectations(**LIMITS)
+
+
+def test_the_summary_of_a_run_says_what_the_latency_was_judged_against() -> None:
+    found = judged(14.7, 40, 64, **LIMITS)
+    run = told(entry("latency", summary=found.summary, checked=found.checked))
+    line = next(line for line in render_summary([run]).splitlines() if line.startswith("Latency"))
+    assert "14.7 ms before, 40.0 ms in the control and 64.0 ms during" in line
+    assert "as in the control" in line
+    idle = told(entry("latency", checked=0))
+    assert "Latency:" not in render_summary([idle])

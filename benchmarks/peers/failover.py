@@ -1,6 +1,6 @@
 """What clients see of a leader's kill and of a rolling restart, beside etcd.
 
-    python benchmarks/peers/failover.py
+    python benchmarks/peers/failover.py [--kills-only]
 
 The same heartbeats (200 ms) and election time-outs (1 s, and up to as much again by chance) at
 both, each three processes on loopback that sync their logs, spoken to by the load's own targets. A
@@ -149,27 +149,30 @@ async def rolling_restarts(system: System, probes: Probes) -> RollingRestarts:
     )
 
 
-async def measured(system: System) -> tuple[list[float], RollingRestarts]:
+async def measured(system: System, *, restarts: bool) -> tuple[list[float], RollingRestarts | None]:
     target = await system.target()
     probes = Probes(target)
     probing = asyncio.create_task(probes.run())
     try:
-        return await kills(system, probes), await rolling_restarts(system, probes)
+        windows = await kills(system, probes)
+        return windows, await rolling_restarts(system, probes) if restarts else None
     finally:
         probing.cancel()
         await probing
         await target.close()
 
 
-async def measure(folder: Path) -> Result:
+async def measure(folder: Path, *, restarts: bool = True) -> Result:
     async with zonequake(folder / "ours") as system:
-        our_windows, ours = await measured(system)
+        our_windows, ours = await measured(system, restarts=restarts)
     async with etcd(folder / "etcd") as system:
-        their_windows, theirs = await measured(system)
+        their_windows, theirs = await measured(system, restarts=restarts)
     rows = [
         row(f"leader's kill, window ms, {name} of {KILLS}", of(our_windows), of(their_windows))
         for name, of in _STATISTICS.items()
     ]
+    if ours is None or theirs is None:
+        return Result(rows=rows, limits=[])
     rows += [
         row(
             f"rolling restart, longest time without a success ms, {name} of {RESTARTS}",
@@ -204,4 +207,7 @@ def row(name: str, ours: float, theirs: float) -> Row:
 
 
 if __name__ == "__main__":
-    figures.run(__doc__, measure)
+    parser = figures.options(__doc__)
+    parser.add_argument("--kills-only", action="store_true")
+    given = parser.parse_args()
+    figures.show(lambda folder: measure(folder, restarts=not given.kills_only), given.json)

@@ -1,7 +1,8 @@
 .DEFAULT_GOAL := help
 GROUPS := lint programs unit simulation processes chart kube spark foreign model cluster
+LONG_GROUPS := audit hunt long-processes long-kube long-foreign long-model long-cluster
 
-.PHONY: demo test setup bench bench-all bench-store detection images lock clean help $(GROUPS)
+.PHONY: demo test test-all setup bench bench-all bench-store detection images lock clean help $(GROUPS) $(LONG_GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
 	.venv/bin/zonequake demo
@@ -9,7 +10,13 @@ demo: setup ## set up, start a cluster, kill pods during catch-up, judge what ha
 test: setup ## every check and every test
 	.venv/bin/python scripts/run_tests.py
 
+test-all: setup ## that, and then the long sweeps: hours
+	.venv/bin/python scripts/run_tests.py --all
+
 $(GROUPS): setup ## one group of `test`
+	.venv/bin/python scripts/run_tests.py $@
+
+$(LONG_GROUPS): setup ## one sweep of `test-all`
 	.venv/bin/python scripts/run_tests.py $@
 
 setup: ## system packages and .venv; does nothing if nothing is missing
@@ -37,4 +44,4 @@ clean: ## stop this checkout's cluster and remove what was built here
 	scripts/clean.sh
 
 help: ## this list
-	@awk -F ':.*## ' '/^[-a-z$$()A-Z]+:.*## / { name = $$1; sub(/\$$\(GROUPS\)/, "$(GROUPS)", name); printf "  make %-14s %s\n", name, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[-a-z$$()A-Z_]+:.*## / { name = $$1; sub(/\$$\(GROUPS\)/, "$(GROUPS)", name); sub(/\$$\(LONG_GROUPS\)/, "$(LONG_GROUPS)", name); printf "  make %-14s %s\n", name, $$2 }' Makefile

@@ -1,6 +1,11 @@
-"""Runs the groups of checks in order, each to its end, and prints what failed and how long it took.
+"""Runs the groups of checks, each to its end, and prints what failed and how long it took.
 
-    scripts/run_tests.py [GROUP...]     all groups, or those named
+    scripts/run_tests.py [GROUP...]     all groups of `make test`, or those named
+    scripts/run_tests.py --all          these, and then the long sweeps
+
+Groups that mostly compute run beside those that mostly wait, one of each kind at a time, and give
+way to them. What a group prints is kept, and printed as a whole when the group has ended; meanwhile
+a line a minute says how far it is. A group that runs alone prints as it goes.
 
 Ends with 1 if any group failed. With CI=true in the environment a skipped test counts as a failure,
 unless its reason stands in the table "Tests that may be skipped" of docs/testing.md: a check that
@@ -9,14 +14,21 @@ silently doesn't run is worse than none.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -26,15 +38,33 @@ ALLOWED_SKIPS_PAGE = ROOT / "docs" / "testing.md"
 ALLOWED_SKIPS_HEADING = "## Tests that may be skipped"
 
 
+PROGRESS_EVERY_S = 60.0
+POLL_S = 0.1
+NICE = 10
+END_S = 60.0
+"""How long a group may take to end once it was interrupted."""
+
+
+class Lane(Enum):
+    """What runs one after another; the two lanes run beside each other."""
+
+    COMPUTES = "computes"
+    """Uses what the other lane leaves of the processors."""
+    WAITS = "waits"
+    """Mostly for elections, disks and kubelets, and measures times."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One group: its commands run until the first that fails; `folder` makes it a pytest group."""
+    """One group: all its commands run, or its folder's tests; `needs` names groups before it."""
 
     name: str
     commands: tuple[tuple[str, ...], ...] = ()
     folder: str | None = None
     options: tuple[str, ...] = ()
     limit_s: int = 600
+    lane: Lane = Lane.COMPUTES
+    needs: tuple[str, ...] = ()
 
 
 GROUPS = (
@@ -52,73 +82,300 @@ GROUPS = (
         commands=(
             ("python", "-c", "from zonequake_chaos.cluster import tools; tools.helm_path()"),
         ),
-        limit_s=1500,
+        limit_s=2400,
     ),
-    Group(name="unit", folder="tests/unit", options=("-n", "2")),
-    Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=900),
-    Group(name="processes", folder="tests/processes", options=("-n", "2"), limit_s=1800),
-    Group(name="chart", folder="tests/chart", limit_s=900),
+    Group(name="unit", folder="tests/unit", options=("-n", "2"), limit_s=1500),
+    Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=1200),
+    Group(
+        name="processes",
+        folder="tests/processes",
+        options=("-n", "2"),
+        limit_s=1800,
+        lane=Lane.WAITS,
+    ),
+    Group(name="chart", folder="tests/chart", limit_s=900, needs=("programs",)),
     # By files: the tests of one share a zone, which takes a while to begin.
     Group(
-        name="kube", folder="tests/kube", options=("-n", "2", "--dist", "loadfile"), limit_s=1200
+        name="kube",
+        folder="tests/kube",
+        options=("-n", "2", "--dist", "loadfile"),
+        limit_s=1200,
+        lane=Lane.WAITS,
+        needs=("programs",),
     ),
     Group(name="spark", folder="tests/spark"),
-    Group(name="foreign", folder="tests/foreign", limit_s=1200),  # compiles, the first time
+    Group(
+        name="foreign",
+        folder="tests/foreign",
+        limit_s=1200,  # compiles, the first time
+        needs=("programs",),
+    ),
     Group(name="model", folder="tests/model", limit_s=1200),
-    Group(name="cluster", folder="tests/cluster", limit_s=2700),
+    Group(
+        name="cluster",
+        folder="tests/cluster",
+        limit_s=2700,
+        lane=Lane.WAITS,
+        needs=("programs",),
+    ),
 )
+
+
+def _long(name: str, *options: str) -> Group:
+    """The tests of a folder that are marked `long`."""
+    marked = ("--long", "-m", "long")
+    return Group(
+        name=f"long-{name}",
+        folder=f"tests/{name}",
+        options=(*options, *marked),
+        limit_s=3 * 3600,
+        lane=Lane.WAITS,
+    )
+
+
+LONG_GROUPS = (
+    # Each rule of docs/rules.md, broken on purpose.
+    Group(name="audit", commands=(("python", "tests/rules_audit/audit.py"),), limit_s=3600),
+    # Seeds that nobody ran before, over all scenarios.
+    Group(name="hunt", commands=(("python", "tests/simulation/hunt.py"),), limit_s=3 * 3600),
+    # What docs/testing.md says why it is left to them.
+    _long("processes", "-n", "3"),
+    _long("kube", "-n", "2", "--dist", "loadfile"),
+    _long("foreign"),
+    _long("model"),
+    _long("cluster"),
+)
+"""Sweeps that take too long for each change: `make test-all` runs them behind `GROUPS`."""
+
+ALL = "--all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a group ended; `problem` is empty if it passed."""
+    """How a group ended; `problem` is empty if it passed.
+
+    `cpu_s`: what its processes computed, but those that have another parent: the node's pods.
+    """
 
     name: str
     duration_s: float
+    cpu_s: float = 0.0
     tests: int
     problem: str
 
 
+class Runs:
+    """Groups under way: where each writes, and how to end them all."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.cpu_s: defaultdict[str, float] = defaultdict(float)
+        """By the groups' names."""
+        self.stopped = threading.Event()
+
+    def say(self, words: str, log: Path | None = None) -> None:
+        """Prints a line, and what stands in a file, without another group's lines between them."""
+        with self._lock:
+            print(words, flush=True)
+            if log is not None:
+                with log.open("rb") as written:
+                    shutil.copyfileobj(written, sys.stdout.buffer)
+                sys.stdout.buffer.flush()
+
+    def run(self, command: Sequence[str], group: Group, log: Path | None) -> int:
+        """The exit code of a command of the group, which prints into `log`, or here; 124 if it is
+        over the group's limit."""
+
+        def note(words: str) -> None:
+            print(words, file=out, flush=True)
+
+        with log.open("a") if log is not None else contextlib.nullcontext() as out:
+            note(f"--- {' '.join(command)}")
+            process = subprocess.Popen(
+                [str(BIN / command[0]), *command[1:]],
+                cwd=ROOT,
+                stdout=out,
+                stderr=subprocess.STDOUT if out is not None else None,
+                start_new_session=True,  # so that a group over its limit ends with its processes
+                preexec_fn=give_way if log is not None and group.lane is Lane.COMPUTES else ready,
+            )
+            try:
+                deadline_s = time.monotonic() + group.limit_s
+                while not self._has_ended(process, group) and not self.stopped.is_set():
+                    if time.monotonic() > deadline_s:
+                        note(f"--- over its limit of {group.limit_s} s")
+                        return 124
+                    time.sleep(POLL_S)
+                return 130 if process.returncode is None else process.returncode
+            finally:
+                _end(process)
+
+    def _has_ended(self, process: subprocess.Popen[bytes], group: Group) -> bool:
+        """As `poll`, but counts what the process and its children computed."""
+        found, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if found:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.cpu_s[group.name] += usage.ru_utime + usage.ru_stime
+        return bool(found)
+
+
+def ready() -> None:
+    """In a child before its program: a shell's background job ignores SIGINT, and its children with
+    it; ours must not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def give_way() -> None:
+    """The same, and the other lane goes first."""
+    ready()
+    os.nice(NICE)
+    # With one, a session is a unit of scheduling of its own, and nice counts only within it.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICE))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process that has not ended yet, with all of its session."""
+    if process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def main(names: list[str]) -> int:
-    """Runs the groups with these names, all if there are none."""
-    known = {group.name: group for group in GROUPS}
+    """Runs the groups with these names; those of `make test` if there are none, with --all all."""
+    known = {group.name: group for group in (*GROUPS, *LONG_GROUPS)}
+    if names == [ALL]:
+        names = list(known)
     unknown = [name for name in names if name not in known]
     if unknown:
-        print(f"no such group: {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
+        print(
+            f"no such group: {', '.join(unknown)}; there are {', '.join(known)}, and {ALL} alone",
+            file=sys.stderr,
+        )
         return 254
-    outcomes = [run_group(known[name]) for name in (names or list(known))]
-    print(f"\n{'group':<12} {'tests':>6} {'time':>8}  result")
+    start_s = time.monotonic()
+    groups = [known[name] for name in names] or list(GROUPS)
+    outcomes = run_groups([group for group in groups if group in GROUPS])
+    outcomes += [run_group(group) for group in groups if group in LONG_GROUPS]
+    print(f"\n{'group':<14} {'tests':>6} {'time':>8} {'cpu':>8}  result")
     for outcome in outcomes:
         tests = str(outcome.tests) if outcome.tests else ""
         result = outcome.problem or "passed"
-        print(f"{outcome.name:<12} {tests:>6} {outcome.duration_s:>6.1f} s  {result}")
-    print(f"{'all':<12} {'':>6} {sum(outcome.duration_s for outcome in outcomes):>6.1f} s")
+        times = f"{outcome.duration_s:>6.0f} s {outcome.cpu_s:>6.0f} s"
+        print(f"{outcome.name:<14} {tests:>6} {times}  {result}")
+    cpu_s = sum(outcome.cpu_s for outcome in outcomes)
+    print(f"{'all':<14} {'':>6} {time.monotonic() - start_s:>6.0f} s {cpu_s:>6.0f} s")
     return 1 if any(outcome.problem for outcome in outcomes) else 0
 
 
-def run_group(group: Group) -> Outcome:
-    """Runs one group to its end or its limit."""
-    print(f"\n=== {group.name}", flush=True)
+def run_groups(groups: Sequence[Group]) -> list[Outcome]:
+    """Runs groups, one after another if they are of one lane, else lane beside lane."""
+    lanes = [[group for group in groups if group.lane is lane] for lane in Lane]
+    if not all(lanes):
+        return [run_group(group) for group in groups]
+    progress = Progress(runs=Runs(), ended={group.name: threading.Event() for group in groups})
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(lanes)) as pool:
+        ways = [pool.submit(progress.run_lane, lane, Path(folder)) for lane in lanes]
+        try:
+            while not all(way.done() for way in ways):
+                progress.tell()
+                time.sleep(POLL_S)
+        finally:
+            progress.runs.stopped.set()
+        for way in ways:
+            way.result()
+    return [progress.outcomes[group.name] for group in groups]
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """What runs beside each other, and what has come of it."""
+
+    runs: Runs
+    ended: dict[str, threading.Event]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    running: dict[str, Path] = field(default_factory=dict)
+    _start_s: float = field(default_factory=time.monotonic)
+    _told_s: float = field(default_factory=time.monotonic)
+
+    def run_lane(self, groups: Sequence[Group], folder: Path) -> None:
+        """Runs groups one after another, each once what it needs has ended."""
+        try:
+            self._run_lane(groups, folder)
+        except BaseException:
+            self.runs.stopped.set()  # else the other lane might wait for ever
+            raise
+
+    def _run_lane(self, groups: Sequence[Group], folder: Path) -> None:
+        for group in groups:
+            for name in group.needs:
+                if name in self.ended:
+                    while not self.ended[name].wait(POLL_S):
+                        if self.runs.stopped.is_set():
+                            return
+            log = folder / f"{group.name}.log"
+            log.touch()
+            self.running[group.name] = log
+            outcome = run_group(group, runs=self.runs, log=log)
+            del self.running[group.name]
+            self.outcomes[group.name] = outcome
+            if self.runs.stopped.is_set():
+                return
+            self.runs.say(f"\n=== {group.name}", log)
+            self.runs.say(f"--- {group.name}: {outcome.problem or 'passed'}")
+            self.ended[group.name].set()
+
+    def tell(self) -> None:
+        """Prints a line now and then that says what is under way."""
+        now_s = time.monotonic()
+        if now_s < self._told_s + PROGRESS_EVERY_S:
+            return
+        self._told_s = now_s
+        minutes, seconds = divmod(round(now_s - self._start_s), 60)
+        under_way = ", ".join(f"{name}{how_far(log)}" for name, log in [*self.running.items()])
+        self.runs.say(f"... {minutes}:{seconds:02}  {under_way}")
+
+
+def how_far(log: Path) -> str:
+    """The last percentage that pytest printed, or nothing."""
+    found = re.findall(r"\[ *\d+%\]", log.read_text(errors="replace"))
+    return f" {found[-1]}" if found else ""
+
+
+def run_group(group: Group, *, runs: Runs | None = None, log: Path | None = None) -> Outcome:
+    """Runs one group to its end or its limit; it prints into `log`, or here."""
+    if log is None:
+        print(f"\n=== {group.name}", flush=True)
+    runs = runs or Runs()
     start_s = time.monotonic()
-    tests, problem = _pytest(group) if group.folder else (0, _commands(group))
+    tests, problem = _pytest(group, runs, log) if group.folder else (0, _commands(group, runs, log))
     return Outcome(
-        name=group.name, duration_s=time.monotonic() - start_s, tests=tests, problem=problem
+        name=group.name,
+        duration_s=time.monotonic() - start_s,
+        cpu_s=runs.cpu_s[group.name],
+        tests=tests,
+        problem=problem,
     )
 
 
-def _commands(group: Group) -> str:
-    failed = [" ".join(command) for command in group.commands if _run(command, group.limit_s) != 0]
+def _commands(group: Group, runs: Runs, log: Path | None) -> str:
+    failed = [" ".join(words) for words in group.commands if runs.run(words, group, log) != 0]
     return f"FAILED: {', '.join(failed)}" if failed else ""
 
 
-def _pytest(group: Group) -> tuple[int, str]:
+def _pytest(group: Group, runs: Runs, log: Path | None) -> tuple[int, str]:
     assert group.folder
     if not (ROOT / group.folder).is_dir():
         return 0, f"FAILED: there is no folder {group.folder}"
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "junit.xml"
         command = ("pytest", "-q", *group.options, f"--junitxml={results}", group.folder)
-        code = _run(command, group.limit_s)
+        code = runs.run(command, group, log)
         tests, skips = read_results(results) if results.exists() else (0, [])
     if code != 0:
         return tests, f"FAILED: pytest ended with {code}"
@@ -142,30 +399,6 @@ def allowed_skips(page: str) -> set[str]:
     section = page.partition(ALLOWED_SKIPS_HEADING)[2].partition("\n## ")[0]
     cells = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
     return set(cells)
-
-
-def _run(command: tuple[str, ...], limit_s: int) -> int:
-    print(f"--- {' '.join(command)}", flush=True)
-    process = subprocess.Popen(
-        [str(BIN / command[0]), *command[1:]],
-        cwd=ROOT,
-        start_new_session=True,  # so that a group over its limit ends with all its processes
-        # A shell's background job ignores SIGINT, and its children with it; ours must not.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        return process.wait(timeout=limit_s)
-    except BaseException as error:
-        os.killpg(process.pid, signal.SIGINT)
-        try:
-            process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if isinstance(error, subprocess.TimeoutExpired):
-            print(f"--- over its limit of {limit_s} s", flush=True)
-            return 124
-        raise
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -89,10 +93,127 @@ def test_an_unknown_group_is_wrong_usage(run_tests: ModuleType) -> None:
     assert run_tests.main(["unti"]) == 254
 
 
-def test_every_group_is_a_make_target(run_tests: ModuleType) -> None:
+@pytest.mark.parametrize("variable", ["GROUPS", "LONG_GROUPS"])
+def test_every_group_is_a_make_target(run_tests: ModuleType, variable: str) -> None:
     makefile = (ROOT / "Makefile").read_text()
-    [line] = [line for line in makefile.splitlines() if line.startswith("GROUPS :=")]
-    assert line.split()[2:] == [group.name for group in run_tests.GROUPS]
+    [line] = [line for line in makefile.splitlines() if line.startswith(f"{variable} :=")]
+    assert line.split()[2:] == [group.name for group in getattr(run_tests, variable)]
+
+
+def test_all_runs_the_long_sweeps_behind_the_groups_of_make_test(
+    run_tests: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def run_group(group: object, **_: object) -> object:
+        ran.append(group.name)  # type: ignore[attr-defined]
+        problem = "FAILED: so it is meant" if ran[-1] == "hunt" else ""
+        return run_tests.Outcome(name=ran[-1], duration_s=0.0, tests=1, problem=problem)
+
+    monkeypatch.setattr(run_tests, "run_group", run_group)
+    assert run_tests.main([]) == 0
+    every_day = {group.name for group in run_tests.GROUPS}
+    assert sorted(ran) == sorted(every_day)
+    ran.clear()
+    assert run_tests.main(["--all"]) == 1
+    assert set(ran[: len(every_day)]) == every_day
+    assert ran[len(every_day) :] == [group.name for group in run_tests.LONG_GROUPS]
+
+
+def command(run_tests: ModuleType, name: str, lane: str, script: str, **more: object) -> object:
+    lane = run_tests.Lane(lane)
+    commands = (("python", "-c", script),)
+    return run_tests.Group(name=name, lane=lane, commands=commands, limit_s=30, **more)
+
+
+MEET = """
+import pathlib, sys, time
+print("{own} begins", flush=True)
+pathlib.Path("{folder}/{own}").touch()
+while not pathlib.Path("{folder}/{other}").exists():
+    time.sleep(0.01)
+print("{own} ends")
+"""
+
+
+def test_groups_of_two_lanes_run_at_once_and_their_output_is_not_mixed(
+    run_tests: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    groups = [
+        command(run_tests, own, lane, MEET.format(folder=tmp_path, own=own, other=other))
+        for own, other, lane in (("a", "b", "computes"), ("b", "a", "waits"))
+    ]
+    outcomes = run_tests.run_groups(groups)
+    assert [(each.name, each.problem) for each in outcomes] == [("a", ""), ("b", "")]
+    told = [line for line in capfd.readouterr().out.splitlines() if line.endswith(("ins", "nds"))]
+    assert told in (
+        ["a begins", "a ends", "b begins", "b ends"],
+        ["b begins", "b ends", "a begins", "a ends"],
+    )
+
+
+def test_a_group_begins_once_the_groups_that_it_needs_have_ended(
+    run_tests: ModuleType, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    slow = f"import pathlib, time; time.sleep(0.5); pathlib.Path({str(there)!r}).touch(); raise 0"
+    outcomes = run_tests.run_groups(
+        [
+            command(run_tests, "slow", "computes", slow),
+            command(run_tests, "next", "waits", f"open({str(there)!r})", needs=("slow",)),
+        ]
+    )
+    assert outcomes[0].problem.startswith("FAILED"), "one that failed has ended, too"
+    assert outcomes[1].problem == ""
+
+
+def test_what_computes_gives_way_to_what_waits(run_tests: ModuleType, tmp_path: Path) -> None:
+    nice = "import os, sys; sys.exit(os.nice(0) - {expected})"
+    own = os.nice(0)
+    outcomes = run_tests.run_groups(
+        [
+            command(run_tests, "a", "computes", nice.format(expected=min(own + 10, 19))),
+            command(run_tests, "b", "waits", nice.format(expected=own)),
+        ]
+    )
+    assert [each.problem for each in outcomes] == ["", ""]
+
+
+def test_what_a_group_and_its_children_computed_is_counted(run_tests: ModuleType) -> None:
+    burn = "import time\nwhile time.process_time() < 0.6: pass"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"
+    outcome = run_tests.run_group(command(run_tests, "a", "waits", script))
+    assert outcome.problem == ""
+    assert 0.6 < outcome.cpu_s < 5
+
+
+def test_an_interrupt_ends_both_lanes(tmp_path: Path) -> None:
+    script = f"""
+import sys
+import time
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+from run_tests import Group, Lane, run_groups
+def group(name, lane):
+    wait = "import os, time; open(" + repr({str(tmp_path)!r} + "/" + name) + ", 'w').write("
+    wait += "str(os.getpid())); time.sleep(600)"
+    return Group(name=name, lane=lane, commands=(("python", "-c", wait),), limit_s=600)
+run_groups([group("a", Lane.COMPUTES), group("b", Lane.WAITS)])
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    files = [tmp_path / "a", tmp_path / "b"]
+    while not all(file.exists() and file.read_text() for file in files):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    for file in files:
+        assert not Path("/proc", file.read_text()).exists()
 
 
 def test_every_folder_of_tests_belongs_to_a_group(run_tests: ModuleType) -> None:

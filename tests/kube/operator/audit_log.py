@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,9 +55,16 @@ def _decided(folder: Path, decision: str) -> set[Refusal]:
     }
 
 
-def calls(folder: Path, account: str) -> int:
-    """How many calls of this account (namespace:name) were decided."""
-    return sum(_user(entry) == ACCOUNT + account for entry in entries(folder))
+def calls(folder: Path, account: str, since: datetime) -> int:
+    """How many calls of this account (namespace:name) were received from then on.
+
+    A difference of two counts would be wrong: the server removes its oldest files.
+    """
+    return sum(
+        _user(entry) == ACCOUNT + account
+        and datetime.fromisoformat(entry["requestReceivedTimestamp"]) >= since
+        for entry in entries(folder)
+    )
 
 
 def _user(entry: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 
 from zonequake_chaos import manifest
 
-OFTEN = ("rolling-restart", "ha-rolling-restart", "ha-majority-lost")
+OFTEN = ("rolling-restart", "ha-rolling-restart", "ha-majority-lost", "ha-five-of-seven-lost")
 RUNS_OFTEN, RUNS = 10, 5
 
 AGAINST_ETCD = ("local-reads",)

@@ -38,19 +38,22 @@ def _rebalances_end(e: Evidence) -> Check:
 
 
 def _windows(e: Evidence) -> Check:
-    a, limit = e.availability, e.description.expectations.max_window_ms
-    reset_limit = e.description.expectations.max_reset_window_ms
-    own = limit if reset_limit is None else reset_limit
+    a, expected = e.availability, e.description.expectations
+    limit, reset_limit = expected.max_window_ms, expected.max_reset_window_ms
+    proven_limit = expected.max_reset_after_proof_ms
+    limits_ms = [most for most in (limit, reset_limit, proven_limit) if most is not None]
 
-    def allowed_ms(window: Unavailability) -> float | None:
-        return own if window.by_reset else limit
+    def is_over(window: Unavailability) -> bool:
+        if not window.by_reset or (reset_limit is None and proven_limit is None):
+            return limit is not None and window.certain_ns / 1e6 > limit
+        is_long = reset_limit is not None and window.certain_ns / 1e6 > reset_limit
+        return is_long or (proven_limit is not None and window.proven_ns / 1e6 > proven_limit)
 
     longest = max((w.certain_ns for w in a.windows), default=0) / 1e6
     possible = max((w.possible_ns for w in a.windows), default=0) / 1e6
     unexplained = sum(not w.causes for w in a.windows)
     by_reset = [w for w in a.windows if w.by_reset]
-    limited = limit is not None or reset_limit is not None
-    over = sum((most := allowed_ms(w)) is not None and w.certain_ns / 1e6 > most for w in a.windows)
+    over = sum(map(is_over, a.windows))
     summary = "no unavailability window"
     if a.windows:
         summary = (
@@ -59,19 +62,25 @@ def _windows(e: Evidence) -> Check:
         )
     if by_reset:
         most = max(w.certain_ns for w in by_reset) / 1e6
-        summary += f"; {len(by_reset)} ended by a reset, the longest {most:,.0f} ms"
+        proven = max(w.proven_ns for w in by_reset) / 1e6
+        summary += (
+            f"; {len(by_reset)} ended by a reset, the longest {most:,.0f} ms, and {proven:,.0f} ms "
+            f"behind the proof of the last loss"
+        )
     summary += f"; resolution {a.resolution_ns / 1e6:,.0f} ms"
     verdict = Verdict.PASSED
     if not a.vantages:
-        verdict = Verdict.UNKNOWN if limited else Verdict.PASSED
+        verdict = Verdict.UNKNOWN if limits_ms else Verdict.PASSED
         summary = "not judged: nobody probed"
     elif over:
         verdict = Verdict.SLO_BREACHED
         limits = [f"{each:,.0f} ms" for each in (limit,) if each is not None]
         limits += [f"{each:,.0f} ms with a reset" for each in (reset_limit,) if each is not None]
+        limits += [
+            f"{each:,.0f} ms behind its proof" for each in (proven_limit,) if each is not None
+        ]
         summary += f"; {over} are certainly longer than {' or '.join(limits)}"
     elif a.silences:
-        limits_ms = [most for most in (limit, reset_limit) if most is not None]
         strictest_ms = min(limits_ms, default=None)
         hidden_ms = a.hidden_ns / 1e6
         summary += f"; {len(a.silences)} times a vantage did not probe"

@@ -45,8 +45,9 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     where it is above `p99_ratio_above_ms`. `all_rebalances_end`: none may still run at the end.
     `faults`: names of faults that must have hit; None takes those of the plan. `resets`: exactly so
     many forced resets of all partitions together. `sacrificed_…`, `restored_…`: acknowledged writes
-    that resets took, and that an unwind brought back. `max_reset_window_ms` stands in for
-    `max_window_ms` where a reset ended the window.
+    that resets took, and that an unwind brought back. Where a reset ended the window,
+    `max_reset_window_ms` and `max_reset_after_proof_ms` stand in for `max_window_ms`; the second
+    counts from when the API server showed the last loss.
     """
 
     lost: int = 0
@@ -56,6 +57,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     sacrificed_at_least: int = 0
     restored_at_least: int = 0
     max_reset_window_ms: float | None = None
+    max_reset_after_proof_ms: float | None = None
     max_window_ms: float | None = None
     max_p99_ms: float | None = None
     p99_ratio: float | None = None
@@ -101,6 +103,7 @@ class RunDescription:
 _FILE_NAMES = {
     "maxWindowMilliseconds": "max_window_ms",
     "maxResetWindowMilliseconds": "max_reset_window_ms",
+    "maxResetAfterProofMilliseconds": "max_reset_after_proof_ms",
     "sacrificedAtMost": "sacrificed_at_most",
     "sacrificedAtLeast": "sacrificed_at_least",
     "restoredAtLeast": "restored_at_least",

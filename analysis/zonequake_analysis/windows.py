@@ -5,6 +5,8 @@ unknown ones have failed. A window is a maximal run of failures between two succ
 
     possible   from the finish of the last success to the finish of the next
     certain    from the start of the first failed probe to the start of the last
+    proven     of the certain part, what lies behind the last end of a pod that the API server
+               showed in the window: nobody may act on a loss before
 
 The outage lies between; a vantage that did not probe for three intervals is *no data*, which is
 neither success nor failure. A window is total if every vantage that probed then saw it.
@@ -39,6 +41,9 @@ _CAUSES = (
 )
 """Kinds of events that can take a partition away, the more telling first."""
 
+_ENDED = ("Failed", "Succeeded")
+"""Phases of a pod whose containers have all ended, as the kubelet says."""
+
 _OF_ONE_PARTITION = (RESET, "leader.change", "rebalance.stage", "replica.broken", "replica.stopped")
 
 
@@ -61,6 +66,7 @@ class Unavailability:
     start_ns: int  # possible bounds
     end_ns: int
     certain_ns: int  # length of the certain part
+    proven_ns: int  # the same behind the proof of the last loss; without one, certain_ns
     failed: int
     vantages: tuple[str, ...]
     total: bool
@@ -171,6 +177,15 @@ def _window(
         start = min(i.possible[0] for i in group)
         end = max(i.possible[1] for i in group)
     certain = max(island.certain[1] - island.certain[0] for island in group)
+    proof = max(
+        (
+            e.time
+            for e in events
+            if e.kind == "pod.event" and e.text("phase") in _ENDED and start <= e.time <= end
+        ),
+        default=start,
+    )
+    proven = max(max(0, island.certain[1] - max(island.certain[0], proof)) for island in group)
     return Unavailability(
         zone=zone,
         partition=partition,
@@ -178,6 +193,7 @@ def _window(
         start_ns=start,
         end_ns=end,
         certain_ns=min(certain, end - start),
+        proven_ns=min(proven, end - start),
         failed=sum(island.failed for island in group),
         vantages=tuple(sorted(saw)),
         total=total,

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from zonequake_chaos.errors import FaultFailed, UsageError
 from zonequake_chaos.guard import installation
-from zonequake_chaos.kube import ExecResult, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_exec import ExecResult
 from zonequake_chaos.load_objects import Installation
 from zonequake_chaos.node_hands import RUN_TIMEOUT_S, NodeHands, PodOnNode, to_its_end
 from zonequake_chaos.objects import is_ready

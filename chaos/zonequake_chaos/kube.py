@@ -6,6 +6,7 @@ Answers stay JSON until `zonequake_chaos.objects` gives them types.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import aiohttp
 
 from zonequake_chaos.errors import ClusterError
 from zonequake_chaos.kube_connection import REQUEST_TIMEOUT_S, Connection, Json
+from zonequake_chaos.kube_exec import PROTOCOL, ExecResult, Execution, named_errors
 
 WATCH_TIMEOUT_S = 240
 FIELD_MANAGER = "zonequake-chaos"
@@ -39,16 +41,6 @@ _KINDS = {
     "Table": ("/apis/zonequake.io/v1alpha1", "tables"),
     "LogicalTopology": ("/apis/zonequake.io/v1alpha1", "logicaltopologies"),
 }
-_EXEC_STDOUT, _EXEC_STDERR, _EXEC_STATUS = 1, 2, 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecResult:
-    """What a command in a container printed, and its exit code."""
-
-    code: int
-    stdout: str
-    stderr: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,42 +266,33 @@ class Kube(Connection):
         self, pod: str, container: str, command: list[str], *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> ExecResult:
         """Runs a command in a container and waits for its end. Raises ClusterError."""
+        async with self.executing(pod, container, command, timeout_s=timeout_s) as execution:
+            return await execution.result()
+
+    @contextlib.asynccontextmanager
+    async def executing(
+        self,
+        pod: str,
+        container: str,
+        command: list[str],
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        stdin: bool = False,
+    ) -> AsyncIterator[Execution]:
+        """A command that runs in a container; left early, its standard input ends.
+
+        Raises ClusterError.
+        """
         query = [("command", word) for word in command]
         query += [("container", container), ("stdout", "true"), ("stderr", "true")]
-        output = {_EXEC_STDOUT: b"", _EXEC_STDERR: b"", _EXEC_STATUS: b""}
-        try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._session.ws_connect(
+        query += [("stdin", "true")] if stdin else []
+        with named_errors(pod, container, timeout_s):
+            async with asyncio.timeout(timeout_s):
+                socket = await self._session.ws_connect(
                     self._host + self.path("Pod", pod, "exec"),
                     params=query,
                     headers=await self._credentials(),
-                    protocols=("v4.channel.k8s.io",),
-                ) as socket,
-            ):
-                async for message in socket:
-                    if message.type is aiohttp.WSMsgType.BINARY and message.data:
-                        output[message.data[0]] += message.data[1:]
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise ClusterError(
-                f"exec in pod {pod}, container {container}: {error or 'no end'} "
-                f"within {timeout_s:g} s"
-            ) from error
-        return ExecResult(
-            code=_exit_code(output[_EXEC_STATUS], pod),
-            stdout=output[_EXEC_STDOUT].decode(errors="replace"),
-            stderr=output[_EXEC_STDERR].decode(errors="replace"),
-        )
-
-
-def _exit_code(status: bytes, pod: str) -> int:
-    """The exit code in exec's status channel (a metav1.Status)."""
-    if not status:
-        raise ClusterError(f"exec in pod {pod} ended without a status: the container is gone")
-    found = json.loads(status)
-    if found.get("status") == "Success":
-        return 0
-    for cause in (found.get("details") or {}).get("causes") or []:
-        if cause.get("reason") == "ExitCode":
-            return int(cause["message"])
-    raise ClusterError(f"exec in pod {pod}: {found.get('message')}")
+                    protocols=(PROTOCOL,),
+                )
+            async with socket:
+                yield Execution(socket, pod=pod, container=container, timeout_s=timeout_s)

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from zonequake_chaos.errors import FaultFailed, NoProcess
-from zonequake_chaos.kube import ExecResult
+from zonequake_chaos.kube_exec import ExecResult
 
 RUN_TIMEOUT_S = 20.0
 _Answer = TypeVar("_Answer")

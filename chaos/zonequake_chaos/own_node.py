@@ -21,7 +21,7 @@ from zonequake_chaos.cluster import processes
 from zonequake_chaos.cluster.instance import MARK, Instance
 from zonequake_chaos.embedded_proof import proven_instance
 from zonequake_chaos.errors import FaultFailed
-from zonequake_chaos.kube import ExecResult
+from zonequake_chaos.kube_exec import ExecResult
 from zonequake_chaos.node_hands import RUN_TIMEOUT_S, PodOnNode, to_its_end
 
 

@@ -89,8 +89,9 @@ class Expectations(Part, frozen=True, kw_only=True):
 
     `resets`: exactly so many forced resets in all partitions together. `sacrificed_at_most`,
     `sacrificed_at_least`, `restored_at_least`: acknowledged writes that resets took, and that an
-    unwind brought back. `max_reset_window_ms` stands in for `max_window_ms` where a reset ended
-    the window.
+    unwind brought back. Where a reset ended the window, `max_reset_window_ms` and
+    `max_reset_after_proof_ms` stand in for `max_window_ms`: the whole window, and the part behind
+    the API server's word on the last loss, before which nobody may reset.
 
     `max_p99_ms`: p99 of the load during the faults. `p99_ratio`: that p99 over the larger one of
     the quiet time before and of the control, judged where it is above `p99_ratio_above_ms`.
@@ -104,6 +105,7 @@ class Expectations(Part, frozen=True, kw_only=True):
     restored_at_least: Annotated[int, Meta(ge=0)] = 0
     max_window_ms: Annotated[int, Meta(ge=0)] | None = None
     max_reset_window_ms: Annotated[int, Meta(ge=0)] | None = None
+    max_reset_after_proof_ms: Annotated[int, Meta(ge=0)] | None = None
     max_p99_ms: Annotated[float, Meta(gt=0)] | None = None
     p99_ratio: Annotated[float, Meta(gt=0)] | None = None
     p99_ratio_above_ms: Annotated[float, Meta(ge=0)] = 0.0

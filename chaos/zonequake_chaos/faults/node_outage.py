@@ -1,11 +1,11 @@
 """Holds data nodes down for any time.
 
-A finalizer goes on the pod, then the pod is deleted and its process killed: its containers end with
+A finalizer goes on the pod, then its process is killed and the pod deleted: its containers end with
 the kubelet's word, and the StatefulSet can't put a successor in its place as long as the object is
 there. Recovery removes the finalizer.
 
-Deleted first, so that the kubelet doesn't restart the container; killed in the same breath, because
-the kubelet gives it two seconds, in which a data node hands over what it leads.
+Both at the same moment: a pod that is only killed is restarted, and one that is deleted before gets
+two seconds from the kubelet, in which a data node hands over what it leads.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import asyncio
 import signal
 
 from zonequake_chaos.errors import NotFound
-from zonequake_chaos.faults.life import Injury, Proof
-from zonequake_chaos.faults.signals import signal_all
+from zonequake_chaos.faults.life import Injury, Proof, together
+from zonequake_chaos.faults.pod_kill import delete_pod
+from zonequake_chaos.faults.signals import ready_to_signal
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_chaos.journal import RemoveFinalizer
 from zonequake_chaos.kube import Kube
@@ -43,9 +44,10 @@ class NodeOutage:
                 victim.node,
                 {"metadata": {"uid": victim.pod_uid, "finalizers": [*present, FINALIZER]}},
             )
-        for victim in injury.victims:
-            await kube.delete("Pod", victim.node, uid=victim.pod_uid, grace_s=0)
-        await signal_all(injury, signal.SIGKILL)
+        async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
+            await together(
+                [kill_all(), *(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)]
+            )
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         return await until_processes_gone(injury)

@@ -12,7 +12,7 @@ import signal
 
 from zonequake_chaos.errors import NotFound
 from zonequake_chaos.faults.life import Injury, Proof, Victim, together
-from zonequake_chaos.faults.signals import signal_all
+from zonequake_chaos.faults.signals import ready_to_signal
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 
 
@@ -23,8 +23,10 @@ class PodKill:
         """Nothing to undo: the StatefulSet brings the pod back."""
 
     async def inject(self, injury: Injury) -> None:
-        await signal_all(injury, signal.SIGKILL)
-        await together(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)
+        async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
+            await together(
+                [kill_all(), *(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)]
+            )
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         return await until_processes_gone(injury)

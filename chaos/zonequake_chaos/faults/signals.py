@@ -4,15 +4,21 @@ The store runs under an init as PID 1 (docs/interfaces.md), because a process th
 PID namespace can't be killed or stopped from inside. The signal goes to every child of PID 1. A
 program that isn't ours shares its PID namespace with a container of ours, and the signal goes to
 the processes of its name. The command prints whom it met: that is the proof that it arrived.
+
+To start that command takes a few hundred milliseconds on a busy node. It therefore waits in every
+pod until all are there, and for one word: the signals come at once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
 
 from zonequake_chaos.errors import ClusterError, FaultFailed, NotFound
 from zonequake_chaos.faults.life import Injury, Victim, together
-from zonequake_chaos.kube import ExecResult, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_exec import ExecResult, Execution
 from zonequake_chaos.objects import pod_view
 
 EXEC_TIMEOUT_S = 10.0
@@ -20,6 +26,9 @@ EXEC_TIMEOUT_S = 10.0
 _SIGNAL = """
 import os, sys
 number, programs = int(sys.argv[1]), sys.argv[2:]
+print("ready", flush=True)
+if not sys.stdin.readline():
+    sys.exit("nobody said when")
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         if programs:
@@ -85,30 +94,48 @@ async def send_signal(
 
     Raises ClusterError if the command could not run.
     """
-    return await kube.execute(
-        pod,
-        container,
-        ["python", "-c", _SIGNAL, str(int(number)), *([program] if program else [])],
-        timeout_s=EXEC_TIMEOUT_S,
-    )
+    async with _command(kube, pod, container, number, program) as command:
+        return await _signal_now(command)
+
+
+@contextlib.asynccontextmanager
+async def _command(
+    kube: Kube, pod: str, container: str, number: signal.Signals, program: str
+) -> AsyncIterator[Execution]:
+    """Waits in the pod for the word, and does nothing if none comes."""
+    words = ["python", "-c", _SIGNAL, str(int(number)), *([program] if program else [])]
+    async with kube.executing(
+        pod, container, words, timeout_s=EXEC_TIMEOUT_S, stdin=True
+    ) as command:
+        await command.line()
+        yield command
+
+
+async def _signal_now(command: Execution) -> ExecResult:
+    await command.say("now\n")
+    return await command.result()
 
 
 async def signal_all(injury: Injury, number: signal.Signals) -> None:
-    """Signals all victims together. Raises FaultFailed if one had no process to signal.
+    """Signals all victims at once. Raises FaultFailed if one had no process to signal."""
+    async with ready_to_signal(injury, number) as signal_them:
+        await signal_them()
+
+
+@contextlib.asynccontextmanager
+async def ready_to_signal(
+    injury: Injury, number: signal.Signals
+) -> AsyncIterator[Callable[[], Coroutine[object, object, None]]]:
+    """Has the command wait in each victim's pod; what this yields signals all of them at once.
 
     SIGKILL may end the container before the command can report; then the wait for the proof
-    decides. Where it did report, the victim is known to be dead from then on.
+    decides. Where it did report, the victim is known to be dead from then on. Otherwise raises
+    FaultFailed if a victim had no process to signal.
     """
 
-    async def one(victim: Victim) -> None:
+    async def one(victim: Victim, command: Execution) -> None:
         try:
-            result = await send_signal(
-                injury.world.kube,
-                pod=victim.node,
-                container=victim.container,
-                number=number,
-                program=victim.program,
-            )
+            result = await _signal_now(command)
         except ClusterError:
             if number is signal.SIGKILL:
                 return
@@ -122,7 +149,16 @@ async def signal_all(injury: Injury, number: signal.Signals) -> None:
                 f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'none was found'}"
             )
 
-    await together(one(victim) for victim in injury.victims)
+    kube = injury.world.kube
+    commands: dict[Victim, Execution] = {}
+    async with contextlib.AsyncExitStack() as begun:
+
+        async def begin(victim: Victim) -> None:
+            command = _command(kube, victim.node, victim.container, number, victim.program)
+            commands[victim] = await begun.enter_async_context(command)
+
+        await together(begin(victim) for victim in injury.victims)
+        yield lambda: together(one(*each) for each in commands.items())
 
 
 async def continue_process(kube: Kube, *, pod: str, uid: str) -> None:

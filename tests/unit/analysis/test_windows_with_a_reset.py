@@ -79,6 +79,41 @@ def test_its_own_limit_stands_in_for_the_general_one(
     assert "1 ended by a reset, the longest 6,000 ms" in check.summary
 
 
+ENDED_AT_12 = event("pod.event", 12, partition=None, pod="n1", phase="Failed")
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "proof", "verdict"),
+    [
+        (4000, ENDED_AT_12, Verdict.PASSED),
+        (3900, ENDED_AT_12, Verdict.SLO_BREACHED),
+        (5900, event("pod.event", 12, phase="Running"), Verdict.SLO_BREACHED),
+        (5900, event("pod.event", 9, phase="Failed"), Verdict.SLO_BREACHED),
+        (5900, event("pod.event", 17, phase="Failed"), Verdict.SLO_BREACHED),
+    ],
+)
+def test_a_reset_has_its_time_from_the_proof_of_the_last_loss(
+    limit_ms: float, proof: Event, verdict: Verdict
+) -> None:
+    first = event("pod.event", 11, partition=None, pod="n0", phase="Succeeded")
+    found = window(
+        event("group.reset", 15.5, lineage=5),
+        *((proof, first) if proof is ENDED_AT_12 else (proof,)),
+    )
+    limits = Expectations(max_window_ms=500, max_reset_after_proof_ms=limit_ms)
+    check = judged(found, limits)
+    assert check.verdict is verdict
+    assert ("4,000 ms behind the proof" in check.summary) == (proof is ENDED_AT_12)
+
+
+def test_the_whole_window_is_judged_beside_what_lies_behind_the_proof() -> None:
+    found = window(event("group.reset", 15.5, lineage=5), ENDED_AT_12)
+    limits = Expectations(max_reset_window_ms=5000, max_reset_after_proof_ms=4000)
+    check = judged(found, limits)
+    assert check.verdict is Verdict.SLO_BREACHED
+    assert "5,000 ms with a reset or 4,000 ms behind its proof" in check.summary
+
+
 def test_a_window_without_a_reset_keeps_the_general_limit() -> None:
     limits = Expectations(max_window_ms=500, max_reset_window_ms=7000)
     check = judged(window(event("leader.change", 15.6, leader="n2", term=3)), limits)

@@ -9,7 +9,8 @@ import pytest
 from zonequake_chaos.errors import FaultFailed, UsageError
 from zonequake_chaos.fault_agent import AgentHands, hands_for
 from zonequake_chaos.faults.links import check_hands
-from zonequake_chaos.kube import ExecResult, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_exec import ExecResult
 from zonequake_chaos.load_objects import Installation
 from zonequake_chaos.node_hands import PodOnNode
 from zonequake_chaos.own_node import OwnNode

@@ -6,11 +6,12 @@ The node and the API server are played; what the agent does is in tests/processe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from zonequake_chaos.faults.on_the_node import ComponentKill, ComponentPause
 from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
 from zonequake_chaos.journal import ContinueProcess, EmptyVolume, Journal, LetSyncsPass
 from zonequake_chaos.journal import RestoreClock as RestoreClockDebt
-from zonequake_chaos.kube import ExecResult
+from zonequake_chaos.kube_exec import ExecResult
 from zonequake_chaos.node_hands import PodOnNode
 from zonequake_chaos.own_node import is_stopped
 
@@ -127,10 +128,22 @@ class Api:
     async def execute(
         self, pod: str, container: str, command: list[str], *, timeout_s: float
     ) -> ExecResult:
-        if len(command) == 3:
-            return ExecResult(code=self.code, stdout=self.states, stderr="")
-        self.signals.append(int(command[-1]))
-        return ExecResult(code=self.code, stdout="7\n", stderr="")
+        return ExecResult(code=self.code, stdout=self.states, stderr="")
+
+    @contextlib.asynccontextmanager
+    async def executing(
+        self, pod: str, container: str, command: list[str], *, timeout_s: float, stdin: bool
+    ) -> AsyncIterator[Any]:
+        async def ready() -> str:
+            return "ready"
+
+        async def say(text: str) -> None:
+            self.signals.append(int(command[-1]))
+
+        async def result() -> ExecResult:
+            return ExecResult(code=self.code, stdout="7\n", stderr="")
+
+        yield SimpleNamespace(line=ready, say=say, result=result)
 
     async def is_refused(self) -> bool:
         return True

@@ -10,7 +10,8 @@ from typing import Any, cast
 from zonequake_chaos import clean_up as cleaning_up
 from zonequake_chaos.errors import NotFound
 from zonequake_chaos.journal import Debt, Journal, RestoreScale
-from zonequake_chaos.kube import ExecResult, Kube
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.kube_exec import ExecResult
 from zonequake_chaos.node_hands import PodOnNode
 from zonequake_chaos.objects import STORE_LABELS
 from zonequake_chaos.traces import Where, look

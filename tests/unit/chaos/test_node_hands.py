@@ -12,7 +12,7 @@ import pytest
 from zonequake_agent import pods
 from zonequake_chaos.cluster.instance import Instance
 from zonequake_chaos.errors import FaultFailed, NoProcess
-from zonequake_chaos.kube import ExecResult
+from zonequake_chaos.kube_exec import ExecResult
 from zonequake_chaos.node_hands import PodOnNode, asked, asked_if_there
 from zonequake_chaos.own_node import OwnNode
 

@@ -27,14 +27,17 @@ def program() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def signalled(number: int, *programs: str) -> list[int]:
+def signalled(number: int, *programs: str, said: str = "now\n") -> list[int]:
     done = subprocess.run(
         [sys.executable, "-c", _SIGNAL, str(number), *programs],
+        input=said,
         capture_output=True,
         text=True,
-        check=True,
+        check=bool(said),
     )
-    return [int(line) for line in done.stdout.split()]
+    ready, *met = done.stdout.split()
+    assert ready == "ready"
+    return [int(line) for line in met]
 
 
 def test_a_signal_reaches_the_processes_of_that_name_and_no_others(
@@ -44,3 +47,10 @@ def test_a_signal_reaches_the_processes_of_that_name_and_no_others(
     assert program.poll() is None
     assert signalled(15, PROGRAM) == [program.pid]
     assert program.wait(timeout=10) == -15
+
+
+def test_nothing_is_signalled_if_whoever_asked_is_gone_before_the_word(
+    program: subprocess.Popen[bytes],
+) -> None:
+    assert signalled(15, PROGRAM, said="") == []
+    assert program.poll() is None

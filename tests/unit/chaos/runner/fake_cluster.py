@@ -182,6 +182,9 @@ class FakeCluster(ClusterModel):
             await socket.send_bytes(b'\x03{"status":"Success"}')
             await socket.close()
             return socket
+        await socket.send_bytes(b"\x01ready\n")
+        if (await socket.receive()).type is not web.WSMsgType.BINARY:
+            return socket  # left without the word
         number = int(words[3])
         self.signals.append((name, number))
         self.commands.append(request.query.getall("command"))

@@ -1,0 +1,97 @@
+"""Signals reach all victims at the same moment, and none that nobody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from zonequake_chaos.errors import ClusterError, FaultFailed
+from zonequake_chaos.faults.life import Injury, Victim
+from zonequake_chaos.faults.signals import ready_to_signal, signal_all
+from zonequake_chaos.kube_exec import ExecResult
+
+PODS = ("n0", "n1", "n2")
+
+
+def victim(name: str) -> Victim:
+    return Victim(
+        node=name,
+        pod_uid="u",
+        container="store",
+        restarts=0,
+        process_incarnation=None,
+        address="",
+        host="",
+    )
+
+
+class Pods:
+    """In which the command takes its time to begin: one loop turn more in each pod."""
+
+    def __init__(self, *, met: str = "7\n", missing: str = "") -> None:
+        self.happened: list[tuple[str, str]] = []
+        self._met, self._missing = met, missing
+
+    @contextlib.asynccontextmanager
+    async def executing(
+        self, pod: str, container: str, command: list[str], *, timeout_s: float, stdin: bool
+    ) -> AsyncIterator[Any]:
+        assert (container, stdin) == ("store", True)
+        if pod == self._missing:
+            raise ClusterError(f"exec in pod {pod}: no such pod")
+
+        async def line() -> str:
+            for _ in range(PODS.index(pod)):
+                await asyncio.sleep(0)
+            self.happened.append(("ready", pod))
+            return "ready"
+
+        async def say(text: str) -> None:
+            self.happened.append(("told", pod))
+
+        async def result() -> ExecResult:
+            return ExecResult(code=0, stdout=self._met, stderr="")
+
+        yield SimpleNamespace(line=line, say=say, result=result)
+        self.happened.append(("left", pod))
+
+    def injury(self) -> Injury:
+        clock = SimpleNamespace(now=lambda: SimpleNamespace(time_ns=5))
+        return Injury(
+            world=cast("Any", SimpleNamespace(kube=self, clock=clock)),
+            name="fault",
+            victims=tuple(map(victim, PODS)),
+            sighting=cast("Any", None),
+            timeout_s=1,
+            hold_s=0,
+        )
+
+
+async def test_no_pod_is_told_before_the_command_waits_in_all_of_them() -> None:
+    pods = Pods()
+    injury = pods.injury()
+    await signal_all(injury, signal.SIGKILL)
+    assert [what for what, _ in pods.happened] == ["ready"] * 3 + ["told"] * 3 + ["left"] * 3
+    assert injury.killed_ns == dict.fromkeys(PODS, 5)
+
+
+async def test_a_pod_in_which_the_command_does_not_begin_spares_the_others() -> None:
+    pods = Pods(missing="n2")
+    with pytest.raises(ClusterError, match="pod n2"):
+        await signal_all(pods.injury(), signal.SIGKILL)
+    assert "told" not in {what for what, _ in pods.happened}
+
+
+async def test_a_signal_that_met_no_process_is_an_error_unless_it_kills() -> None:
+    with pytest.raises(FaultFailed, match="SIGSTOP reached no process in pod n0"):
+        await signal_all(Pods(met="").injury(), signal.SIGSTOP)
+    injury = Pods(met="").injury()
+    async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
+        await kill_all()
+    assert injury.killed_ns == {}

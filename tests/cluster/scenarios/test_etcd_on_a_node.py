@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 SHORT = "times={beforeSeconds: 4, afterSeconds: 3}"
 
 
+@pytest.mark.long
 def test_an_etcd_whose_leaders_are_killed_passes_every_check(run_scenario: Any) -> None:
     judged = run_scenario("leader-kill", SHORT, "faults.0.times=2", target="etcd")
     assert judged.exit_code == 0, judged.output

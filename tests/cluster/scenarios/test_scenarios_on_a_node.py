@@ -74,12 +74,14 @@ def test_a_sound_store_passes_what_finds_the_planted_faults(
     assert judged.exit_code == 0, judged.output
 
 
+@pytest.mark.long
 def test_a_run_whose_faults_are_taken_away_is_unknown(run_scenario: Any) -> None:
     judged = run_scenario("leader-kill", "faults=[]", SHORT)
     assert judged.exit_code == 2, judged.output
     assert "no fault was injected" in judged.says("harness")
 
 
+@pytest.mark.long
 def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
     judged = run_scenario(
         "leader-kill",
@@ -91,6 +93,7 @@ def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
     assert "without load nothing can be shown" in judged.says("harness")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "check"), [("late-hand-over", "availability"), ("late-answers", "latency")]
 )
@@ -119,7 +122,7 @@ def test_a_store_that_is_slow_in_a_restart_misses_its_objectives(
         ("ack-before-commit", "leader-kill", "lost-writes"),
         ("joint-before-caught-up", "kill-during-catchup", "joint-after-caught-up"),
         # The last one stays planted for the tests behind this file's: a change restarts all nodes.
-        ("local-reads", "follower-reads", "stale-reads"),
+        pytest.param("local-reads", "follower-reads", "stale-reads", marks=pytest.mark.long),
     ],
 )
 def test_a_planted_fault_is_found(fault: str, scenario: str, check: str, run_scenario: Any) -> None:

@@ -36,6 +36,7 @@ def test_a_survivor_goes_on_alone_and_gives_up_exactly_what_it_lacked(run_scenar
     print(judged.says("availability"))
 
 
+@pytest.mark.long
 def test_whoever_is_back_first_of_a_stopped_group_waits_for_the_others(run_scenario: Any) -> None:
     """Steps 4 to 6 of the A-D scenario: nothing is reset, and no acknowledged write lost."""
     judged = run_scenario("ha-stopped", SHORT)
@@ -45,6 +46,7 @@ def test_whoever_is_back_first_of_a_stopped_group_waits_for_the_others(run_scena
     print(judged.says("availability"))
 
 
+@pytest.mark.long
 def test_a_chain_is_unwound_to_the_last_set_that_was_written_to(run_scenario: Any) -> None:
     """Example 2 of the document high-availability: [A … G], then [E, F, G], then [G]."""
     judged = run_scenario("chain-example-2", SHORT)
@@ -55,6 +57,7 @@ def test_a_chain_is_unwound_to_the_last_set_that_was_written_to(run_scenario: An
     print(judged.says("restored-writes"))
 
 
+@pytest.mark.long
 def test_a_volatile_member_leaves_its_group_before_it_comes_back_to_it(run_scenario: Any) -> None:
     """The example of the document in-memory-reconfiguration."""
     judged = run_scenario("in-memory-restart", SHORT)

@@ -16,9 +16,9 @@ from zonequake_store.raft.api import Settings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-SEEDS = 400
+SEEDS = 200
 """Of all scenarios together without an operator. `make test-all` hunts with 21,000 others."""
-OPERATED_SEEDS = 360
+OPERATED_SEEDS = 160
 """Of those with the real operator."""
 SLICES = 3
 """Of each scenario, so that two processes have equal work."""

@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 GROUPS := lint programs unit simulation processes chart kube spark foreign model cluster
-LONG_GROUPS := audit hunt long-processes long-kube long-foreign long-model long-cluster
+LONG_GROUPS := audit hunt long-unit long-processes long-kube long-foreign long-model long-cluster
 
 .PHONY: demo test test-all setup bench bench-all bench-store detection images lock clean help $(GROUPS) $(LONG_GROUPS)
 

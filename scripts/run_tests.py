@@ -141,6 +141,7 @@ LONG_GROUPS = (
     # Seeds that nobody ran before, over all scenarios.
     Group(name="hunt", commands=(("python", "tests/simulation/hunt.py"),), limit_s=3 * 3600),
     # What docs/testing.md says why it is left to them.
+    _long("unit", "-n", "2"),
     _long("processes", "-n", "3"),
     _long("kube", "-n", "2", "--dist", "loadfile"),
     _long("foreign"),

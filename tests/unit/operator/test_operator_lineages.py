@@ -175,12 +175,14 @@ def search(first: Any, budget: Budget, limit: int) -> Counter[str]:
     return tally
 
 
+@pytest.mark.long
 def test_two_losses() -> None:
     tally = search(model.settled(NODES), Budget(kills=2, writes=0), 20_000)
     assert tally["in a reset"]
     assert tally["most resets"] == 1, "one loss, one reset"
 
 
+@pytest.mark.long
 def test_a_restart_of_all_after_a_reset() -> None:
     tally = search(all_stopped(written=False), Budget(kills=0, writes=1), 20_000)
     assert tally["in a reset"]

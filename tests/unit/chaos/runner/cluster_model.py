@@ -115,6 +115,12 @@ class ClusterModel:
         self._start_process(name)
         self._tell("pods", "ADDED", self.pods[name])
 
+    def _restart(self, name: str, uid: str) -> None:
+        """The kubelet starts a container again unless its pod was deleted meanwhile."""
+        pod = self.pods.get(name, {"metadata": {}})["metadata"]
+        if pod.get("uid") == uid and "deletionTimestamp" not in pod:
+            self._start_process(name)
+
     def _start_process(self, name: str) -> None:
         self.processes[name] = f"process-{next(self.versions)}"
         self.journals.setdefault(name, [])

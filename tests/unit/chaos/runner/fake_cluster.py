@@ -188,14 +188,14 @@ class FakeCluster(ClusterModel):
         number = int(words[3])
         self.signals.append((name, number))
         self.commands.append(request.query.getall("command"))
-        if number == 9 and "deletionTimestamp" in self.pods[name]["metadata"]:
+        if number == 9:
             self.die(name)
-        elif number == 9:
-            self.die(name)
+        if number == 9 and "deletionTimestamp" not in self.pods[name]["metadata"]:
             status = self.pods[name]["status"]["containerStatuses"][0]
             status["restartCount"] += 1
             self._tell("pods", "MODIFIED", self.pods[name])
-            asyncio.get_running_loop().call_later(REBIRTH_S, self._start_process, name)
+            uid = self.pods[name]["metadata"]["uid"]
+            asyncio.get_running_loop().call_later(REBIRTH_S, self._restart, name, uid)
         elif number == 19:
             self.stopped.add(name)
         elif number == 18:

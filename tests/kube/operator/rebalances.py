@@ -96,8 +96,8 @@ class Rebalances:
 
         The second moment counts from the successor's start, and so on. With the first, the data
         node `victim` is killed too, and started again with the successor. Without `restart` nobody
-        succeeds the operator. It ends when it shows no problem, or what is `expected`, and nothing
-        is written any more.
+        succeeds the operator, and `limit_s` counts from its end. It ends when it shows no problem,
+        or what is `expected`, and nothing is written any more.
         """
         began_s = time.monotonic()
         left, hits, kinds = list(moments), list[str](), list[str]()
@@ -105,7 +105,7 @@ class Rebalances:
         self._arm(left, victim)
         self._begin(move)
         problems: list[str] = ["nothing was seen"]
-        quiet_since_s, written = began_s, 0
+        quiet_since_s, written, limit_from_s = began_s, 0, began_s
         while True:
             if self.relay.hit is not None and restart:
                 hits.append(self.relay.hit)
@@ -123,7 +123,10 @@ class Rebalances:
                     problems = outcome.problems() + self._differences(move, expected, outcome)
                     break
                 quiet_since_s = time.monotonic()  # what came so late must change nothing
-            if now_s - began_s > limit_s:
+            if not restart and self.relay.hit is None:
+                limit_from_s = now_s
+            is_over = now_s - limit_from_s > limit_s or now_s - began_s > max(limit_s, LIMIT_S)
+            if is_over:
                 problems = [f"it didn't end within {limit_s} s", *problems]
                 break
             time.sleep(POLL_S)

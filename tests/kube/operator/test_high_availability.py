@@ -152,6 +152,7 @@ def restart_all(machine: Machine, registers: Registers) -> None:
     wait_until(lambda: machine.is_whole(7) and is_stable(machine, *NAMES))
 
 
+@pytest.mark.long
 def test_example_1_the_data_of_the_first_link_comes_back(machine: Machine, loop: Relay) -> None:
     registers = down_to_the_last(machine, loop, insert=False)
     restart_all(machine, registers)

@@ -58,9 +58,16 @@ def resets(machine: Machine) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("write", "way"),
     [
-        pytest.param("partitions: pending", Way.AFTER, id="decided-and-not-heard"),
+        pytest.param(
+            "partitions: pending", Way.AFTER, id="decided-and-not-heard", marks=pytest.mark.long
+        ),
         pytest.param("partitions: pending", Way.LATE, id="decided-as-the-other-takes-over"),
-        pytest.param("order reset_peers", Way.LAST, id="ordered-again-when-all-has-ended"),
+        pytest.param(
+            "order reset_peers",
+            Way.LAST,
+            id="ordered-again-when-all-has-ended",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_loss_is_one_reset_though_its_operator_stands_still_in_the_middle(

@@ -164,7 +164,14 @@ def test_every_moment_of_a_drop(scene: Scene, tmp_path_factory: pytest.TempPathF
             assert left == []
 
 
-@pytest.mark.parametrize("way", [None, Way.AFTER, Way.LAST])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(None, marks=pytest.mark.long),
+        pytest.param(Way.AFTER, marks=pytest.mark.long),
+        Way.LAST,
+    ],
+)
 def test_a_zone_is_dropped_in_the_middle_of_its_rebalance(scene: Scene, way: Way | None) -> None:
     """At the write of a partition's pending; with the operator, or while it lives."""
     scene.create(replicas=3)

@@ -38,6 +38,13 @@ def peers_of(names: list[PeerName]) -> tuple[Peer, ...]:
     return tuple(sorted(Peer(name.node, name.incarnation) for name in names))
 
 
+def newest_user_entry(replica: Replica) -> tuple[int, int]:
+    """(term, index) of the newest entry in its log that is a client's, committed or not."""
+    state = replica.partition.state
+    found = replica.raft.last_command(holds_user_command)
+    return found or (state.last_user_term, state.last_user_index)
+
+
 def replica_status(replica: Replica) -> ReplicaStatus:
     """A running replica."""
     status = replica.raft.status()
@@ -45,8 +52,7 @@ def replica_status(replica: Replica) -> ReplicaStatus:
     if configuration is not None:
         replica.raise_token(configuration.token)
     state = replica.partition.state
-    last_user = replica.raft.last_command(holds_user_command)
-    last_user = last_user or (state.last_user_term, state.last_user_index)
+    user_term, user_index = newest_user_entry(replica)
     return ReplicaStatus(
         group=replica.group,
         zone=replica.record.zone,
@@ -79,8 +85,8 @@ def replica_status(replica: Replica) -> ReplicaStatus:
         first_index=status.first_index,
         last_index=status.last_index,
         last_term=status.last_term,
-        last_user_term=last_user[0],
-        last_user_index=last_user[1],
+        last_user_term=user_term,
+        last_user_index=user_index,
         last_configuration_term=state.last_configuration_term,
         last_configuration_index=state.last_configuration_index,
     )

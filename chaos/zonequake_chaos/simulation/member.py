@@ -283,6 +283,7 @@ class Node(Edge):
             answer(Reply(id_, Status.NOT_HERE))
             return
         rules = self._rules[group]
+        rules.users.asked(operation)
         before, life = rules.replies.seen(), self.home.lives[group]
 
         def judged(reply: Reply) -> None:
@@ -313,6 +314,7 @@ class Node(Edge):
             life = self.home.lives.get(replica.group)
             if life is not None:
                 life.event_ended()
+                life.rules.users.turned(life, replica)
         if self._batch:
             self._submit(self._batch)
         self.catch_up.after_turn(awake)

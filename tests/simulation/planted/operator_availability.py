@@ -18,6 +18,7 @@ from zonequake_operator import (
     topology,
 )
 from zonequake_operator.pacing import Pacer
+from zonequake_store import partition, reports
 from zonequake_store.admin_protocol import ResetPeers
 
 
@@ -86,6 +87,14 @@ def take_any_replica_as_the_source(patch: Patch) -> None:
     patch.setattr(chain, "_newest_user_entry", min)
 
 
+def mark_bookkeeping_as_a_users(patch: Patch) -> None:
+    patch.setattr(partition, "is_user_command", lambda command: True)
+
+
+def find_bookkeeping_as_a_users(patch: Patch) -> None:
+    patch.setattr(reports, "holds_user_command", lambda data: True)
+
+
 def reset_once_and_never_again(patch: Patch) -> None:
     real = Pacer.due
 
@@ -127,6 +136,8 @@ def count_the_silent_as_left(patch: Patch) -> None:
 
 
 _AVAILABLE = "operated-available"
+_TRANSACTIONS = "transactions"
+"""Random schedules have no resets and transactions together; a script has."""
 
 PLANTED = [
     planted(
@@ -188,6 +199,18 @@ PLANTED = [
         "hole 9: the source is the first node by name, whatever it holds",
         take_any_replica_as_the_source,
         "any-source",
+    ),
+    planted(
+        _TRANSACTIONS,
+        "hole 9: a leader's Rollback and Forget move lastUserCmdIdx",
+        mark_bookkeeping_as_a_users,
+        "bookkeeping-marked-as-a-users",
+    ),
+    planted(
+        _TRANSACTIONS,
+        "hole 9: a Rollback or Forget counts as the newest user entry of a log that shows it",
+        find_bookkeeping_as_a_users,
+        "bookkeeping-told-as-a-users",
     ),
     planted(
         _AVAILABLE,

@@ -59,6 +59,8 @@ BY_SCRIPTS = {
     "oldest-link-taken": "a-restarted-group-waits-for-its-newest-link",
     "link-judged-without-a-majority": "a-link-is-judged-by-a-majority",
     "any-source": "the-newest-user-entry-of-a-link-goes-on",
+    "bookkeeping-marked-as-a-users": "a-rollback-stops-no-unwind",
+    "bookkeeping-told-as-a-users": "a-rollback-stops-no-unwind",
     "empty-assignments": "a-filter-that-matches-nobody-moves-nothing",
     "reset-ordered-once": "a-reset-that-its-survivor-forgot-is-ordered-again",
     "nobody-is-told-of-resets": "an-old-majority-is-told-before-it-is-permitted",

@@ -22,7 +22,15 @@ from zonequake_chaos.simulation.operated.process import OperatorProcess
 from zonequake_chaos.simulation.replicas import ZONE
 from zonequake_operator.model import PartitionKeys
 from zonequake_store.admin_protocol import Stage
-from zonequake_store.client_protocol import Read, Reply, RequestId, Status, Value, Write
+from zonequake_store.client_protocol import (
+    Read,
+    Reply,
+    RequestId,
+    Status,
+    Transaction,
+    Value,
+    Write,
+)
 from zonequake_store.replica import Replica
 
 PATIENCE_MS = 20_000
@@ -184,6 +192,23 @@ class Cluster(Simulation):
     def wrote(self, value: int) -> None:
         """A write, which must be acknowledged for the script to go on. Raises Unplayable."""
         self.until(lambda: self.write(value), f"{value} is written")
+
+    def prepare(self, value: int) -> None:
+        """Have a transaction's part prepared whose other part no group takes: it waits for its
+        decision until its coordinator gives it up, and every leader after that."""
+        steps = [Write(group, "r1", value) for group in (self.group, "of nobody")]
+        name = RequestId("script", next(self._requests))
+        leader = self.leader
+        if leader is None:
+            raise Unplayable("nobody leads")
+        begun = Transaction(self.group, [*steps], name)
+        self.nodes[leader].request(self.group, name.sequence, begun, lambda _: None)
+        self.until(lambda: self.prepared() == len(self.stable), "all have prepared the part")
+
+    def prepared(self) -> int:
+        """How many replicas have a part that waits for its decision."""
+        running = (node.replicas.get(self.group) for node in self.nodes.values())
+        return sum(bool(each and each.partition.transactions.prepared) for each in running)
 
     def read(self) -> Value:
         """What the leader answers."""

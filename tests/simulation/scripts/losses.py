@@ -234,15 +234,41 @@ def the_newest_user_entry_of_a_link_goes_on() -> None:
         cluster.finish()
 
 
+def a_rollback_stops_no_unwind() -> None:
+    """Hole 9: as before, but A goes on with a part that nobody decided, and rolls it back alone:
+    it stands under the newest link, and no client wrote it."""
+    with Cluster(3, is_highly_available=True) as cluster:
+        cluster.forms()
+        cluster.lead(B)
+        cluster.prepare(2)
+        _lose_all_but_a(cluster)
+        cluster.until(lambda: not cluster.prepared(), "A rolls the part back")
+        cluster.wait(LONG_MS)  # until its data has that, too
+        _stop_a(cluster)
+        cluster.start(A, B, C)
+        is_unwound_to(cluster, 1)
+        cluster.until(lambda: not cluster.prepared(), "the part is rolled back")
+        cluster.finish()
+
+
 def _stop_a_group_whose_survivor_lags(cluster: Cluster) -> None:
     """Chain [A, B, C] ─▶ [A]; the newest user entry stands under the older link, and A lacks it."""
     cluster.forms()
     cluster.lead(B)
+    _lose_all_but_a(cluster)
+    _stop_a(cluster)
+
+
+def _lose_all_but_a(cluster: Cluster) -> None:
+    """B and C acknowledge what A lacks, and die."""
     cluster.cut({A}, {B, C})
     cluster.wrote(1)
     cluster.kill(B, C)
     goes_on_alone(cluster, A)
     cluster.mend({A}, {B, C})
+
+
+def _stop_a(cluster: Cluster) -> None:
     cluster.kill(A)
     cluster.until(lambda: not cluster.knows(A), "A has left")
 
@@ -261,4 +287,5 @@ SCRIPTS = [
     a_restarted_group_waits_for_its_newest_link,
     a_link_is_judged_by_a_majority,
     the_newest_user_entry_of_a_link_goes_on,
+    a_rollback_stops_no_unwind,
 ]

@@ -13,6 +13,7 @@ from zonequake_chaos.simulation.checks.replies import ReplyRules
 from zonequake_chaos.simulation.checks.state import StateRules
 from zonequake_chaos.simulation.checks.storage import StorageRules
 from zonequake_chaos.simulation.checks.transactions import TransactionRules
+from zonequake_chaos.simulation.checks.users import UserRules
 from zonequake_store.raft.api import Ready, Settings
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 
@@ -34,7 +35,8 @@ class GroupRules:
         self.raft = RaftRules(self.ledger)
         self.reconfiguration = ReconfigurationRules(self.ledger, settings)
         self.storage = StorageRules(self.ledger)
-        self.state = StateRules(group, self.ledger, transactions)
+        self.users = UserRules()
+        self.state = StateRules(group, self.ledger, transactions, self.users)
         self.catch_up = CatchUpRules(settings)
         self.replies = ReplyRules(self.ledger)
 

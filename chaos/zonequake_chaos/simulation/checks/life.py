@@ -47,6 +47,8 @@ class Life:
         """The last entry that it was given to apply."""
         self.digest = 0
         """Over all of them."""
+        self.told_at = 0, 0, 0
+        """The end of its log, and what it had applied, when its newest user entry was judged."""
         self.state_is_at(self.core.log.applied, self.core.log.term(self.core.log.applied))
 
     def state_is_at(self, index: int, term: int) -> None:
@@ -77,6 +79,7 @@ class Life:
         rules = self.rules
         if ready.entries:
             rules.raft.appended(self, ready)
+            rules.users.appended(self, ready)
             if ready.entries[0].index <= self.configuration_index:
                 rules.reconfiguration.took_effect(self)  # its entry may have been cut off
         for event in ready.events:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from zonequake_chaos.simulation.checks.ledger import Ledger
 from zonequake_chaos.simulation.checks.model import Model
 from zonequake_chaos.simulation.checks.transactions import TransactionRules
+from zonequake_chaos.simulation.checks.users import UserRules
 from zonequake_chaos.simulation.violation import Violation, require
 from zonequake_store.raft.messages import Entry
 from zonequake_store.replica import Replica
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 class StateRules:
     """All replicas apply the same, and say truly how far they are."""
 
-    def __init__(self, group: str, ledger: Ledger, transactions: TransactionRules) -> None:
+    def __init__(
+        self, group: str, ledger: Ledger, transactions: TransactionRules, users: UserRules
+    ) -> None:
         self._group = group
         self._ledger = ledger
         self._transactions = transactions
+        self._users = users
         self._counters: dict[tuple[int, int], tuple[object, ...]] = {}
         """(index, term) → counters of whoever applied it first."""
 
@@ -110,11 +114,12 @@ class StateRules:
         state = replica.partition.state
         index = state.index
         require(
-            state.last_user_index <= index and state.last_configuration_index <= index,
+            state.last_configuration_index <= index,
             "what is marked as applied is applied",
             peer=replica.me,
             state=state,
         )
+        self._users.applied(replica)
         lineages = [
             lineage for lineage in self._ledger.lineages.values() if lineage.has(index, state.term)
         ]

@@ -85,7 +85,10 @@ def _inspect(node: Node, order: InspectReplica, replica: Replica | None) -> Orde
         found = node.home.look(order.group)
         if found is None:
             return OrderReply(status=OrderStatus.NOT_HERE)
-        return OrderReply(status=OrderStatus.RECEIVED, replica=looked_at(found))
+        shown, life = looked_at(found), node.home.known(order.group)
+        if life is not None:
+            life.rules.users.told(node.name, shown)
+        return OrderReply(status=OrderStatus.RECEIVED, replica=shown)
     except LOG_ERRORS as error:
         return failed(f"the replica cannot be read ({error})")
 

@@ -10,8 +10,9 @@ import pytest
 from zonequake_chaos import reset_command
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.kube_connection import Json
-from zonequake_chaos.reset_command import UNFINISHED, Proof
-from zonequake_chaos.reset_command import prove as proved
+from zonequake_chaos.reset_by_hand import Proof
+from zonequake_chaos.reset_by_hand import prove as proved
+from zonequake_chaos.reset_command import UNFINISHED
 from zonequake_operator.groups import observe
 from zonequake_operator.model import (
     AssignmentSet,

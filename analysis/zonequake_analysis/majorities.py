@@ -10,7 +10,7 @@ its forced `pending` is such a set, and so is the survivor's own word. Pure.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,7 +49,7 @@ class _Held:
 
 def without_majority(events: Sequence[Event]) -> dict[tuple[str, int], list[Span]]:
     """By zone and partition, the times in which certainly no majority lived."""
-    dead = _deaths(events)
+    dead = deaths(events)
     resets: dict[tuple[str, int], list[int]] = defaultdict(list)
     for event in events:
         if event.kind == "group.reset" and event.partition is not None:
@@ -95,7 +95,7 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
     return found
 
 
-def _deaths(events: Iterable[Event]) -> dict[str, list[Span]]:
+def deaths(events: Iterable[Event]) -> dict[str, list[Span]]:
     """By node, from when to when its process was certainly dead.
 
     A proof says when the end was *seen*: by then the successor may answer already, and nothing is
@@ -164,7 +164,7 @@ def _spans(
     spans: list[Span] = []
     for begin, end in pairwise(moments):
         possible = [one.nodes for one in held if one.begin_ns <= begin and one.end_ns >= end]
-        if not possible or not all(_lost(nodes, dead, begin, end) for nodes in possible):
+        if not possible or not all(is_lost(nodes, dead, begin, end) for nodes in possible):
             continue
         if spans and spans[-1][1] == begin and begin not in resets:
             spans[-1] = (spans[-1][0], end)
@@ -173,7 +173,9 @@ def _spans(
     return spans
 
 
-def _lost(nodes: frozenset[str], dead: Mapping[str, Sequence[Span]], begin: int, end: int) -> bool:
+def is_lost(
+    nodes: Collection[str], dead: Mapping[str, Sequence[Span]], begin: int, end: int
+) -> bool:
     """Whether a majority of these nodes was dead all the time from `begin` to `end`."""
     gone = sum(any(a <= begin and b >= end for a, b in dead.get(node, ())) for node in nodes)
     return len(nodes) - gone < len(nodes) // 2 + 1

@@ -14,13 +14,17 @@ def reset_checks(e: Evidence) -> list[Check]:
 
 
 def _resets(e: Evidence) -> Check:
-    """As many as expected, each on record, each unwind to a link of the chain."""
+    """As many as expected, each on record, each unwind to a link of the chain, each one by hand to
+    whom was asked for."""
     wanted, found = e.description.expectations.resets, len(e.resets)
-    unwinds = [r for r in e.resets if r.unwound_to or r.unnamed]
+    by_hand = [r for r in e.resets if r.by_hand]
+    unwinds = [r for r in e.resets if not r.by_hand and (r.unwound_to or r.unnamed)]
     unnamed = [r for r in e.resets if r.unnamed]
     unrecorded = [(cut, lineage) for cut in e.cuts for lineage in cut.unrecorded]
     verdict = Verdict.PASSED
     summary = f"{found} resets, {len(unwinds)} of them unwinds"
+    if by_hand:
+        summary += f" and {len(by_hand)} by hand"
     if not found and e.journalled:
         summary = f"none of {e.journalled} partitions was reset"
     elif not found:
@@ -30,7 +34,7 @@ def _resets(e: Evidence) -> Check:
         unknown = all("no chain" in r.unnamed for r in unnamed)
         verdict = Verdict.UNKNOWN if unknown else Verdict.VIOLATED
         summary += (
-            f"; {len(unnamed)} unwinds name no link, for instance {first.zone}/{first.partition} "
+            f"; {len(unnamed)} are not by the rules, for instance {first.zone}/{first.partition} "
             f"in lineage {first.lineage}: {first.unnamed}"
         )
     if wanted is not None and found > wanted:
@@ -96,10 +100,12 @@ def _restored(e: Evidence) -> Check:
     least = e.description.expectations.restored_at_least
     links = [
         f"{r.zone}/{r.partition} to [{', '.join(r.unwound_to)}] by {r.survivor}"
-        for r in e.resets
         if r.unwound_to
+        else f"{r.zone}/{r.partition} by hand to what {r.survivor} had"
+        for r in e.resets
+        if r.unwound_to or r.by_hand
     ]
-    summary = f"{back} writes that a reset had taken came back through an unwind"
+    summary = f"{back} writes that a reset had taken came back through a later one"
     if links:
         summary += f": {', '.join(links[:4])}"
     elif not back and not least:

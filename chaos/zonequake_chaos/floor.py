@@ -31,6 +31,7 @@ from zonequake_chaos.scenario_faults import (
     LinkFault,
     NetworkLoss,
     NetworkSlow,
+    ResetByHand,
     RollingRestart,
     Scale,
     Side,
@@ -185,16 +186,20 @@ def _known(name: str, sizes: Mapping[str, int]) -> str | None:
 def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
     """More victims than there are."""
     target: Target | None = getattr(fault, "target", None)
-    if target is None:
-        return None
     pools = ", ".join(f"{pool} has {size}" for pool, size in sizes.items())
-    named = [target.node] if target.node is not None else target.nodes
+    named: list[str] = []
+    if target is not None:
+        named = [target.node] if target.node is not None else target.nodes
+    elif isinstance(fault, ResetByHand) and fault.survivor is not None:
+        named = [fault.survivor]
     for name in named:
         if _known(name, sizes) is None:
             return (
                 f"fault {fault.name!r} is for node {name!r}, which there will not be: pool "
                 f"{pools}. Give the pool more replicas before, or name another node"
             )
+    if target is None:
+        return None
     there = sizes.get(target.pool, 0) if target.pool is not None else sum(sizes.values())
     if not named and target.role is not TargetRole.ALL and target.count > there:
         return (

@@ -21,6 +21,7 @@ from zonequake_chaos.scenario_faults import (
     OperatorKill,
     OperatorPause,
     Reached,
+    ResetByHand,
     RollingRestart,
     Scale,
     TargetRole,
@@ -210,6 +211,8 @@ def _choose(
             | Reached()
         ):
             return (), ()
+        case ResetByHand():
+            return tuple(named_nodes([fault.survivor] if fault.survivor else [], view)), ()
         case RollingRestart():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]
             if fault.nodes:

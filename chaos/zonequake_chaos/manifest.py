@@ -22,6 +22,7 @@ from zonequake_chaos.scenario_faults import (
     Fault,
     LinkFault,
     NetworkSlow,
+    ResetByHand,
     RollingRestart,
     Scale,
     Target,
@@ -158,6 +159,8 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
     later = [fault.name for fault in spec.faults]
     for fault in spec.faults:
         yield from _fault_contradictions(fault, pools, [zone.name for zone in spec.zones], earlier)
+        if isinstance(fault, ResetByHand):
+            yield from _reset_contradictions(fault, spec)
         earlier.append(fault.name)
         later.remove(fault.name)
         yield from _hold_contradictions(fault, later)
@@ -234,6 +237,22 @@ def _fault_contradictions(
         yield f"{here}: target.node belongs to role 'node', and to no other"
     if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
         yield f"{here}: only a trigger 'when: stage' sees a catching-up peer"
+
+
+def _reset_contradictions(fault: ResetByHand, spec: Spec) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    zones = {zone.name: zone for zone in spec.zones}
+    if fault.zone is None and len(zones) > 1:
+        yield f"{here}: needs a zone, since there are {', '.join(zones)}"
+        return
+    zone = spec.zones[0] if fault.zone is None else zones.get(fault.zone)
+    if zone is None:
+        yield f"{here}: zone {fault.zone!r} is not among spec.zones ({', '.join(zones)})"
+        return
+    beyond = [number for number in fault.partitions if number >= zone.partitions]
+    if beyond:
+        last = zone.partitions - 1
+        yield f"{here}: zone {zone.name!r} has no partition {beyond[0]}, only 0 to {last}"
 
 
 def _link_contradictions(fault: LinkFault) -> Iterator[str]:

@@ -162,6 +162,8 @@ def _fault_in_words(fault: Fault) -> str:
             what = "kill of the operator"
         case manifest.LoadPause():
             what = "no load"
+        case manifest.ResetByHand():
+            what = _reset_in_words(fault)
         case manifest.Reached():
             what = "reached"
         case manifest.LinkFault():
@@ -174,6 +176,16 @@ def _fault_in_words(fault: Fault) -> str:
         held = f", until {fault.held_until}"
     times = f", {fault.times} times every {fault.pause_s:g} s" if fault.times > 1 else ""
     return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
+
+
+def _reset_in_words(fault: manifest.ResetByHand) -> str:
+    numbers = ", ".join(map(str, fault.partitions))
+    where = f" of zone {fault.zone}" if fault.zone else ""
+    what = f"partitions {numbers}{where}"
+    if not numbers:
+        what = f"all partitions{where} that lost their majority"
+    onto = f", on from what {fault.survivor} holds" if fault.survivor else ""
+    return f"reset by hand of {what}{onto},"
 
 
 def _links_in_words(fault: manifest.LinkFault) -> str:

@@ -24,7 +24,7 @@ from zonequake_chaos.reset_choices import named as choice_on
 from zonequake_operator.high_availability import each_with_holders
 from zonequake_operator.model import Partition, ResetRequest, Zone
 from zonequake_operator.parsing import owner_uid, parse_partition, parse_zone
-from zonequake_operator.reset import Holders, forced_node, has_lost_majority
+from zonequake_operator.reset import Holders, forced_node, has_lost_majority, last_forced_token
 from zonequake_operator.restart import awaits_its_chain, must_unwind
 from zonequake_operator.wire import RESET_ANNOTATION, render_reset_requests
 from zonequake_store.admin_protocol import ReplicaStatus
@@ -237,31 +237,58 @@ async def request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A reset that was carried out: its token, and who went on; empty if that wasn't seen."""
+
+    token: int
+    survivor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What has become of requests. `open`: partitions whose one isn't carried out yet; `said`: what
-    the zone says of its data at risk."""
+    """What has become of requests, by partition. `open`: not carried out yet; `lapsed`: nothing
+    comes of them, since the keys are others now, and not by a reset. `said`: what the zone says of
+    its data at risk."""
 
     open: tuple[int, ...]
+    lapsed: tuple[int, ...]
+    done: Mapping[int, Done]
     said: tuple[str, ...]
 
 
 async def wait(
     kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float
 ) -> Outcome:
-    """Until the operator has carried all of them out, or the time is over."""
+    """Until none is open any more, or the time is over."""
     give_up_s = time.monotonic() + wait_s
+    chosen: dict[int, str] = {}
     while True:
         zone, found = await _read(kube, name)
-        open_ = tuple(
-            number
-            for number, request in requests.items()
-            if found[number].keys.configuration_token == request.token
-            or forced_node(found[number].keys) is not None
-        )
+        open_: list[int] = []
+        lapsed: list[int] = []
+        done: dict[int, Done] = {}
+        for number, request in requests.items():
+            keys = found[number].keys
+            node = forced_node(keys)
+            if keys.configuration_token == request.token or node is not None:
+                open_.append(number)
+                if node is not None and keys.configuration_token > request.token:
+                    chosen[number] = node
+            elif last_forced_token(keys) > request.token:
+                survivor = chosen.get(number) or _survivor(found[number])
+                done[number] = Done(token=last_forced_token(keys), survivor=survivor)
+            else:
+                lapsed.append(number)
         if not open_ or time.monotonic() > give_up_s:
             said = [c.message for c in zone.conditions if c.type == "DataAtRisk" and not c.is_well]
-            return Outcome(open=open_, said=tuple(said))
+            return Outcome(open=tuple(open_), lapsed=tuple(lapsed), done=done, said=tuple(said))
         await asyncio.sleep(POLL_S)
+
+
+def _survivor(partition: Partition) -> str:
+    """Who went on, where nobody saw the choice in the keys: alone still, or leading by now."""
+    newest = partition.keys.chain[-1].nodes
+    return newest[0] if len(newest) == 1 else partition.view.leader or ""
 
 
 async def _read(kube: Kube, name: str) -> tuple[Zone, dict[int, Partition]]:

@@ -114,5 +114,10 @@ async def _wait(kube: Kube, name: str, requests: Mapping[int, ResetRequest], wai
         text = f"not carried out yet: {partitions_text(outcome.open)}."
         console.print(" ".join([text, *outcome.said]), markup=False)
         return UNFINISHED
+    if outcome.lapsed:
+        which = partitions_text(outcome.lapsed)
+        were = "was" if len(outcome.lapsed) == 1 else "were"
+        console.print(f"{which} {were} not reset: the assignments changed meanwhile; ask again")
+        return REFUSED
     console.print(f"{partitions_text(requests)} {'was' if len(requests) == 1 else 'were'} reset")
     return 0

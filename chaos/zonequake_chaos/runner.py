@@ -226,6 +226,7 @@ class Runner:
             events=self._events,
             clock=self._clock,
             release=self._installation.release,
+            zones=[zone.name for zone in self._spec.zones],
             loads=self._loads,
         )
 

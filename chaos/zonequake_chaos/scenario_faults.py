@@ -222,6 +222,18 @@ class LoadPause(FaultBase, frozen=True, kw_only=True, tag="load_pause"):
     disturbs: ClassVar[bool] = False
 
 
+class ResetByHand(FaultBase, frozen=True, kw_only=True, tag="reset_by_hand"):
+    """Give up lost majorities as `zonequake reset` does: of `partitions`, else of all that lost it.
+
+    `zone` may be left out where the run has but one. `survivor`: the node that goes on, named as in
+    `Target.nodes`; without it the one with the newest data.
+    """
+
+    zone: str | None = None
+    partitions: list[Annotated[int, Meta(ge=0)]] = msgspec.field(default_factory=list)
+    survivor: str | None = None
+
+
 class Reached(FaultBase, frozen=True, kw_only=True, tag="reached"):
     """No fault, but a state that must be reached: the run is unknown if its trigger never comes."""
 
@@ -256,6 +268,7 @@ Fault = (
     | OperatorPause
     | OperatorKill
     | LoadPause
+    | ResetByHand
     | Reached
     | Scale
 )

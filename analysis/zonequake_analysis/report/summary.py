@@ -81,7 +81,7 @@ def reset_rows(e: Evidence) -> list[tuple[str, ...]]:
             (
                 f"{reset.zone}/{reset.partition}, lineage {reset.lineage}",
                 reset.survivor,
-                ", ".join(reset.unwound_to) or "–",
+                "by hand" if reset.by_hand else ", ".join(reset.unwound_to) or "–",
                 since(reset.lost_ns, reset.written_ns),
                 since(reset.lost_ns, reset.at_ns),
                 since(reset.lost_ns, first_write_ns),

@@ -10,6 +10,7 @@ from zonequake_chaos.scenario_faults import (
     Fault,
     OperatorKill,
     OperatorPause,
+    ResetByHand,
     Scale,
     Target,
     TargetRole,
@@ -78,6 +79,8 @@ def _unsuited_fault(fault: Fault) -> Iterator[str]:
         yield "scales a pool, and an etcd's members are fixed"
     if isinstance(fault, OperatorPause | OperatorKill):
         yield "is for our operator, which has no part in an etcd"
+    if isinstance(fault, ResetByHand):
+        yield "resets partitions by hand, which is our operator's to carry out"
     if isinstance(fault.trigger, OnStage):
         yield "waits for a stage of a rebalance, which etcd has not"
     if isinstance(fault.trigger, OnKey):

@@ -34,7 +34,7 @@ class World:
     """What a fault acts on and looks through; `release` is the Helm release.
 
     `node`: the node itself, where it is this machine's; `hands`: on whichever node carries a pod.
-    `loads`: the run's load, one per zone.
+    `zones`: the run's own; `loads`: its load, one per zone.
     """
 
     kube: Kube
@@ -45,6 +45,7 @@ class World:
     events: EventLog
     clock: Clock
     release: str
+    zones: Sequence[str] = ()
     loads: Sequence[LoadPods] = ()
 
 

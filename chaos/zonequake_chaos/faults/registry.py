@@ -19,6 +19,7 @@ from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill
 from zonequake_chaos.faults.processes import ProcessKill, ProcessPause
 from zonequake_chaos.faults.reached import Reached
+from zonequake_chaos.faults.reset_by_hand import ResetByHand
 from zonequake_chaos.faults.rolling_restart import RollingRestart
 from zonequake_chaos.faults.scale import Scale
 
@@ -68,6 +69,8 @@ def life_of(fault: scenario.Fault) -> FaultLife:
             return OperatorKill()
         case scenario.LoadPause():
             return LoadPause()
+        case scenario.ResetByHand():
+            return ResetByHand(zone=fault.zone, partitions=fault.partitions)
         case scenario.Reached():
             return Reached()
         case scenario.RollingRestart():

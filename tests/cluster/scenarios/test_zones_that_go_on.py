@@ -47,6 +47,45 @@ def test_whoever_is_back_first_of_a_stopped_group_waits_for_the_others(run_scena
 
 
 @pytest.mark.long
+def test_behind_a_survivor_that_died_uncopied_a_person_lets_the_others_go_on(
+    run_scenario: Any,
+) -> None:
+    """What node 2 took alone is given up, and its replicas are erased when it comes back."""
+    judged = run_scenario("ha-dead-survivor", SHORT)
+    assert judged.exit_code == 0, judged.output
+    assert stables(judged)[:2] == [["0", "1", "2"], ["2"]]
+    assert stables(judged)[-1] == ["0", "1"]
+    (proof,) = [
+        event["data"]["proof"]
+        for event in judged.events("fault.effective")
+        if event["data"]["type"] == "reset_by_hand"
+    ]
+    by_hand = {(one["partition"], one["token"], one["survivor"][-1]) for one in proof["partitions"]}
+    told = {
+        (event["partition"], event["data"]["lineage"], event["node"][-1])
+        for event in judged.events("group.reset")
+    }
+    assert by_hand <= told
+    assert {(number, node) for number, _, node in by_hand} == {(0, "0"), (1, "0")}
+    assert {(number, node) for number, _, node in told - by_hand} == {(0, "2"), (1, "2")}
+    for one in proof["partitions"]:
+        assert one["given_up"][0].startswith("all that was written since the reset to zq-default-2")
+    cleaned = [
+        event["data"]["message"]
+        for event in judged.events("kubernetes.event")
+        if event["data"]["reason"] == "ReplicaCleaned"
+    ]
+    assert any(message.startswith("The replica on zq-default-2 is") for message in cleaned)
+    audits = {
+        (event["partition"], event["data"]["lineage"], event["node"][-1])
+        for event in judged.events("replica.audit")
+    }
+    assert audits == {(number, token, node) for number, token, _ in by_hand for node in "01"}
+    print(judged.says("resets"))
+    print(judged.says("sacrificed-writes"))
+
+
+@pytest.mark.long
 def test_a_chain_is_unwound_to_the_last_set_that_was_written_to(run_scenario: Any) -> None:
     """Example 2 of the document high-availability: [A … G], then [E, F, G], then [G]."""
     judged = run_scenario("chain-example-2", SHORT)

@@ -4,17 +4,23 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from zonequake_chaos import reset_command
+from zonequake_chaos.errors import FaultFailed
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.kube import Kube
+from zonequake_chaos.scenario_faults import ResetByHand
 
 from .addresses import address
 from .api_server import wait_until
 from .machine import Machine
-from .plugin_screens import StraightKube, status
+from .plugin_screens import StraightKube, connected, status
 from .registers import Registers
 from .relay import Relay
 from .test_high_availability import chain, create, is_stable, keys, present, reset_after
@@ -40,6 +46,23 @@ def begin(machine: Machine, loop: Relay) -> Registers:
     machine.kill(LAGGARD)
     registers.write("two", 2)
     return registers
+
+
+async def fault_by_hand(machine: Machine) -> Proof:
+    """What a scenario's fault proves of a reset of partition 0; it chooses the newest data."""
+    async with connected(machine) as kube:
+        injury = Injury(
+            world=cast("Any", SimpleNamespace(kube=kube, zones=["z"])),
+            name="by-hand",
+            victims=(),
+            sighting=cast("Any", None),
+            timeout_s=60,
+            hold_s=0,
+        )
+        life = life_of(ResetByHand(name="by-hand", partitions=[0]))
+        await life.prepare(injury)
+        await life.inject(injury)
+        return await life.wait_until_effective(injury)
 
 
 def test_whoever_of_a_stopped_group_is_back_first_waits_for_the_majority(
@@ -80,6 +103,8 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
     machine.kill(SECOND)
     wait_until(lambda: is_stable(machine, B))
     registers.write("alone", 3)
+    with pytest.raises(FaultFailed, match=rf"partition 0: .* not reset: {B} leads it"):
+        asyncio.run(fault_by_hand(machine))
     machine.kill(FIRST)
     for ordinal in (SECOND, LAGGARD):
         machine.start(ordinal)
@@ -98,9 +123,10 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
     assert gone.exit_code == reset_command.REFUSED, gone.output
     assert f"{B} holds nothing of it, or can't be asked" in gone.output
 
-    done = CliRunner().invoke(reset_command.app, ["z", "--yes", *place])
-    assert done.exit_code == 0, done.output
-    assert "partition 0 was reset" in done.output
+    (done,) = cast("Any", asyncio.run(fault_by_hand(machine))["partitions"])
+    assert (done["partition"], done["survivor"]) == (0, C)
+    (given_up,) = done["given_up"]
+    assert f"all that was written since the reset to {B}" in given_up
     wait_until(lambda: is_stable(machine, C, D))
     assert [registers.read(key) for key in ("all", "two", "alone")] == [1, 2, None]
     registers.write("since", 4)
@@ -108,5 +134,6 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
     # Who died comes back: it was shut out, and follows.
     machine.start(FIRST)
     wait_until(lambda: machine.is_whole(3) and is_stable(machine, *NAMES))
+    assert {link["token"] for link in keys(machine)["chain"]} == {done["token"]}
     found = [registers.read(key) for key in ("all", "two", "alone", "since")]
     assert found == [1, 2, None, 4]

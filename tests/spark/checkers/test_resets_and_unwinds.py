@@ -122,6 +122,39 @@ def test_a_reset_and_an_unwind_by_the_rules_are_legal(judge: Judge, tmp_path: Pa
     assert "<td>A, B, C</td>" in page, "the link that it was unwound to"
 
 
+def behind_the_dead(*, asked: bool) -> list[dict[str, object]]:
+    """The same, but C has died with lineage 7, and A is to go on without it."""
+    gone = {
+        "gone_ns": {"C": 130 * SECOND},
+        "victims": [{"node": "C", "process_incarnation": "C-1"}],
+    }
+    by_hand = {
+        "zone": ZONE,
+        "partitions": [{"partition": 0, "token": 9, "survivor": "A", "given_up": []}],
+    }
+    died = {"kind": "fault.effective", "time": 130 * SECOND, "data": {"proof": gone}}
+    named = {"fault": "hand", "type": "reset_by_hand"}
+    request = [
+        {"kind": "fault.start", "time": 139 * SECOND, "data": named},
+        {"kind": "fault.effective", "time": 143 * SECOND, "data": named | {"proof": by_hand}},
+    ]
+    return [*events(), died, *(request if asked else [])]
+
+
+def test_behind_a_survivor_that_died_uncopied_only_a_person_goes_on(
+    judge: Judge, tmp_path: Path
+) -> None:
+    checks = judge(told=behind_the_dead(asked=True))
+    assert violated(checks) == set()
+    assert checks["resets"].summary == "2 resets, 0 of them unwinds and 1 by hand"
+    assert "2 in z1/0 by lineage 9" in checks["sacrificed-writes"].summary
+    assert "z1/0 by hand to what A had" in checks["restored-writes"].summary
+    assert "z1/0, lineage 9 | A | by hand | " in (tmp_path / "summary.md").read_text()
+    checks = judge(told=behind_the_dead(asked=False))
+    assert violated(checks) == {"resets"}
+    assert "no majority of the newer link [C] was alive" in checks["resets"].summary
+
+
 def test_a_write_that_the_source_of_an_unwind_had_and_that_is_gone_is_lost(judge: Judge) -> None:
     spoilt = [*history()[:-1], read([*range(1, 10), 19], 150, (9, 3, 12), role=Role.FINAL)]
     checks = judge(spoilt)

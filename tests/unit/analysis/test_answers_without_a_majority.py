@@ -172,6 +172,68 @@ def test_an_unwind_that_no_link_explains_is_named() -> None:
     assert unknown == "no chain was recorded before it"
 
 
+ALONE = {"nodes": ["C"], "term": 5 * 10**9 + 2, "index": 8}
+UNCOPIED = [
+    keys(0, "A", "B", "C"),
+    killed(4, "A", "B"),
+    lineage(5, 10, "C", (0, 1, 7)),
+    keys(11, "C", chain=[{"nodes": list("ABC"), "term": 1, "index": 4}, ALONE], token=5),
+    killed(20, "C"),
+    began(25, "A"),
+    began(25, "B"),
+]
+"""C went on alone, and died before anybody had a copy of its log."""
+
+TO_A = lineage(8, 40, "A", (0, 1, 7))
+
+
+def asked(at_s: float, survivor: str | None = "A", token: int = 8) -> Event:
+    one = {"partition": 0, "token": token, "survivor": survivor, "given_up": []}
+    proof = {"zone": "z", "partitions": [one]}
+    return event("fault.effective", at_s, fault="hand", type="reset_by_hand", proof=proof)
+
+
+def begun_to_ask(at_s: float) -> Event:
+    return event("fault.start", at_s, fault="hand", type="reset_by_hand")
+
+
+def last(*events: Event) -> tuple[bool, tuple[str, ...], str]:
+    told = sorted(events, key=lambda each: each.time)
+    found = resets(read_lineages(told), told, without_majority(told))[-1]
+    return found.by_hand, found.unwound_to, found.unnamed
+
+
+def test_a_reset_behind_a_dead_survivor_is_a_persons_and_no_unwind() -> None:
+    by_hand = [*UNCOPIED, begun_to_ask(39), TO_A, asked(41)]
+    assert last(*by_hand) == (True, (), "")
+    cut = keys(39.5, "C", pending=("A",), forced=["pending"], chain=[], token=8)
+    assert last(*by_hand, cut) == (True, (), ""), "the request takes its links with it"
+    elsewhere = last(*UNCOPIED, begun_to_ask(39), TO_A, asked(41, token=9))
+    assert elsewhere[0] is False
+    other = last(*UNCOPIED, begun_to_ask(39), TO_A, asked(41, survivor="B"))
+    assert other == (True, (), "asked by hand to go on from B, it went on from A")
+    assert last(*UNCOPIED, begun_to_ask(39), TO_A, asked(41, survivor=None)) == (True, (), "")
+
+
+def test_nobody_goes_on_by_itself_from_before_a_link_that_was_not_there_to_be_asked() -> None:
+    dead = (False, (), "no majority of the newer link [C] was alive")
+    assert last(*UNCOPIED, TO_A) == dead
+    cut = [{"nodes": list("ABC"), "term": 1, "index": 4}]
+    written = keys(39, "C", pending=("A",), forced=["pending"], chain=cut, token=8)
+    assert last(*UNCOPIED, written, TO_A) == dead, "what it wrote itself is no excuse"
+    back = (False, tuple("ABC"), "")
+    assert last(*UNCOPIED, began(30, "C"), TO_A) == back
+    again = ended(39, {"C": "C-2"})
+    assert last(*UNCOPIED, began(30, "C"), again, TO_A) == back, "asked before it died once more"
+    clocks = [Event(kind="pod.event", time=0, clock=clock) for clock in ("one", "other")]
+    assert last(*UNCOPIED, TO_A, *clocks) == back, "who knows what came before what"
+
+
+def test_a_request_that_nobody_saw_carried_out_may_have_been_it() -> None:
+    assert last(*UNCOPIED, begun_to_ask(39), TO_A)[0] is True
+    assert last(*UNCOPIED, TO_A, begun_to_ask(41))[0] is False
+
+
 def test_a_reset_says_when_the_majority_was_lost_and_when_it_was_decided() -> None:
     told = [
         keys(0, "E", "F", "G"),

@@ -92,6 +92,31 @@ def test_an_error_names_path_value_and_what_is_allowed(
         assert word in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("zone: y", "zone 'y' is not among spec.zones (z)"),
+        ("partitions: [0, 4]", "zone 'z' has no partition 4, only 0 to 3"),
+        ("partitions: [-1]", ">= 0"),
+        ("target: {role: any}", "unknown field 'target'"),
+    ],
+)
+def test_a_reset_by_hand_is_of_partitions_that_there_are(fault: str, words: str) -> None:
+    text = GOOD.replace("type: scale, pool: default, replicas: 4", f"type: reset_by_hand, {fault}")
+    with pytest.raises(ManifestError) as error:
+        manifest.parse(text, where="x")
+    assert words in str(error.value)
+
+
+def test_a_reset_by_hand_names_its_zone_where_there_are_several() -> None:
+    text = GOOD.replace("type: scale, pool: default, replicas: 4", "type: reset_by_hand")
+    assert expectations(manifest.parse(text, where="x"))["faults"] == ["grow", "kill"]
+    two = ["zones.0.name=a", "zones=[{name: a}, {name: b}]"]
+    with pytest.raises(ManifestError, match="'grow': needs a zone, since there are a, b"):
+        manifest.parse(text, where="x", overrides=two)
+    manifest.parse(text, where="x", overrides=[*two, "faults.0.zone=b"])
+
+
 def test_text_that_is_no_yaml_is_refused() -> None:
     with pytest.raises(ManifestError, match="not YAML"):
         manifest.parse("a: [", where="x")

@@ -86,6 +86,13 @@ def test_more_kills_than_a_majority_survives_are_refused_with_what_would_allow_t
     check_plan(plan(kill("two", 2), floor=1))
 
 
+def test_a_reset_by_hand_takes_nobody_away_and_is_onto_a_node_that_there_is() -> None:
+    by_hand = {"name": "by-hand", "type": "reset_by_hand"}
+    assert not list(objections(plan(by_hand | {"survivor": "default-2"}, kill("one"))))
+    (refused,) = objections(plan(by_hand | {"survivor": "default-3"}))
+    assert "'by-hand' is for node 'default-3', which there will not be" in refused
+
+
 def test_a_declared_floor_may_also_be_higher_than_a_majority() -> None:
     (refused,) = objections(plan(kill("one"), floor=3))
     assert "the floor is 3 (spec.floor.aliveReplicas)" in refused

@@ -221,7 +221,7 @@ class ClusterModel:
 
     def _partition(self, group: Group) -> dict[str, Any]:
         return {
-            "metadata": {"name": f"{self.zone}-{group.partition}"},
+            "metadata": {"name": f"{self.zone}-{group.partition}", "resourceVersion": "1"},
             "spec": {"zone": self.zone, "partition": group.partition},
             "status": {
                 "stable": {"nodes": group.members},

@@ -153,6 +153,8 @@ class FakeCluster(ClusterModel):
                 self.groups[number] = group
                 self._lead(group, group.leader)
                 self._tell("partitions", "ADDED", self._partition(group))
+            given = {"namespace": "zonequake", "uid": "uid-zone", "resourceVersion": "1"}
+            body["metadata"] |= given
             self.objects["distributionzones", name] = body
             return web.json_response(body)
         if name != self.zone:

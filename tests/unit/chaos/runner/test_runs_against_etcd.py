@@ -190,6 +190,7 @@ async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
         ("kill-during-catchup", (), "'grow' scales a pool"),
         ("operator-pause", ("pools.0.replicas=3",), "is for our operator"),
         ("chain-example-1", (), "is of mode HighAvailability"),
+        ("ha-dead-survivor", (), "'by-hand' resets partitions by hand, which is our operator's"),
         ("in-memory-restart", (), "is volatile"),
         ("clock-step", (), f"leave one, for instance by --set '{ONE_ZONE}'"),
         ("leader-kill", ("pools.0.replicas=5",), "--set pools.0.replicas=3"),

@@ -117,6 +117,23 @@ async def test_a_fault_that_cannot_be_prepared_is_missed_and_the_next_one_is_don
     assert effective["data"]["fault"] == "second"
 
 
+async def test_a_reset_by_hand_of_what_has_its_majority_is_refused_and_missed(
+    cluster: Any, place: Place, tmp_path: Path
+) -> None:
+    faults = [
+        {"name": "by-hand", "type": "reset_by_hand", "survivor": "default-0"},
+        {"name": "kill", "type": "process_kill", "target": {"role": "leader"}},
+    ]
+    _, report = await run_once(
+        ask("leader-kill", tmp_path / "run", f"faults={json.dumps(faults)}"),
+        place,
+        quiet_console(),
+    )
+    assert report.verdict is Verdict.UNKNOWN
+    healthy = "no partition of zone chaos has lost its majority"
+    assert report.problems == [f"by-hand missed: it could not be prepared: by-hand: {healthy}"]
+
+
 async def test_a_run_without_faults_shows_nothing(
     cluster: Any, place: Place, tmp_path: Path
 ) -> None:

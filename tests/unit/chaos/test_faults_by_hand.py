@@ -1,0 +1,389 @@
+"""The fault `reset_by_hand`: what it refuses, what it asks of the operator, and what proves it.
+
+The API server, the data nodes and the operator's writes are played. What the operator decides on a
+request is in tests/unit/operator, and all of it on real processes in tests/kube/operator.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from zonequake_chaos import reset_by_hand, reset_command
+from zonequake_chaos.clock import SystemClock
+from zonequake_chaos.errors import FaultFailed, WaitExpired
+from zonequake_chaos.faults.life import Injury, Victim
+from zonequake_chaos.faults.registry import life_of
+from zonequake_chaos.journal import Journal
+from zonequake_chaos.kube import Kube
+from zonequake_chaos.scenario_faults import ResetByHand
+from zonequake_operator.model import (
+    AssignmentSet,
+    Departure,
+    Link,
+    PartitionKeys,
+    PartitionView,
+    ResetRequest,
+    TokenPeers,
+    Topology,
+    TopologyNode,
+)
+from zonequake_operator.rendering import render_partition_status, render_topology_status
+from zonequake_operator.wire import RESET_ANNOTATION, reset_requests
+from zonequake_store.admin_protocol import (
+    ConfigurationReport,
+    NodeIdentity,
+    PeerName,
+    ReplicasReport,
+    ReplicaStatus,
+    Role,
+)
+
+UID = "12345678"
+CHAIN = (
+    Link(nodes=tuple("ABC"), term=1, index=1),
+    Link(nodes=("C",), term=5_000_000_001, index=21, token=5),
+)
+DEAD = PartitionKeys(
+    stable=AssignmentSet.of("C"),
+    configuration_token=6,
+    bootstrap=TokenPeers(token=1, peers=()),
+    chain=CHAIN,
+    stopped_token=6,
+)
+"""A to C were reset to C, which has left."""
+
+FORCED = replace(
+    DEAD,
+    pending=AssignmentSet(nodes=("A",), force=True),
+    planned=AssignmentSet(nodes=("A", "B"), from_reset=True),
+    configuration_token=8,
+    chain=CHAIN[:1],
+)
+AGAIN = replace(
+    FORCED,
+    stable=AssignmentSet.of("A", "B"),
+    pending=None,
+    planned=None,
+    configuration_token=9,
+    chain=(*CHAIN[:1], Link(nodes=("A", "B"), term=8_000_000_002, index=22, token=8)),
+)
+GIVEN_UP = (
+    "all that was written since the reset to C: lineage 5, behind term 1, index 21 (lineage 5)"
+)
+
+
+class Cluster:
+    """A zone `z` whose partitions have these keys; after a request those of `then`, one by one."""
+
+    namespace = "n"
+
+    def __init__(self, *keys: PartitionKeys) -> None:
+        self.keys = dict(enumerate(keys))
+        self.then: list[PartitionKeys] = [FORCED, AGAIN]
+        self.leaders: dict[int, str] = {}
+        self.there = "AB"
+        self.departed = {"C": Departure(since=3, left=8)}
+        self.conditions: list[dict[str, Any]] = []
+        self.annotations: dict[str, str] = {}
+
+    @property
+    def requested(self) -> dict[int, ResetRequest]:
+        return reset_requests(self.annotations)
+
+    async def get(self, kind: str, name: str) -> dict[str, Any]:
+        assert (kind, name) == ("DistributionZone", "z")
+        return self._zone()
+
+    async def find(self, kind: str, labels: str = "") -> list[dict[str, Any]]:
+        match kind:
+            case "DistributionZone":
+                return [self._zone()]
+            case "Partition":
+                if self.requested and self.then:
+                    keys = self.then.pop(0)
+                    self.keys |= dict.fromkeys(self.requested, keys)
+                return [self._partition(number, keys) for number, keys in self.keys.items()]
+            case "LogicalTopology":
+                nodes = {node: a_node(node) for node in self.there}
+                known = Topology(version=9, nodes=nodes, departed=self.departed)
+                return [{"status": render_topology_status(known)}]
+            case "Pod" if "component=store" in labels:
+                return [a_pod(node) for node in self.there]
+            case _:
+                return []
+
+    async def patch(self, kind: str, name: str, change: dict[str, Any]) -> dict[str, Any]:
+        assert (kind, name) == ("DistributionZone", "z")
+        self.annotations |= change["metadata"]["annotations"]
+        return self._zone()
+
+    async def pod_proxy(self, pod: str, port: int, path: str, *, timeout_s: float = 5) -> bytes:
+        if path.endswith("/inspection"):
+            number = int(path.split("/")[-2].rpartition(".")[2])
+            return msgspec.json.encode(a_replica(number, "ABC".index(pod) + 18))
+        waiting = [
+            structs.replace(a_replica(number, 0), role=Role.WAITING, configuration=None)
+            if number not in self.leaders
+            else a_replica(number, 1, leads=pod == self.leaders[number])
+            for number in self.keys
+        ]
+        node = NodeIdentity(
+            name=pod,
+            process_incarnation="p",
+            storage_incarnation="s",
+            pod_uid="u",
+            attributes={},
+            peer_address="",
+            client_address="",
+        )
+        return msgspec.json.encode(ReplicasReport(node=node, replicas=waiting))
+
+    def _zone(self) -> dict[str, Any]:
+        metadata = {"name": "z", "namespace": "n", "uid": UID, "resourceVersion": "1"}
+        return {
+            "metadata": metadata | {"annotations": dict(self.annotations)},
+            "spec": {"partitions": len(self.keys), "consistencyMode": "HighAvailability"},
+            "status": {"conditions": self.conditions, "dataNodes": ["A", "B", "C"]},
+        }
+
+    def _partition(self, number: int, keys: PartitionKeys) -> dict[str, Any]:
+        owner = {"controller": True, "uid": UID}
+        metadata = {"name": f"z-{number}", "resourceVersion": "1", "ownerReferences": [owner]}
+        view = PartitionView(leader=self.leaders.get(number))
+        return {
+            "metadata": metadata,
+            "spec": {"zone": "z", "partition": number, "group": f"z.{UID}.{number}"},
+            "status": render_partition_status(keys, view),
+        }
+
+
+def a_node(name: str) -> TopologyNode:
+    return TopologyNode(
+        name=name,
+        process_incarnation="p",
+        storage_incarnation="s",
+        pod_uid="u",
+        restarts=0,
+        attributes={},
+        peer_address="",
+        since=9,
+    )
+
+
+def a_pod(name: str) -> dict[str, Any]:
+    containers = [{"name": "store"}]
+    return {"metadata": {"name": name, "uid": "u"}, "spec": {"containers": containers}}
+
+
+def a_replica(number: int, index: int, *, leads: bool = False) -> ReplicaStatus:
+    peers = [PeerName(node, "1") for node in "ABC"]
+    return ReplicaStatus(
+        group=f"z.{UID}.{number}",
+        zone="z",
+        partition=number,
+        incarnation="1",
+        role=Role.LEADER if leads else Role.FOLLOWER,
+        term=1,
+        configuration=ConfigurationReport(peers=peers, token=1, index=1),
+        last_term=1,
+        last_index=index,
+        last_user_term=1,
+        last_user_index=index,
+        abstains=True,
+    )
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reset_by_hand, "POLL_S", 0)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    return Journal(folder)
+
+
+def injured(
+    cluster: Cluster, journal: Journal, survivor: str | None = None, timeout_s: float = 5
+) -> Injury:
+    world = SimpleNamespace(
+        kube=cluster, journal=journal, clock=SystemClock(), zones=["z"], release="zq"
+    )
+    victims = [
+        Victim(
+            node=node,
+            pod_uid="u",
+            container="store",
+            restarts=0,
+            process_incarnation="p",
+            address="",
+            host="",
+        )
+        for node in ([survivor] if survivor else [])
+    ]
+    return Injury(
+        world=cast("Any", world),
+        name="by-hand",
+        victims=tuple(victims),
+        sighting=cast("Any", None),
+        timeout_s=timeout_s,
+        hold_s=0,
+    )
+
+
+async def done(fault: ResetByHand, injury: Injury) -> dict[str, Any]:
+    """The proof of the fault's effect, once all of its life is over."""
+    life = life_of(fault)
+    await life.prepare(injury)
+    await life.inject(injury)
+    proof = await life.wait_until_effective(injury)
+    await life.recover(injury)
+    await life.wait_until_recovered(injury)
+    await life.clean_up(injury)
+    return proof
+
+
+ALL = ResetByHand(name="by-hand")
+
+
+async def test_it_asks_as_the_command_does_and_proves_what_was_given_up(journal: Journal) -> None:
+    cluster = Cluster(DEAD, DEAD)
+    proof = await done(ResetByHand(name="by-hand", survivor="A"), injured(cluster, journal, "A"))
+    asked = ResetRequest(token=6, topology_version=9, survivor=PeerName("A", "1"))
+    assert cluster.requested == {0: asked, 1: asked}
+    newer = "user entries up to term 1, index 19, which B holds"
+    each = {"token": 8, "survivor": "A", "given_up": [GIVEN_UP, newer]}
+    assert proof == {"zone": "z", "partitions": [{"partition": n} | each for n in (0, 1)]}
+    assert journal.debts == [], "a reset can't be undone"
+
+
+async def test_without_a_survivor_it_goes_on_from_the_newest_data(journal: Journal) -> None:
+    cluster = Cluster(DEAD)
+    onto_b = replace(FORCED, pending=AssignmentSet(nodes=("B",), force=True))
+    cluster.then = [onto_b, AGAIN]
+    (only,) = (await done(ALL, injured(cluster, journal)))["partitions"]
+    assert cluster.requested[0].survivor == PeerName("B", "1")
+    assert (only["survivor"], only["given_up"]) == ("B", [GIVEN_UP])
+
+
+async def test_a_choice_that_nobody_saw_in_the_keys_is_told_by_the_newest_link(
+    journal: Journal,
+) -> None:
+    cluster = Cluster(DEAD)
+    alone = Link(nodes=("B",), term=8_000_000_001, index=21, token=8)
+    cluster.then = [replace(AGAIN, chain=(*CHAIN[:1], alone))]
+    (only,) = (await done(ALL, injured(cluster, journal)))["partitions"]
+    assert (only["survivor"], only["token"]) == ("B", 8)
+
+
+async def test_who_went_on_unseen_is_whom_the_request_names_or_nobody(journal: Journal) -> None:
+    untold = Cluster(DEAD)
+    untold.then = [AGAIN]
+    (only,) = (await done(ALL, injured(untold, journal)))["partitions"]
+    assert (only["survivor"], only["token"], only["given_up"]) == (None, 8, [])
+    untold = Cluster(DEAD)
+    untold.then = [AGAIN]
+    of_a = ResetByHand(name="by-hand", survivor="A")
+    (only,) = (await done(of_a, injured(untold, journal, "A")))["partitions"]
+    assert only["survivor"] == "A", "nobody saw another one"
+
+
+async def test_only_partitions_that_lost_their_majority_are_reset(journal: Journal) -> None:
+    cluster = Cluster(DEAD, DEAD)
+    cluster.leaders = {1: "A"}
+    proof = await done(ALL, injured(cluster, journal))
+    assert [one["partition"] for one in proof["partitions"]] == [0]
+    assert set(cluster.requested) == {0}
+
+
+async def refused(cluster: Cluster, journal: Journal, fault: ResetByHand) -> str:
+    with pytest.raises(FaultFailed) as error:
+        await life_of(fault).prepare(injured(cluster, journal, fault.survivor))
+    assert not cluster.annotations, "refused before anything is written"
+    return str(error.value)
+
+
+async def test_a_majority_that_may_live_is_refused_in_the_words_of_the_proof(
+    journal: Journal,
+) -> None:
+    cluster = Cluster(DEAD)
+    cluster.there, cluster.departed = "ABC", {}
+    chosen = ResetByHand(name="by-hand", partitions=[0])
+    assert await refused(cluster, journal, chosen) == (
+        "by-hand: partition 0: stable C; C is in the topology since version 9; "
+        "not reset: its majority has not left; a node that doesn't answer may still run"
+    )
+    lost_none = "by-hand: no partition of zone z has lost its majority for good; partition 0: "
+    assert (await refused(cluster, journal, ALL)).startswith(lost_none)
+
+
+async def test_a_chosen_partition_that_is_led_refuses_all(journal: Journal) -> None:
+    cluster = Cluster(DEAD, DEAD)
+    cluster.leaders = {1: "A"}
+    said = await refused(cluster, journal, ResetByHand(name="by-hand", partitions=[0, 1]))
+    assert "partition 1: stable C; C has left with version 8; not reset: A leads it" in said
+    cluster.leaders = {0: "A", 1: "A"}
+    nobody = "by-hand: no partition of zone z has lost its majority"
+    assert await refused(cluster, journal, ALL) == nobody
+
+
+async def test_who_holds_nothing_is_refused_as_a_survivor(journal: Journal) -> None:
+    gone = ResetByHand(name="by-hand", survivor="C")
+    said = await refused(Cluster(DEAD), journal, gone)
+    assert "not reset: C holds nothing of it, or can't be asked" in said
+
+
+async def test_a_zone_or_partition_that_is_not_there_is_told(journal: Journal) -> None:
+    other = ResetByHand(name="by-hand", zone="y")
+    assert "has no zone y; there are: z" in await refused(Cluster(DEAD), journal, other)
+    beyond = ResetByHand(name="by-hand", partitions=[4])
+    assert "zone z has no partition 4: 0 to 0" in await refused(Cluster(DEAD), journal, beyond)
+
+
+async def test_what_the_operator_does_not_carry_out_has_no_proof(journal: Journal) -> None:
+    cluster = Cluster(DEAD)
+    cluster.then = []
+    message = "The reset of partition 0 waits for B to report."
+    risk = {"type": "DataAtRisk", "status": "True", "reason": "MajorityLost", "message": message}
+    cluster.conditions = [risk]
+    with pytest.raises(WaitExpired) as error:
+        await done(ALL, injured(cluster, journal, timeout_s=0))
+    left = "not within 0 s: partition 0 of zone z still to be reset."
+    assert str(error.value) == f"{left} {message}"
+
+
+async def test_keys_that_changed_without_a_reset_are_no_proof(
+    journal: Journal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(DEAD)
+    wished = replace(DEAD, pending=AssignmentSet.of("A", "B"), configuration_token=7)
+    cluster.then = [wished]
+    with pytest.raises(FaultFailed, match=r"nothing came of the request for partition 0 of zone z"):
+        await done(ALL, injured(cluster, journal))
+    kube = cast("Kube", cluster)
+    asked = {0: ResetRequest(token=6, topology_version=9)}
+    assert await reset_command._wait(kube, "z", asked, 0) == reset_command.REFUSED
+    assert "partition 0 was not reset" in capsys.readouterr().out
+
+
+async def test_another_survivor_than_was_asked_for_is_no_proof(journal: Journal) -> None:
+    with pytest.raises(FaultFailed, match="asked to go on from B, the operator took A"):
+        await done(ResetByHand(name="by-hand", survivor="B"), injured(Cluster(DEAD), journal, "B"))
+
+
+async def test_requests_that_others_made_stay(journal: Journal) -> None:
+    cluster = Cluster(DEAD)
+    cluster.annotations = {RESET_ANNOTATION: '{"7": [3, 4]}'}
+    cluster.then = list(itertools.repeat(AGAIN, 2))
+    await done(ResetByHand(name="by-hand"), injured(cluster, journal))
+    assert cluster.requested[7] == ResetRequest(token=3, topology_version=4)

@@ -190,6 +190,7 @@ def test_a_teams_own_test_fails_on_a_store_with_a_planted_fault(
     assert "again: pytest 'test_wrong.py::test_reads_of_any_replica_are_fresh'" in output
 
 
+@pytest.mark.long
 def test_every_shell_step_of_the_workflow_for_teams_does_its_work(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

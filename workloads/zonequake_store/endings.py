@@ -16,8 +16,15 @@ again; a pod that is deleted, in the moments before its address goes with it. No
 - a refusal, alone: rules of a firewall refuse too, but don't end what is open;
 - another incarnation at another address: the old process may live on where it is.
 
-A network that ends connections and refuses new ones in a living process's place (a proxy beside it
-that died) makes a wrong proof. It costs a pre-vote, which is refused by all who hear the leader.
+Two things make a wrong proof:
+
+- a network that ends connections and refuses new ones in a living process's place: a proxy beside
+  it that died, or a firewall that refuses while the process itself ends one;
+- a call that comes late: its process has ended, and the next one was greeted at its address.
+
+It costs a pre-vote, which is refused by all who hear the leader, and an election that nobody needed
+if those who don't are a majority. So does a right proof of a node's newer process while an older
+one, elsewhere, still leads. `docs/model.md` has these cases in all their states.
 
     greeted ──► SPOKEN_TO ──ended by peer──► LOST ──REFUSED──► proven, once
                     ▲ └─ another one greets from there ─│────────► proven, once

@@ -76,6 +76,12 @@ def test_another_incarnation_elsewhere_proves_nothing_of_the_old_one() -> None:
     assert ending.greeted(ELSEWHERE, "p2") is None
 
 
+def test_a_call_that_comes_late_is_a_wrong_proof() -> None:
+    ending = Ending()
+    assert ending.greeted(AT, "p2") is None
+    assert ending.heard(AT, "p1") == "p2", "p1 called before p2 began, and was heard after it"
+
+
 @pytest.mark.parametrize("how", [Failure.SILENT, Failure.UNREACHABLE])
 def test_an_attempt_that_only_fails_is_no_proof(how: Failure) -> None:
     ending = spoken_to()

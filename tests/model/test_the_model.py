@@ -79,6 +79,9 @@ WITHIN = {
     "everything": EVERYTHING,
 }
 
+LARGE = ("reset-and-change", "everything-near", "everything")
+"""Too large for each change."""
+
 FOUND_BY = {
     "both-halves": (LATE_CHANGE, "OneLeader"),
     "joint-committed": (LATE_CHANGE, "OneLeader"),
@@ -100,7 +103,7 @@ FOUND_BY = {
     "name",
     [
         pytest.param(name, marks=[pytest.mark.long, pytest.mark.timeout(7200)])
-        if name == "everything"
+        if name in LARGE
         else name
         for name in WITHIN
     ],

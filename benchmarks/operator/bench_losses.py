@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import figures
 from figures import Limit, Result, Row
 from tests.kube.operator import api_server
-from tests.kube.operator.addresses import address
+from tests.kube.operator.addresses import client_addresses
 from tests.kube.operator.api_server import UNVERIFIED, ApiServer
 from tests.kube.operator.losses_in_a_row import ZONE, Written, create, lose, measure
 from tests.kube.operator.machine import Machine
@@ -43,13 +43,10 @@ def once(api: ApiServer, folder: Path, lost: int, reset_timeout_s: int) -> tuple
     loop = Relay(api.url, api.token, UNVERIFIED)
     nodes = 2 * lost - 1
     try:
-        machine.want(nodes)
-        for ordinal in range(nodes):
-            machine.start(ordinal)
-        machine.start_operator()
+        machine.begin(nodes)
         create(api, replicas=nodes, reset_timeout_s=reset_timeout_s)
         api_server.wait_until(lambda: machine.is_whole(nodes), limit_s=WHOLE_S)
-        registers = Registers(loop, ZONE, [f"{address(n)}:7002" for n in range(nodes)])
+        registers = Registers(loop, ZONE, client_addresses(nodes))
         registers.write("before", 1)
         gone = range(nodes - lost, nodes)
         losses = [partial(lose, machine, ordinal) for ordinal in gone]

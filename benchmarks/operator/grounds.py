@@ -70,8 +70,7 @@ async def on_processes(folder: Path, nodes: int) -> AsyncIterator[Ground]:
 
         def grow(wanted: int) -> None:
             machine.want(wanted)
-            for ordinal in range(len(machine.processes), wanted):
-                machine.start(ordinal)
+            machine.start(*range(len(machine.processes), wanted))
 
         async def found() -> Processes:
             assert machine.operator is not None

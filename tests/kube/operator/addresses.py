@@ -13,6 +13,11 @@ def address(ordinal: int) -> str:
     return f"{SUBNET}.{10 + ordinal}"
 
 
+def client_addresses(nodes: int) -> list[str]:
+    """Where clients find the first `nodes` data nodes."""
+    return [f"{address(ordinal)}:7002" for ordinal in range(nodes)]
+
+
 def told_address(ordinal: int) -> str:
     """Where a relay listens for what is meant for this data node."""
     return f"{SUBNET}.{110 + ordinal}"

@@ -149,6 +149,16 @@ class ApiServer:
     def apply(self, obj: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         return self.kubectl("apply", "--filename", "-", stdin=json.dumps(obj))
 
+    def create_zone(self, name: str = "z", **spec: object) -> None:
+        zone = {
+            "apiVersion": "zonequake.io/v1alpha1",
+            "kind": "DistributionZone",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        done = self.apply(zone)
+        assert done.returncode == 0, done.stderr
+
     def get(self, kind: str, name: str | None = None) -> Any:
         """The object, or a list of all of a kind; None if there is none, or no answer."""
         try:

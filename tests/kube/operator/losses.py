@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .addresses import address
+from .addresses import address, client_addresses
 from .api_server import wait_until
 from .machine import Machine, relayed
 from .outcome import replicas_at
@@ -117,12 +117,10 @@ class Losses:
     def _begin(self, loss: Loss) -> None:
         if loss in (Loss.MAJORITY, Loss.RESTART):
             gone = (1, 2) if loss is Loss.MAJORITY else (2,)
-            for ordinal in gone:
-                self.machine.kill(ordinal)
+            self.machine.kill(*gone)
             self.running -= set(gone)
         if loss in (Loss.RETURN, Loss.RESTART):
-            for ordinal in set(range(NODES)) - self.running:
-                self.machine.start(ordinal)
+            self.machine.start(*set(range(NODES)) - self.running)
             self.running = set(range(NODES))
 
     # ------------------------------------------------------------------------------ what is asked
@@ -183,22 +181,11 @@ class Losses:
 def losses(api: ApiServer, folder: Path, spec: dict[str, Any]) -> Iterator[Losses]:
     """A zone of this spec on three data nodes."""
     with relayed(api, folder, nodes=NODES) as (machine, relay):
-        machine.want(NODES)
-        for ordinal in range(NODES):
-            machine.start(ordinal)
-        machine.start_operator()
-        zone = {
-            "apiVersion": "zonequake.io/v1alpha1",
-            "kind": "DistributionZone",
-            "metadata": {"name": ZONE},
-            "spec": {"partitions": PARTITIONS, **spec},
-        }
-        assert machine.api.apply(zone).returncode == 0
-        wait_until(lambda: machine.is_whole(NODES))
+        machine.begin_zone(NODES, partitions=PARTITIONS, **spec)
         yield Losses(
             api=machine.api,
             machine=machine,
             relay=relay,
-            registers=Registers(relay, ZONE, [f"{address(n)}:7002" for n in range(NODES)]),
+            registers=Registers(relay, ZONE, client_addresses(NODES)),
             is_chained="consistencyMode" in spec,
         )

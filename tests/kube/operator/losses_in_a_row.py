@@ -73,18 +73,13 @@ def watched(api: ApiServer, path: str) -> Iterator[Seen]:
 
 def create(api: ApiServer, *, replicas: int, reset_timeout_s: int) -> None:
     """A HighAvailability zone of one partition that is on `replicas` nodes."""
-    zone = {
-        "apiVersion": "zonequake.io/v1alpha1",
-        "kind": "DistributionZone",
-        "metadata": {"name": ZONE},
-        "spec": {
-            "partitions": 1,
-            "replicas": replicas,
-            "consistencyMode": "HighAvailability",
-            "partitionDistributionResetTimeout": reset_timeout_s,
-        },
-    }
-    assert api.apply(zone).returncode == 0
+    api.create_zone(
+        ZONE,
+        partitions=1,
+        replicas=replicas,
+        consistencyMode="HighAvailability",
+        partitionDistributionResetTimeout=reset_timeout_s,
+    )
 
 
 def in_a_row(losses: list[Callable[[], None]]) -> float:

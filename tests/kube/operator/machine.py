@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .addresses import address, told_address
-from .api_server import UNVERIFIED
+from .api_server import UNVERIFIED, wait_until
 from .relay import Relay
 
 if TYPE_CHECKING:
@@ -73,7 +73,26 @@ class Machine:
         )
         assert done.returncode == 0, done.stderr
 
-    def start(self, ordinal: int) -> None:
+    def begin(self, nodes: int, *program: str, want: int | None = None) -> None:
+        """The first `nodes` of as many as the StatefulSet wants, and the operator, or a `program`
+        that stands for it."""
+        self.want(nodes if want is None else want)
+        self.start(*range(nodes))
+        self.start_operator(*program)
+
+    def begin_zone(
+        self, nodes: int, *program: str, want: int | None = None, **spec: object
+    ) -> None:
+        """The same with a zone `z` of this spec, until that is whole."""
+        self.begin(nodes, *program, want=want)
+        self.api.create_zone(**spec)
+        wait_until(lambda: self.is_whole(nodes))
+
+    def start(self, *ordinals: int) -> None:
+        for ordinal in ordinals:
+            self._start(ordinal)
+
+    def _start(self, ordinal: int) -> None:
         name = f"zq-default-{ordinal}"
         done = self.api.apply(
             {
@@ -112,10 +131,11 @@ class Machine:
     def data(self, ordinal: int) -> Path:
         return self.folder / str(ordinal)
 
-    def kill(self, ordinal: int) -> None:
-        self.kill_unseen(ordinal)
-        self._tell(ordinal, running=False)
-        self.restarts[ordinal] = self.restarts.get(ordinal, 0) + 1
+    def kill(self, *ordinals: int) -> None:
+        for ordinal in ordinals:
+            self.kill_unseen(ordinal)
+            self._tell(ordinal, running=False)
+            self.restarts[ordinal] = self.restarts.get(ordinal, 0) + 1
 
     def kill_unseen(self, ordinal: int) -> None:
         """Without the kubelet's word."""
@@ -202,6 +222,23 @@ class Machine:
             and not found.get("Progressing", True)
             and not found.get("Degraded", True)
         )
+
+    def present(self) -> list[str]:
+        """Nodes of the topology."""
+        return (self.api.get("topo", "topology") or {}).get("status", {}).get("nodeNames", [])  # type: ignore[no-any-return]
+
+    def partition(self) -> dict[str, Any]:
+        """The keys of the zone's first partition; what follows is of these."""
+        return (self.api.get("zp", "z-0") or {}).get("status", {})  # type: ignore[no-any-return]
+
+    def is_stable(self, *names: str) -> bool:
+        """Is this the stable set, and no other pending?"""
+        keys = self.partition()
+        stable, pending = ((keys.get(key) or {}).get("nodes") for key in ("stable", "pending"))
+        return stable == list(names) and not pending
+
+    def chain(self) -> list[list[str]]:
+        return [link["nodes"] for link in self.partition().get("chain", [])]
 
     def event_reasons(self) -> list[str]:
         return [e["reason"] for e in self.api.get("events")["items"]]

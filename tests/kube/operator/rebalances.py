@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .addresses import address
+from .addresses import address, client_addresses
 from .api_server import wait_until
 from .background_load import BackgroundLoad
 from .machine import Machine, relayed
@@ -246,19 +246,8 @@ def rebalances(api: ApiServer, folder: Path, *program: str) -> Iterator[Rebalanc
     `program` stands for the operator, if it isn't itself.
     """
     with relayed(api, folder, nodes=FOURTH + 1) as (machine, relay):
-        machine.want(3)
-        for ordinal in range(3):
-            machine.start(ordinal)
-        machine.start_operator(*program)
-        zone = {
-            "apiVersion": "zonequake.io/v1alpha1",
-            "kind": "DistributionZone",
-            "metadata": {"name": ZONE},
-            "spec": {"partitions": PARTITIONS, "dataNodesAutoAdjustScaleDown": 0},
-        }
-        assert machine.api.apply(zone).returncode == 0
-        wait_until(lambda: machine.is_whole(3))
-        seeds = [f"{address(n)}:7002" for n in range(3)]
+        machine.begin_zone(3, *program, partitions=PARTITIONS, dataNodesAutoAdjustScaleDown=0)
+        seeds = client_addresses(3)
         yield Rebalances(
             api=machine.api,
             machine=machine,

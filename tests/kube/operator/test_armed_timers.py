@@ -32,17 +32,9 @@ def running(
     api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Rebalances]:
     with rebalances(api_server, tmp_path_factory.mktemp("timers")) as found:
-        zone = {
-            "apiVersion": "zonequake.io/v1alpha1",
-            "kind": "DistributionZone",
-            "metadata": {"name": ZONE},
-            "spec": {
-                "partitions": 1,
-                "dataNodesAutoAdjustScaleUp": WAIT_S,
-                "dataNodesAutoAdjustScaleDown": 0,
-            },
-        }
-        assert found.api.apply(zone).returncode == 0
+        found.api.create_zone(
+            ZONE, partitions=1, dataNodesAutoAdjustScaleUp=WAIT_S, dataNodesAutoAdjustScaleDown=0
+        )
         wait_until(lambda: status(found).get("dataNodeCount") == 3)
         yield found
 

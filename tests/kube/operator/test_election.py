@@ -15,13 +15,6 @@ from .severed import Line
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
-ZONE = {
-    "apiVersion": "zonequake.io/v1alpha1",
-    "kind": "DistributionZone",
-    "metadata": {"name": "z"},
-    "spec": {"partitions": 4},
-}
-
 
 @pytest.fixture
 def operators(machine: Machine) -> Iterator[Operators]:
@@ -33,12 +26,11 @@ def begin(operators: Operators, **environment: str) -> None:
     """Three nodes, a zone, and two operators of which the first leads."""
     machine = operators.machine
     machine.want(4)
-    for ordinal in range(3):
-        machine.start(ordinal)
+    machine.start(*range(3))
     operators.start(**environment)
     wait_until(lambda: operators.leads(0))
     operators.start()
-    assert machine.api.apply(ZONE).returncode == 0
+    machine.api.create_zone(partitions=4)
     wait_until(lambda: machine.is_whole(3))
     assert not operators.leads(1)
     assert operators.lease()["leaseTransitions"] == 1

@@ -34,25 +34,10 @@ def machine(machine: Machine) -> Machine:
 
 
 def begin(machine: Machine, mode: str = "HighAvailability", name: str = "z") -> None:
-    zone = {
-        "apiVersion": "zonequake.io/v1alpha1",
-        "kind": "DistributionZone",
-        "metadata": {"name": name},
-        "spec": {
-            "partitions": 1,
-            "consistencyMode": mode,
-            "partitionDistributionResetTimeout": 1,
-        },
-    }
-    assert machine.api.apply(zone).returncode == 0
+    machine.api.create_zone(
+        name, partitions=1, consistencyMode=mode, partitionDistributionResetTimeout=1
+    )
     wait_until(lambda: machine.is_whole(3, name))
-
-
-def three_nodes(machine: Machine) -> None:
-    machine.want(3)
-    for ordinal in range(3):
-        machine.start(ordinal)
-    machine.start_operator()
 
 
 def replicas(ordinal: int) -> dict[str, Any]:
@@ -93,10 +78,6 @@ def lease(machine: Machine, ordinal: int) -> dict[str, Any]:
     return machine.api.get("lease", f"zq-default-{ordinal}") or {}
 
 
-def nodes(machine: Machine) -> list[str]:
-    return machine.api.get("topo", "topology")["status"].get("nodeNames", [])  # type: ignore[no-any-return]
-
-
 def trouble(machine: Machine) -> dict[str, Any]:
     """The condition that tells of it."""
     status = (machine.api.get("dz", "z") or {})["status"]
@@ -106,7 +87,7 @@ def trouble(machine: Machine) -> dict[str, Any]:
 def test_an_old_majority_that_comes_back_acknowledges_nothing_beside_the_survivor(
     machine: Machine,
 ) -> None:
-    three_nodes(machine)
+    machine.begin(3)
     begin(machine)
     name = group()
     wait_until(lambda: writes(range(3), name, 1))
@@ -115,7 +96,7 @@ def test_an_old_majority_that_comes_back_acknowledges_nothing_beside_the_survivo
     for ordinal in (0, 1):
         machine.processes[ordinal].send_signal(signal.SIGSTOP)
     stopped_s = time.monotonic()
-    wait_until(lambda: nodes(machine) == ["zq-default-2"])
+    wait_until(lambda: machine.present() == ["zq-default-2"])
     assert time.monotonic() - stopped_s > LEASE_S, "not before the Leases ran out"
     assert "zonequake.io/fenced" in lease(machine, 0)["metadata"]["annotations"]
     wait_until(lambda: writes([2], name, 2))
@@ -127,7 +108,7 @@ def test_an_old_majority_that_comes_back_acknowledges_nothing_beside_the_survivo
         for ordinal in (0, 1):
             reply = ask(ordinal, Write(name, "k", 3))
             assert reply is None or reply.status is not Status.OK or reply.lineage > 0
-    wait_until(lambda: nodes(machine) == [f"zq-default-{n}" for n in range(3)])
+    wait_until(lambda: machine.present() == [f"zq-default-{n}" for n in range(3)])
     assert [lease(machine, n)["spec"]["leaseTransitions"] for n in range(3)] == [2, 2, 1]
     wait_until(lambda: machine.is_whole(3))
     wait_until(lambda: writes(range(3), name, 4))
@@ -137,7 +118,7 @@ def test_without_the_api_server_high_availability_stops_and_strong_consistency_g
     machine: Machine, line: Line
 ) -> None:
     machine.node_environment["ZQ_API_SERVER"] = line.url
-    three_nodes(machine)
+    machine.begin(3)
     begin(machine)
     begin(machine, "StrongConsistency", "s")
     available, strong = group(), group(zone="s")
@@ -167,15 +148,14 @@ def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
     machine.node_environment["ZQ_API_SERVER"] = line.url
     machine.start(0)
     del machine.node_environment["ZQ_API_SERVER"]
-    machine.start(1)
-    machine.start(2)
+    machine.start(1, 2)
     machine.start_operator()
     begin(machine)
     name = group()
     wait_until(lambda: writes(range(3), name, 1))
 
     line.sever()
-    wait_until(lambda: nodes(machine) == ["zq-default-1", "zq-default-2"], 30)
+    wait_until(lambda: machine.present() == ["zq-default-1", "zq-default-2"], 30)
     assert not writes([0], name, 2)
     wait_until(lambda: trouble(machine)["reason"] == "LeaseFenced", 10)
     told = trouble(machine)["message"]
@@ -187,7 +167,7 @@ def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
     assert found.status is Status.NOT_LEADER
 
     line.mend()
-    wait_until(lambda: len(nodes(machine)) == 3, 30)
+    wait_until(lambda: len(machine.present()) == 3, 30)
     wait_until(lambda: machine.is_whole(3))
     assert lease(machine, 0)["spec"]["leaseTransitions"] == 2
     wait_until(lambda: trouble(machine)["reason"] == "LeasesRenewed", 10)
@@ -199,7 +179,7 @@ def test_a_node_that_alone_cannot_renew_hands_over_leaves_and_comes_back(
 def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(
     machine: Machine,
 ) -> None:
-    three_nodes(machine)
+    machine.begin(3)
     begin(machine)
     name = group()
     wait_until(lambda: writes(range(3), name, 1))
@@ -207,7 +187,7 @@ def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(
         machine.api.kubectl("delete", "pod", f"zq-default-{ordinal}", "--force", "--grace-period=0")
     since_s = time.monotonic()
     while time.monotonic() - since_s < 4 * LEASE_S:
-        assert len(nodes(machine)) == 3
+        assert len(machine.present()) == 3
         found = [ask(n, Write(name, "k", 2)) for n in range(3)]
         assert any(reply is not None and reply.status is Status.OK for reply in found)
         assert all(reply is None or reply.lineage == 0 for reply in found)
@@ -215,14 +195,14 @@ def test_a_majority_whose_pods_are_deleted_by_force_lives_on_while_it_renews(
 
     # One of them does end, and nobody tells: its Lease does.
     machine.kill_unseen(0)
-    wait_until(lambda: nodes(machine) == ["zq-default-1", "zq-default-2"], 30)
+    wait_until(lambda: machine.present() == ["zq-default-1", "zq-default-2"], 30)
     wait_until(lambda: writes([1, 2], name, 3))
 
 
 def test_the_lease_of_a_node_that_was_scaled_down_goes_and_the_node_may_come_back(
     machine: Machine,
 ) -> None:
-    three_nodes(machine)
+    machine.begin(3)
     begin(machine)
     name = group()
     wait_until(lambda: writes(range(3), name, 1))
@@ -231,7 +211,7 @@ def test_the_lease_of_a_node_that_was_scaled_down_goes_and_the_node_may_come_bac
     machine.want(2)
     machine.kill_unseen(2)
     machine.api.kubectl("delete", "pod", "zq-default-2", "--force", "--grace-period=0")
-    wait_until(lambda: nodes(machine) == ["zq-default-0", "zq-default-1"], 30)
+    wait_until(lambda: machine.present() == ["zq-default-0", "zq-default-1"], 30)
     wait_until(lambda: not lease(machine, 2), 10)
     assert lease(machine, 0)
     assert lease(machine, 1)

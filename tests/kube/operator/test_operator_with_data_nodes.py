@@ -17,18 +17,7 @@ pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
 def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) -> None:
     api = machine.api
-    machine.want(4)
-    for ordinal in range(3):
-        machine.start(ordinal)
-    machine.start_operator()
-    zone = {
-        "apiVersion": "zonequake.io/v1alpha1",
-        "kind": "DistributionZone",
-        "metadata": {"name": "z"},
-        "spec": {"partitions": 6},
-    }
-    assert api.apply(zone).returncode == 0
-    wait_until(lambda: machine.is_whole(3))
+    machine.begin_zone(3, want=4, partitions=6)
 
     # Every view is written by now, and from then on nothing.
     wait_until(lambda: all(p["status"]["state"] == "Available" for p in api.get("zp")["items"]))
@@ -65,11 +54,9 @@ def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) ->
     # All nodes at once.
     infinite = {"spec": {"dataNodesAutoAdjustScaleDown": "Infinite"}}
     api.patch("dz", "z", infinite)
-    for ordinal in range(3):
-        machine.kill(ordinal)
+    machine.kill(*range(3))
     wait_until(lambda: not machine.conditions()["Ready"])
-    for ordinal in range(3):
-        machine.start(ordinal)
+    machine.start(*range(3))
     wait_until(lambda: machine.is_whole(3))
 
     # What happened is told, once for each transition: before the transition is stored, so that

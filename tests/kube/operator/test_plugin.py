@@ -18,7 +18,7 @@ from zonequake_load.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
 from zonequake_load.targets.zonequake import key_for_partition
 
-from .addresses import address
+from .addresses import client_addresses
 from .api_server import wait_until
 from .machine import Machine
 from .plugin_screens import connected, plan, status
@@ -33,7 +33,7 @@ SETTLED = (("dz", "z"), ("zp", "z-0"))
 
 async def fill() -> None:
     """Writes about so much into each partition."""
-    client = Client("z", [f"{address(0)}:7002"], rng=random.Random(1))
+    client = Client("z", client_addresses(1), rng=random.Random(1))
     await client.open(30.0)
     limits = Limits(
         deadline_ns=time.monotonic_ns() + 30_000_000_000, attempt_ns=2_000_000_000, retry=True
@@ -58,18 +58,8 @@ def stable_sets(machine: Machine) -> dict[int, list[str]]:
 
 
 async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_path: Path) -> None:
-    machine.want(4)
-    for ordinal in range(3):
-        machine.start(ordinal)
-    machine.start_operator()
-    zone = {
-        "apiVersion": "zonequake.io/v1alpha1",
-        "kind": "DistributionZone",
-        "metadata": {"name": "z"},
-        "spec": {"partitions": PARTITIONS, "replicas": 2, "catchUpBytesPerSecond": 60_000},
-    }
-    assert machine.api.apply(zone).returncode == 0
-    await asyncio.to_thread(wait_until, lambda: machine.is_whole(3))
+    spec = {"partitions": PARTITIONS, "replicas": 2, "catchUpBytesPerSecond": 60_000}
+    await asyncio.to_thread(machine.begin_zone, 3, want=4, **spec)
     await fill()
     seen = await status(machine)
     assert "all 8 partitions are served" in seen
@@ -157,23 +147,14 @@ def columns(machine: Machine, kind: str, name: str) -> dict[str, str]:
 
 
 def test_get_shows_the_armed_timers_and_what_a_partition_waits_for(machine: Machine) -> None:
-    machine.want(4)
-    for ordinal in range(3):
-        machine.start(ordinal)
-    machine.start_operator()
-    zone = {
-        "apiVersion": "zonequake.io/v1alpha1",
-        "kind": "DistributionZone",
-        "metadata": {"name": "z"},
-        "spec": {
-            "partitions": 1,
-            "dataNodesAutoAdjustScaleUp": 600,
-            "consistencyMode": "HighAvailability",
-            "partitionDistributionResetTimeout": 300,
-        },
-    }
-    assert machine.api.apply(zone).returncode == 0
-    wait_until(lambda: machine.is_whole(3))
+    machine.begin_zone(
+        3,
+        want=4,
+        partitions=1,
+        dataNodesAutoAdjustScaleUp=600,
+        consistencyMode="HighAvailability",
+        partitionDistributionResetTimeout=300,
+    )
     shown = columns(machine, "dz", "z")
     assert (shown["MODE"], shown["ARMED"]) == ("HighAvailability", "")
     wait_until(lambda: columns(machine, "zp", "z-0")["STATE"] == "Available")
@@ -192,8 +173,7 @@ def test_get_shows_the_armed_timers_and_what_a_partition_waits_for(machine: Mach
     lost = "1 more of zq-default-1, zq-default-2, for a majority"
     wait_until(lambda: columns(machine, "zp", "z-0")["WAITS-FOR"] == lost)
 
-    for ordinal in (1, 2):
-        machine.start(ordinal)
+    machine.start(1, 2)
     wait_until(lambda: columns(machine, "zp", "z-0")["WAITS-FOR"] == "", limit_s=60)
     back = "zq-default-1, zq-default-2"
     armed = rf"scale-up {at}: {back}, zq-default-3; reset {at}: {back}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +10,7 @@ from typer.testing import CliRunner
 from zonequake_chaos import reset_command
 from zonequake_chaos.kube import Kube
 
-from .addresses import address
+from .addresses import client_addresses
 from .api_server import wait_until
 from .machine import Machine
 from .plugin_screens import StraightKube, plan, status
@@ -21,33 +20,6 @@ from .relay import Relay
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
 A, B, C = (f"zq-default-{n}" for n in range(3))
-
-
-def begin(machine: Machine, **spec: object) -> None:
-    machine.want(3)
-    for ordinal in range(3):
-        machine.start(ordinal)
-    machine.start_operator()
-    zone = {
-        "apiVersion": "zonequake.io/v1alpha1",
-        "kind": "DistributionZone",
-        "metadata": {"name": "z"},
-        "spec": {"partitions": 1, **spec},
-    }
-    assert machine.api.apply(zone).returncode == 0
-    wait_until(lambda: machine.is_whole(3))
-
-
-def keys(machine: Machine) -> dict[str, Any]:
-    return (machine.api.get("zp", "z-0") or {}).get("status", {})  # type: ignore[no-any-return]
-
-
-def stable(machine: Machine) -> list[str]:
-    return (keys(machine).get("stable") or {}).get("nodes", [])  # type: ignore[no-any-return]
-
-
-def present(machine: Machine) -> list[str]:
-    return (machine.api.get("topo", "topology") or {}).get("status", {}).get("nodeNames", [])  # type: ignore[no-any-return]
 
 
 def seen(machine: Machine) -> str:
@@ -61,22 +33,22 @@ def foretold(machine: Machine, *settings: str) -> str:
 def test_a_chain_that_is_unwound_is_seen_and_foretold_as_the_operator_then_does_it(
     machine: Machine, loop: Relay
 ) -> None:
-    begin(machine, consistencyMode="HighAvailability", partitionDistributionResetTimeout=3)
-    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    machine.begin_zone(
+        3, partitions=1, consistencyMode="HighAvailability", partitionDistributionResetTimeout=3
+    )
+    registers = Registers(loop, "z", client_addresses(3))
     registers.write("before", 1)
-    for ordinal in (1, 2):
-        machine.kill(ordinal)
-    wait_until(lambda: present(machine) == [A])
+    machine.kill(1, 2)
+    wait_until(lambda: machine.present() == [A])
     armed = foretold(machine)
     assert f"RESET partition 0 of {A}, {B}, {C}: goes on from {A} alone" in armed
     assert "give up replicas" not in armed
-    wait_until(lambda: stable(machine) == [A])
+    wait_until(lambda: machine.is_stable(A))
     registers.write("alone", 2)
 
     machine.kill(0)
-    for ordinal in (1, 2):
-        machine.start(ordinal)
-    wait_until(lambda: present(machine) == [B, C])
+    machine.start(1, 2)
+    wait_until(lambda: machine.present() == [B, C])
     waits = f"The partition waits for 1 more of {A} to report: all its nodes had stopped"
     screen = seen(machine)
     assert waits in screen
@@ -85,25 +57,23 @@ def test_a_chain_that_is_unwound_is_seen_and_foretold_as_the_operator_then_does_
 
     machine.api.patch("dz", "z", {"spec": {"paused": True}})
     machine.start(0)
-    wait_until(lambda: present(machine) == [A, B, C])
+    wait_until(lambda: machine.present() == [A, B, C])
     assert f"it goes on from {A} as soon as the operator acts" in seen(machine)
     unwound = foretold(machine)
     assert f"RESET partition 0 of {A}: goes on from {A} alone" in unwound
     machine.api.patch("dz", "z", {"spec": {"paused": False}})
-    wait_until(lambda: machine.is_whole(3) and stable(machine) == [A, B, C])
-    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    wait_until(lambda: machine.is_whole(3) and machine.is_stable(A, B, C))
+    registers = Registers(loop, "z", client_addresses(3))
     assert (registers.read("before"), registers.read("alone")) == (1, 2)
 
 
 def test_members_that_came_back_with_nothing_can_be_given_up_by_hand(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(machine, storage="Volatile")
-    for ordinal in (1, 2):
-        machine.kill(ordinal)
-    for ordinal in (1, 2):
-        machine.start(ordinal)
-    wait_until(lambda: present(machine) == [A, B, C] and "leader" not in keys(machine))
+    machine.begin_zone(3, partitions=1, storage="Volatile")
+    machine.kill(1, 2)
+    machine.start(1, 2)
+    wait_until(lambda: machine.present() == [A, B, C] and "leader" not in machine.partition())
     lost = f"Partition 0 can only be reset by hand: {B}, {C} came back with nothing."
     wait_until(lambda: lost in str(machine.status()))
     assert "only 1 of 3 members can still have its data" in seen(machine)
@@ -115,4 +85,4 @@ def test_members_that_came_back_with_nothing_can_be_given_up_by_hand(
     assert f"{B} is in the topology since" in done.output
     assert "came back with nothing" in done.output
     assert "partition 0 was reset" in done.output
-    wait_until(lambda: machine.is_whole(3) and stable(machine) == [A, B, C])
+    wait_until(lambda: machine.is_whole(3) and machine.is_stable(A, B, C))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .addresses import address
+from .addresses import client_addresses
 from .api_server import wait_until
 from .machine import Machine, relayed
 from .operators import Operators
@@ -28,16 +28,6 @@ pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
 PARTITIONS = 2
 A, B, C = EVERYONE = [f"zq-default-{n}" for n in range(3)]
-ZONE = {
-    "apiVersion": "zonequake.io/v1alpha1",
-    "kind": "DistributionZone",
-    "metadata": {"name": "z"},
-    "spec": {
-        "partitions": PARTITIONS,
-        "consistencyMode": "HighAvailability",
-        "partitionDistributionResetTimeout": 1,
-    },
-}
 
 
 def keys(machine: Machine) -> list[dict[str, Any]]:
@@ -78,20 +68,22 @@ def test_a_loss_is_one_reset_though_its_operator_stands_still_in_the_middle(
         closing(Operators(machine)) as operators,
     ):
         machine.want(3)
-        for ordinal in range(3):
-            machine.start(ordinal)
+        machine.start(*range(3))
         first = operators.start()
         wait_until(lambda: operators.leads(0))
         operators.start()
-        assert machine.api.apply(ZONE).returncode == 0
+        machine.api.create_zone(
+            partitions=PARTITIONS,
+            consistencyMode="HighAvailability",
+            partitionDistributionResetTimeout=1,
+        )
         wait_until(lambda: machine.is_whole(3))
-        registers = Registers(relay, "z", [f"{address(n)}:7002" for n in range(3)])
+        registers = Registers(relay, "z", client_addresses(3))
         registers.write("before", 1)
 
         moment = Moment(number=1, way=way, of=write)
         relay.arm(moment, lambda: first.send_signal(signal.SIGSTOP))
-        for ordinal in (1, 2):
-            machine.kill(ordinal)
+        machine.kill(1, 2)
         wait_until(lambda: relay.hit is not None)
         relay.revive()
         wait_until(lambda: operators.leads(1), 30)
@@ -100,8 +92,7 @@ def test_a_loss_is_one_reset_though_its_operator_stands_still_in_the_middle(
         assert first.wait(10) == 1
         registers.write("alone", 2)
 
-        for ordinal in (1, 2):
-            machine.start(ordinal)
+        machine.start(1, 2)
         wait_until(lambda: machine.is_whole(3) and chains(machine) == [[EVERYONE]] * PARTITIONS)
         assert relay.release() == (way is Way.LAST)
         registers.write("after", 3)

@@ -17,13 +17,13 @@ from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.kube import Kube
 from zonequake_chaos.scenario_faults import ResetByHand
 
-from .addresses import address
+from .addresses import client_addresses
 from .api_server import wait_until
 from .machine import Machine
 from .plugin_screens import StraightKube, connected, status
 from .registers import Registers
 from .relay import Relay
-from .test_high_availability import chain, create, is_stable, keys, present, reset_after
+from .test_high_availability import create, reset_after
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 
@@ -34,14 +34,11 @@ TIMEOUT_S = 3
 
 def begin(machine: Machine, loop: Relay) -> Registers:
     """B and C have acknowledged what D, which is down, lacks."""
-    machine.want(3)
-    for ordinal in range(3):
-        machine.start(ordinal)
-    machine.start_operator()
+    machine.begin(3)
     create(machine, 3)
     reset_after(machine, TIMEOUT_S)
-    wait_until(lambda: machine.is_whole(3) and chain(machine) == [NAMES])
-    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    wait_until(lambda: machine.is_whole(3) and machine.chain() == [NAMES])
+    registers = Registers(loop, "z", client_addresses(3))
     registers.write("all", 1)
     machine.kill(LAGGARD)
     registers.write("two", 2)
@@ -69,30 +66,30 @@ def test_whoever_of_a_stopped_group_is_back_first_waits_for_the_majority(
     machine: Machine, loop: Relay
 ) -> None:
     registers = begin(machine, loop)
-    machine.kill(FIRST)
-    machine.kill(SECOND)
-    wait_until(lambda: keys(machine).get("stoppedToken"))
+    machine.kill(FIRST, SECOND)
+    wait_until(lambda: machine.partition().get("stoppedToken"))
     machine.start(LAGGARD)
-    wait_until(lambda: present(machine) == [D])
+    wait_until(lambda: machine.present() == [D])
     assert not registers.is_writable(within_s=2.0 * TIMEOUT_S)
-    assert chain(machine) == [NAMES]
-    assert "resetRevision" not in keys(machine)
+    assert machine.chain() == [NAMES]
+    assert "resetRevision" not in machine.partition()
     waits = f"waits for 1 more of {B}, {C} to come back with its data: all its nodes had stopped"
     assert waits in str(machine.status())
     assert waits in asyncio.run(status(machine))
 
     machine.start(SECOND)
-    wait_until(lambda: "leader" in keys(machine) and "stoppedToken" not in keys(machine))
+    wait_until(
+        lambda: "leader" in machine.partition() and "stoppedToken" not in machine.partition()
+    )
     assert (registers.read("all"), registers.read("two")) == (1, 2)
     registers.write("again", 3)
     machine.start(FIRST)
-    wait_until(lambda: machine.is_whole(3) and is_stable(machine, *NAMES))
-    assert chain(machine) == [NAMES], "nothing was ever given up"
+    wait_until(lambda: machine.is_whole(3) and machine.is_stable(*NAMES))
+    assert machine.chain() == [NAMES], "nothing was ever given up"
 
     # A loss that leaves a member alive is reset as before.
-    machine.kill(FIRST)
-    machine.kill(SECOND)
-    wait_until(lambda: is_stable(machine, D))
+    machine.kill(FIRST, SECOND)
+    wait_until(lambda: machine.is_stable(D))
     assert [registers.read(key) for key in ("all", "two", "again")] == [1, 2, 3]
 
 
@@ -101,14 +98,13 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
 ) -> None:
     registers = begin(machine, loop)
     machine.kill(SECOND)
-    wait_until(lambda: is_stable(machine, B))
+    wait_until(lambda: machine.is_stable(B))
     registers.write("alone", 3)
     with pytest.raises(FaultFailed, match=rf"partition 0: .* not reset: {B} leads it"):
         asyncio.run(fault_by_hand(machine))
     machine.kill(FIRST)
-    for ordinal in (SECOND, LAGGARD):
-        machine.start(ordinal)
-    wait_until(lambda: present(machine) == [C, D])
+    machine.start(SECOND, LAGGARD)
+    wait_until(lambda: machine.present() == [C, D])
     assert not registers.is_writable(within_s=2.0 * TIMEOUT_S)
 
     monkeypatch.setattr(Kube, "pod_proxy", StraightKube.pod_proxy)
@@ -127,13 +123,13 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
     assert (done["partition"], done["survivor"]) == (0, C)
     (given_up,) = done["given_up"]
     assert f"all that was written since the reset to {B}" in given_up
-    wait_until(lambda: is_stable(machine, C, D))
+    wait_until(lambda: machine.is_stable(C, D))
     assert [registers.read(key) for key in ("all", "two", "alone")] == [1, 2, None]
     registers.write("since", 4)
 
     # Who died comes back: it was shut out, and follows.
     machine.start(FIRST)
-    wait_until(lambda: machine.is_whole(3) and is_stable(machine, *NAMES))
-    assert {link["token"] for link in keys(machine)["chain"]} == {done["token"]}
+    wait_until(lambda: machine.is_whole(3) and machine.is_stable(*NAMES))
+    assert {link["token"] for link in machine.partition()["chain"]} == {done["token"]}
     found = [registers.read(key) for key in ("all", "two", "alone", "since")]
     assert found == [1, 2, None, 4]

@@ -19,8 +19,8 @@ import pytest
 
 from zonequake_load.targets.zonequake import key_for_partition
 
-from .addresses import address
-from .api_server import UNVERIFIED, wait_until
+from .addresses import client_addresses
+from .api_server import UNVERIFIED
 from .machine import Machine
 from .registers import Registers
 from .relay import Relay
@@ -94,26 +94,15 @@ def is_writable(registers: Registers) -> float:
 
 
 def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay, eye: Eye) -> None:
-    machine.want(3)
-    for ordinal in range(3):
-        machine.start(ordinal)
-    machine.start_operator()
-    spec = {
-        "partitions": PARTITIONS,
-        "replicas": 3,
-        "consistencyMode": "HighAvailability",
-        "partitionDistributionResetTimeout": 0,
-        "dataNodesAutoAdjustScaleUp": 3600,
-    }
-    zone = {
-        "apiVersion": "zonequake.io/v1alpha1",
-        "kind": "DistributionZone",
-        "metadata": {"name": "z"},
-        "spec": spec,
-    }
-    assert machine.api.apply(zone).returncode == 0
-    wait_until(lambda: machine.is_whole(3))
-    registers = Registers(loop, "z", [f"{address(n)}:7002" for n in range(3)])
+    machine.begin_zone(
+        3,
+        partitions=PARTITIONS,
+        replicas=3,
+        consistencyMode="HighAvailability",
+        partitionDistributionResetTimeout=0,
+        dataNodesAutoAdjustScaleUp=3600,
+    )
+    registers = Registers(loop, "z", client_addresses(3))
     is_writable(registers)
 
     # The second of two losses takes the majority; its proof is the pod's status.
@@ -128,8 +117,7 @@ def test_the_times_of_resets_and_restarts(machine: Machine, loop: Relay, eye: Ey
     eye.until(lambda: all(len(keys["chain"]) == 2 for keys in eye.partitions()))
     machine.kill(0)
     eye.until(lambda: not eye.status("logicaltopologies", "topology")["status"].get("nodes"))
-    for ordinal in (1, 2, 0):  # the last one is who has the newest data
-        machine.start(ordinal)
+    machine.start(1, 2, 0)  # the last one is who has the newest data
     identified_s = eye.until(
         lambda: len(eye.status("logicaltopologies", "topology")["status"].get("nodes", [])) == 3
     )

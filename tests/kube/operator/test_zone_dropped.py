@@ -48,13 +48,8 @@ class Scene:
         return self.running.api
 
     def create(self, **spec: Any) -> None:
-        zone = {
-            "apiVersion": "zonequake.io/v1alpha1",
-            "kind": "DistributionZone",
-            "metadata": {"name": DROPPED},
-            "spec": {"partitions": PARTITIONS, "dataNodesAutoAdjustScaleDown": 0, **spec},
-        }
-        assert self.api.apply(zone).returncode == 0
+        spec = {"partitions": PARTITIONS, "dataNodesAutoAdjustScaleDown": 0, **spec}
+        self.api.create_zone(DROPPED, **spec)
         wait_until(self._is_there)
 
     def _is_there(self) -> bool:

@@ -149,7 +149,7 @@ class ApiServer:
     def apply(self, obj: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         return self.kubectl("apply", "--filename", "-", stdin=json.dumps(obj))
 
-    def create_zone(self, name: str = "z", **spec: object) -> None:
+    def create_zone(self, name: str = "z", /, **spec: object) -> None:
         zone = {
             "apiVersion": "zonequake.io/v1alpha1",
             "kind": "DistributionZone",

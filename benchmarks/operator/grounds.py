@@ -21,6 +21,7 @@ from tests.kube.operator import api_server
 from tests.kube.operator.machine import Machine
 from tests.processes.store.ports import free_ports
 
+from zonequake_agent import pods
 from zonequake_chaos.cluster import processes
 from zonequake_chaos.cluster.embedded import EmbeddedCluster
 from zonequake_chaos.cluster.instance import MARK, find_instance
@@ -28,7 +29,6 @@ from zonequake_chaos.faults.scale import set_replicas, stateful_set
 from zonequake_chaos.images.build import build_all
 from zonequake_chaos.install import install
 from zonequake_chaos.kube import Json, Kube
-from zonequake_chaos.own_node import pod_processes
 from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
 
 Processes = Mapping[str, list[int]]
@@ -133,7 +133,7 @@ async def on_embedded_cluster(nodes: int) -> AsyncIterator[Ground]:
 
 async def _of_pods(kube: Kube, cluster: EmbeddedCluster) -> Processes:
     def of(pod: Json) -> list[int]:
-        return pod_processes(pod["metadata"]["uid"])
+        return [process.pid for process in pods.processes(pod["metadata"]["uid"])]
 
     (operator,) = await kube.find("Pod", _component("operator"))
     stores = await kube.find("Pod", _component("store"))

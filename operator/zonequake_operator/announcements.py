@@ -185,13 +185,16 @@ def _resets(
 ) -> list[Announcement]:
     """What has been given up, from whom partitions go on, and when they serve again."""
     begun: dict[str, list[int]] = {}
+    taken_back: dict[str, list[int]] = {}
     unwound: dict[tuple[str, str], list[int]] = {}
     done: list[int] = []
     for n, keys in sorted(after.items()):
         old, survivor = before[n].keys, forced_node(keys)
         if survivor is not None and keys.configuration_token != old.configuration_token:
             link = _older_link(old, keys)
-            if link is None:
+            if len(keys.chain) < len(old.chain):  # only a person gives links up
+                taken_back.setdefault(survivor, []).append(n)
+            elif link is None:
                 begun.setdefault(survivor, []).append(n)
             else:
                 unwound.setdefault((survivor, link), []).append(n)
@@ -205,6 +208,15 @@ def _resets(
             once=" ".join([survivor, *(_at(n, before[n].keys) for n in numbers)]),
         )
         for survivor, numbers in sorted(begun.items())
+    ]
+    said += [
+        Announcement(
+            reason=EventReason.PARTITIONS_RESET,
+            message=f"{survivor} was chosen by hand and goes on alone with older data of "
+            f"{len(numbers)} partitions: {few(numbers)}. What was written since is given up.",
+            once=" ".join([survivor, *(_at(n, before[n].keys) for n in numbers)]),
+        )
+        for survivor, numbers in sorted(taken_back.items())
     ]
     said += [
         Announcement(

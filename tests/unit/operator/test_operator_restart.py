@@ -291,6 +291,23 @@ def test_an_unwinding_names_its_link_and_its_source() -> None:
     )
 
 
+def test_a_reset_by_hand_to_older_data_is_no_unwinding() -> None:
+    old = keys(None, FIRST, SECOND)
+    new = replace(
+        old,
+        pending=AssignmentSet(nodes=("E",), force=True),
+        configuration_token=10,
+        chain=old.chain[:1],
+    )
+    partition = Partition(number=4, resource_version="1", keys=old)
+    (said,) = announce_keys({4: partition}, {4: new})
+    assert said.reason == "PartitionsReset"
+    assert said.message == (
+        "E was chosen by hand and goes on alone with older data of 1 partitions: 4. What was "
+        "written since is given up."
+    )
+
+
 def test_a_reset_says_who_goes_on_and_when_the_partition_serves_again() -> None:
     old = keys(None, FIRST)
     new = replace(old, pending=AssignmentSet(nodes=("A",), force=True), configuration_token=10)

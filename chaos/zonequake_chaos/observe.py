@@ -27,7 +27,7 @@ from zonequake_store.admin_protocol import ReplicasReport
 ARMED_INTERVAL_S = 0.06
 """While a trigger is armed: a stage of some seconds must be hit within a fraction of it."""
 
-IDLE_INTERVAL_S = 0.25
+IDLE_INTERVAL_S = 0.5
 """Else: the API server shares its processors with what is tested."""
 
 POLL_TIMEOUT_S = 1.0
@@ -200,7 +200,8 @@ class Observer:
             self._changed.notify_all()
 
     async def _poll(self, pod: str) -> None:
-        while True:
+        # Not for ever: a cancellation that met the end of a request would be the request's alone.
+        while self._pollers.get(pod) is asyncio.current_task():
             started_ns = self._clock.now().time_ns
             try:
                 report = await self._sight.report(self._pods[pod], timeout_s=POLL_TIMEOUT_S)

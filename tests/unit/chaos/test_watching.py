@@ -8,9 +8,11 @@ from typing import Any, cast
 import pytest
 
 from zonequake_chaos.clock import SystemClock
-from zonequake_chaos.errors import HarnessError
-from zonequake_chaos.kube import Kube
+from zonequake_chaos.errors import ClusterError, HarnessError, WaitExpired
+from zonequake_chaos.kube import Kube, WatchEvent
 from zonequake_chaos.observe import DataNodes, Observer
+from zonequake_chaos.state import PodView
+from zonequake_store.admin_protocol import ReplicasReport
 
 
 class Api:
@@ -32,3 +34,55 @@ async def test_a_watch_that_broke_ends_a_wait_with_its_cause() -> None:
             await observer.wait(
                 lambda view: bool(view.nodes), timeout_s=5, waiting_for=lambda view: "a node"
             )
+
+
+POD = {
+    "metadata": {"name": "zq-default-0", "uid": "u"},
+    "spec": {"containers": [{"name": "store"}]},
+}
+
+
+class Deleting(Api):
+    """Has one pod, which is deleted once it was asked."""
+
+    def __init__(self, asked: asyncio.Event) -> None:
+        self.asked = asked
+
+    async def snapshot(self, kind: str, labels: str) -> tuple[list[dict[str, Any]], str]:
+        return ([POD] if kind == "Pod" else []), "1"
+
+    async def watch(self, kind: str, *, labels: str, resource_version: str) -> Any:
+        if kind == "Pod":
+            await self.asked.wait()
+            yield WatchEvent(kind="DELETED", object=POD)
+        await asyncio.Event().wait()
+
+
+class Deaf(DataNodes):
+    """Its requests end in their own error when they are cancelled, as at the end of their time."""
+
+    def __init__(self, kube: Kube) -> None:
+        super().__init__(kube)
+        self.asked = asyncio.Event()
+
+    async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ClusterError("no answer in time") from None
+        raise AssertionError
+
+
+async def test_a_pod_that_is_gone_is_not_asked_again_though_its_request_was_not_cancelled() -> None:
+    sight = Deaf(cast("Kube", None))
+    observer = Observer(kube=cast("Kube", Deleting(sight.asked)), clock=SystemClock(), sight=sight)
+    async with observer.watching():
+        await sight.asked.wait()
+        await observer.wait(
+            lambda view: not view.nodes, timeout_s=5, waiting_for=lambda view: "its deletion"
+        )
+        sight.asked.clear()
+        with pytest.raises(WaitExpired):
+            await observer.wait(lambda view: False, timeout_s=0.7, waiting_for=lambda view: "-")
+    assert not sight.asked.is_set()

@@ -42,6 +42,7 @@ from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.door import Guard
 from zonequake_tls.identity import Role
 from zonequake_tls.metrics import CertificateCollector, CrowdCollector
+from zonequake_tls.spare_memory import map_large_buffers
 from zonequake_tls.visitors import serve
 
 _log = logging.getLogger("zonequake_store")
@@ -162,6 +163,7 @@ class Node:
         self._journal.add("node.started", data={**self._incarnations(), "reason": put_aside})
         admin.is_ready = True
         _shorten_pauses()
+        map_large_buffers()
         _log.info(
             "%s is ready: peers %s, clients %s, admin %s",
             settings.name,

@@ -2,7 +2,8 @@
 
 The C library keeps what is freed in pieces, and OpenSSL's go between longer-lived ones: without
 this a node that was called by some thousands, whether they shook hands or not, stays 100 MB
-larger, and grows further with each such crowd. A request that could not be read leaves its
+larger, and grows further with each such crowd. Large buffers stay, too, once one of them was freed:
+`M_MMAP_THRESHOLD` in mallopt(3). A request that could not be read leaves its
 connection in a cycle of Python's, and with it what OpenSSL had for it; a node collects seldom.
 """
 
@@ -28,6 +29,17 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+_M_MMAP_THRESHOLD = -3
+_LARGE_BYTES = 1 << 20
+
+
+def map_large_buffers() -> None:
+    """Has glibc map each large buffer by itself for ever, so that freeing it gives it back."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 class SpareMemory:

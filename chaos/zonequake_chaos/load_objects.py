@@ -89,7 +89,7 @@ def load_plan(
         seeds=[f"{host}:{CLIENT_PORT}"],
         pods=load.pods,
         workloads=workloads,
-        probes=Probes() if load.probes else None,
+        probes=Probes(budget_per_second=load.probe_rate) if load.probe_rate else None,
         preload=Preload(
             bulk_keys_per_partition=load.bulk_keys_per_partition, filler_bytes=load.filler_bytes
         ),

@@ -47,8 +47,9 @@ class Zone(Part, frozen=True, kw_only=True):
 class Load(Part, frozen=True, kw_only=True):
     """What the load pods do together.
 
-    Rates are operations per second over all pods; `bulk` keys are written once in the preload, to
-    give every partition a size of about `bulk_keys_per_partition * filler_bytes`.
+    Rates are operations per second over all pods; each pod probes each partition ten times a
+    second, or as often as `probe_rate` allows (0: never). `bulk` keys are written once in the
+    preload, to give every partition a size of about `bulk_keys_per_partition * filler_bytes`.
     """
 
     pods: Annotated[int, Meta(ge=1, le=20)] = 2
@@ -59,7 +60,7 @@ class Load(Part, frozen=True, kw_only=True):
     processes: Count = 16
     bulk_keys_per_partition: Annotated[int, Meta(ge=0)] = 0
     filler_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
-    probes: bool = True
+    probe_rate: Annotated[int, Meta(ge=0)] = 500
     reads_at: ReadsAt = ReadsAt.LEADER
     attempt_timeout_ms: Annotated[int, Meta(ge=10)] = 500
     operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000

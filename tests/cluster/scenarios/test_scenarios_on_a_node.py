@@ -85,7 +85,7 @@ def test_a_run_whose_faults_are_taken_away_is_unknown(run_scenario: Any) -> None
 def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
     judged = run_scenario(
         "leader-kill",
-        "load={registerRate: 0, listRate: 0, probes: false}",
+        "load={registerRate: 0, listRate: 0, probeRate: 0}",
         "faults.0.times=1",
         SHORT,
     )

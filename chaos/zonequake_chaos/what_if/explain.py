@@ -149,7 +149,7 @@ def _stable_rule(before: PartitionKeys, after: PartitionKeys, *, switched: bool)
     if switched:
         return f"{_DONE}: stable = appliedPeers; hole 2"
     if before.stable is None or after.bootstrap is None:
-        return "design §3, Revision: the first non-empty calculated set becomes stable directly"
+        return "design §3, First assignments: the first non-empty calculated set becomes stable"
     return _SWITCH_DONE
 
 

@@ -33,7 +33,7 @@ step() { # step NAME COMMAND...: runs the command and says how long it took
 
 inputs_hash() {
     cat scripts/setup.sh pyproject.toml requirements/all.txt requirements/go.txt \
-        chaos/zonequake_chaos/cluster/requirements.py | sha256sum | cut -d' ' -f1
+        chaos/zonequake_cluster/requirements.py | sha256sum | cut -d' ' -f1
 }
 
 is_python() { # is_python PROGRAM: whether it is a Python that we can run on
@@ -89,7 +89,7 @@ install_packages() { # install_packages NAME...
 
 system_packages() {
     local wanted missing=() name
-    wanted=$(PYTHONPATH=chaos python3 -m zonequake_chaos.cluster.requirements)
+    wanted=$(PYTHONPATH=chaos:operator python3 -m zonequake_cluster.requirements)
     for name in $wanted "${PACKAGES[@]}"; do
         is_installed "$name" || missing+=("$name")
     done

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def spark() -> Iterator[SparkSession]:
     """One session for all tests, tuned for many tiny jobs: interpreted, C1, one task."""
     # Only those who ask for it need Spark and Java.
-    from zonequake_analysis.session import Size, build_session
+    from zonequake_analysis.spark_pass.session import Size, build_session
 
     session = build_session(
         size=Size.SMALL,

@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from zonequake_analysis.errors import AnalysisError
-from zonequake_analysis.ingest import history_files
-from zonequake_analysis.judgement import judge_run
+from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
-from zonequake_analysis.session import build_session, size_of
+from zonequake_analysis.spark_pass.ingest import history_files
+from zonequake_analysis.spark_pass.session import build_session, size_of
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
 app = typer.Typer(help="Judges run folders.", add_completion=False)

@@ -29,7 +29,7 @@ import duckdb
 from engines import cost_of
 
 from zonequake_analysis.cli import analyze
-from zonequake_analysis.synthesize import Shape, synthesize
+from zonequake_analysis.testing.synthesize import Shape, synthesize
 
 LIMIT_S = 120
 """For 10 million operations (docs/performance.md)."""

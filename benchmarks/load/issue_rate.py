@@ -23,7 +23,7 @@ sys.path[:0] = [str(TESTS / it) for it in ("processes/load", "processes/store", 
 from load_pod import LoadPod, LoadPods, check_contract  # noqa: E402
 from reference_store import ZONE  # noqa: E402
 
-from zonequake_load.control import LoadPlan, Phase, Preload, RegisterWorkload  # noqa: E402
+from zonequake_load.pod.control import LoadPlan, Phase, Preload, RegisterWorkload  # noqa: E402
 
 RATES = (250, 500, 1_000, 2_000, 3_000, 4_000)
 

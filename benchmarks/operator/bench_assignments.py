@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from zonequake_chaos.what_if.lines import line
-from zonequake_chaos.what_if.reading import read
-from zonequake_chaos.what_if.timeline import run
-from zonequake_operator.affinity import java_hash_code, rendezvous
+from zonequake_ctl.what_if.lines import line
+from zonequake_ctl.what_if.reading.fields import read
+from zonequake_ctl.what_if.timeline import run
+from zonequake_operator.nodes.affinity import java_hash_code, rendezvous
 
 TARGET_S = 2.0
 REPLICAS = 3

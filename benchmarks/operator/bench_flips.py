@@ -25,10 +25,8 @@ import figures
 from bench_catch_up import fill
 from figures import Limit, LocalNodes, Result, Row, Zone
 
-from zonequake_operator import model
-from zonequake_operator.model import ChangePeersMode, Snapshot, ZoneSpec, ZoneStatus, group_name
-from zonequake_operator.pacing import Pacer
-from zonequake_operator.plan import (
+from zonequake_operator.controller.pacing import Pacer
+from zonequake_operator.planning.plan import (
     CreatePartition,
     Plan,
     SendOrder,
@@ -36,7 +34,15 @@ from zonequake_operator.plan import (
     WriteZone,
     plan,
 )
-from zonequake_store.admin_protocol import Order, ReplicasReport
+from zonequake_operator.resources import model
+from zonequake_operator.resources.model import (
+    ChangePeersMode,
+    Snapshot,
+    ZoneSpec,
+    ZoneStatus,
+    group_name,
+)
+from zonequake_protocol.admin import Order, ReplicasReport
 
 NODES = [f"n{n}" for n in range(5)]
 UID = "00000000-0000"

@@ -35,17 +35,11 @@ from figures import Limit, Result, Row
 from grounds import Ground, Processes, on_embedded_cluster, on_processes
 from timeline import Timeline, Watcher
 
-from zonequake_chaos.errors import ChaosError
-from zonequake_chaos.kube import Kube
-from zonequake_operator.model import group_name
-from zonequake_store.admin_protocol import (
-    DumpHeader,
-    ReplicaSize,
-    ReplicasReport,
-    ReplicaStatus,
-    Role,
-)
-from zonequake_store.client_protocol import partition_of
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ChaosError
+from zonequake_operator.resources.model import group_name
+from zonequake_protocol.admin import DumpHeader, ReplicaSize, ReplicasReport, ReplicaStatus, Role
+from zonequake_protocol.client import partition_of
 
 ZONE = "scale"
 BEFORE, AFTER, REPLICAS = 6, 7, 3

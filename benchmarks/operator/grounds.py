@@ -22,14 +22,14 @@ from tests.kube.operator.machine import Machine
 from tests.processes.store.ports import free_ports
 
 from zonequake_agent import pods
-from zonequake_chaos.cluster import processes
-from zonequake_chaos.cluster.embedded import EmbeddedCluster
-from zonequake_chaos.cluster.instance import MARK, find_instance
-from zonequake_chaos.faults.scale import set_replicas, stateful_set
-from zonequake_chaos.images.build import build_all
-from zonequake_chaos.install import install
-from zonequake_chaos.kube import Json, Kube
-from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
+from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
+from zonequake_chaos.release.install import install
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.host import processes
+from zonequake_cluster.images.build import build_all
+from zonequake_cluster.instance import MARK, find_instance
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
+from zonequake_kube.client import Json, Kube
 
 Processes = Mapping[str, list[int]]
 """By who they are: `operator`, `kube-apiserver`, `etcd`, and the data nodes' names."""

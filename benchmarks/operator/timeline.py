@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from zonequake_chaos.kube import Json, Kube
-from zonequake_operator.model import PartitionKeys
-from zonequake_operator.parsing import parse_partition
+from zonequake_kube.client import Json, Kube
+from zonequake_operator.resources.model import PartitionKeys
+from zonequake_operator.resources.parsing import parse_partition
 
 
 @dataclass(slots=True)

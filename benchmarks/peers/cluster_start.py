@@ -22,7 +22,7 @@ import figures
 from figures import Limit, Result, Row
 from tests.kube.operator import api_server
 
-from zonequake_chaos.cluster.embedded import EmbeddedCluster
+from zonequake_cluster.embedded import EmbeddedCluster
 
 STARTS = 5
 LIMIT_S = 15.0

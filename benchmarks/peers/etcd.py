@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "foreign"))
 from built_once import built_once
 from local_etcd import LocalEtcd
 
-from zonequake_chaos.cluster.toolchain import find_go
+from zonequake_cluster.supply.toolchain import find_go
 
 HEARTBEAT_MS = 200
 ELECTION_MS = 1000

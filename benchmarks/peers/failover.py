@@ -30,7 +30,7 @@ from figures import NODES, Result, Row
 from systems import System, etcd, zonequake
 
 from zonequake_load.operation import Limits, Once, Type
-from zonequake_load.target import Target
+from zonequake_load.targets.protocol import Target
 
 EVERY_S = 0.01
 DEADLINE_NS = 500_000_000

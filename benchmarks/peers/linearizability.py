@@ -31,19 +31,19 @@ from engines import Cost, cost_of
 from figures import Result, Row
 from porcupine_judge import Judge, Judged, KeyVerdict
 
-from zonequake_analysis.layout import laid_out
-from zonequake_analysis.lines import byte_ranges, kept_lines
-from zonequake_analysis.schema import Function
-from zonequake_analysis.screens import black_box
-from zonequake_analysis.screens.columns import columns
-from zonequake_analysis.synthesize import (
+from zonequake_analysis.checks.screens import black_box
+from zonequake_analysis.checks.screens.columns import columns
+from zonequake_analysis.inputs.integer_columns import typed
+from zonequake_analysis.inputs.layout import laid_out
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.testing.synthesize import (
     START_NS,
     Operation,
     Shape,
     synthesize,
     write_operations,
 )
-from zonequake_analysis.typed import typed
 
 LIMIT_S = 60.0
 LIMIT_GIB = 12.0

@@ -16,9 +16,9 @@ from figures import NODES, LocalNodes, Zone, create, leaders, pid_of
 from local_etcd import LocalEtcd
 from local_nodes import until
 
-from zonequake_load.client import Client
-from zonequake_load.target import Target
-from zonequake_load.targets.etcd import EtcdTarget
+from zonequake_load.client.client import Client
+from zonequake_load.targets.etcd.target import EtcdTarget
+from zonequake_load.targets.protocol import Target
 from zonequake_load.targets.zonequake import ZonequakeTarget
 from zonequake_store.raft.api import Settings
 

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from zonequake_chaos import manifest
+from zonequake_chaos.scenario import manifest
 
 OFTEN = ("rolling-restart", "ha-rolling-restart", "ha-majority-lost", "ha-five-of-seven-lost")
 RUNS_OFTEN, RUNS = 10, 5

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from zonequake_chaos.simulation import SCENARIOS, STEPS, Simulation
+from zonequake_simulation import SCENARIOS, STEPS, Simulation
 
 TARGET = ("raft", 6.0)
 WARM_UP = 3

@@ -11,8 +11,8 @@ import sys
 
 import uvloop
 
-from zonequake_store.framing import FrameConnection
-from zonequake_store.pulse import TICK_S
+from zonequake_store.network.framing import FrameConnection
+from zonequake_store.node.heartbeats import TICK_S
 from zonequake_store.settings import HEARTBEAT_TICKS
 
 # What 43 of 128 idle groups say to one peer (`repeats`): a number each.

@@ -23,9 +23,9 @@ import lmdb
 import msgspec
 from figures import Limit, LocalNodes, Result, Row, Zone
 
+from zonequake_protocol.client import Reply, Request, Status, Write
 from zonequake_store.catchup.supplier import PIECE_BYTES
-from zonequake_store.client_protocol import Reply, Request, Status, Write
-from zonequake_store.framing import FrameConnection
+from zonequake_store.network.framing import FrameConnection
 
 VALUE_BYTES = 3000
 FULL_WRITES = 66_000

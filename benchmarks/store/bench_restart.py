@@ -19,7 +19,7 @@ import figures
 from figures import NODES, Limit, LocalNodes, Result, Row, Zone, create, heap_bytes, pid_of
 from local_nodes import key_of
 
-from zonequake_store.client_protocol import Status, Write, partition_of
+from zonequake_protocol.client import Status, Write, partition_of
 
 GROUPS = 16
 SIZE_BYTES = 1 << 30

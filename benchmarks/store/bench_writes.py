@@ -37,8 +37,8 @@ from figures import (
 )
 from ports import free_ports
 
-from zonequake_store.client_protocol import Reply, Request, RequestId, Status, Write
-from zonequake_store.framing import FrameConnection
+from zonequake_protocol.client import Reply, Request, RequestId, Status, Write
+from zonequake_store.network.framing import FrameConnection
 
 CLIENTS = (1, 8, 64, 256)
 MOST_CLIENTS = max(CLIENTS)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "processes" / "stor
 
 from local_nodes import LocalNodes, Zone, until
 
-from zonequake_store.admin_protocol import Bootstrap, OrderStatus, Role, TransferLeadership
+from zonequake_protocol.admin import Bootstrap, OrderStatus, Role, TransferLeadership
 
 NODES = ["n0", "n1", "n2"]
 

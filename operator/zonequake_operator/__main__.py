@@ -12,16 +12,15 @@ import sys
 import kopf
 from prometheus_client import REGISTRY
 
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.controller.app import HTTP_PORT, App, Options
+from zonequake_operator.leader.election import Candidate
+from zonequake_operator.leader.elector import Elector
+from zonequake_operator.resources.model import DEFAULT_RETRY_THRESHOLD
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.identity import Role
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettingsError, tls_from
-
-from .app import HTTP_PORT, App, Options
-from .election import Candidate
-from .elector import Elector
-from .kube import Kube
-from .model import DEFAULT_RETRY_THRESHOLD
 
 DEFAULT_RESYNC_S = "5"
 DEFAULT_VIEW_PERIOD_S = "5"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from built_once import built_once
 
-from zonequake_chaos.cluster.toolchain import find_go
+from zonequake_cluster.supply.toolchain import find_go
 
 _SOURCES = Path(__file__).parent / "tools"
 _PROGRAMS = (

@@ -17,8 +17,8 @@ FILES = ROOT / "charts" / "zonequake" / "files"
 ALERTS = FILES / "alerts.yml"
 ALERT_TESTS = Path(__file__).with_name("alerts_test.yml")
 PARTS = {
-    "operator": ROOT / "operator" / "zonequake_operator" / "metrics.py",
-    "store": ROOT / "workloads" / "zonequake_store" / "metrics.py",
+    "operator": ROOT / "operator" / "zonequake_operator" / "controller" / "metrics.py",
+    "store": ROOT / "workloads" / "zonequake_store" / "serving" / "metrics.py",
 }
 
 

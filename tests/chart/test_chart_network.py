@@ -8,9 +8,9 @@ from copy import deepcopy
 import pytest
 
 from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
-from zonequake_chaos.load_objects import Installation, load_objects
-from zonequake_chaos.scenario import Etcd
-from zonequake_load.control import LoadPlan
+from zonequake_chaos.load.objects import Installation, load_objects
+from zonequake_chaos.scenario.run import Etcd
+from zonequake_load.pod.control import LoadPlan
 
 from .conftest import NAMESPACE, RELEASE, pod_templates
 from .network_model import End, Policies, Port

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zonequake_store.admin import DRAIN_TIMEOUT_S
+from zonequake_store.serving.admin_api import DRAIN_TIMEOUT_S
 
 pytestmark = pytest.mark.chart
 

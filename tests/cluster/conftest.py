@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zonequake_chaos.cluster.embedded import EmbeddedCluster
+from zonequake_cluster.embedded import EmbeddedCluster
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from zonequake_chaos.cluster.locks import lock_folder
+from zonequake_cluster.host.locks import lock_folder
 
 _CACHE = Path(__file__).resolve().parents[2] / ".zonequake" / "foreign"
 _LOCK_WAIT_S = 1200.0

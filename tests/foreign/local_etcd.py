@@ -17,9 +17,9 @@ import aiohttp
 from peer_relay import PeerRelays
 from ports import free_ports
 
-from zonequake_chaos.cluster import tools
+from zonequake_cluster.supply import tools
 from zonequake_load.errors import EtcdError
-from zonequake_load.etcd_api import EtcdApi, Status
+from zonequake_load.targets.etcd.api import EtcdApi, Status
 
 NAMES = ("m0", "m1", "m2")
 LIMIT_S = 30.0

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from built_once import built_once
 
-from zonequake_chaos.cluster.toolchain import find_go
+from zonequake_cluster.supply.toolchain import find_go
 
 _SOURCES = Path(__file__).parent / "porcupine"
 

@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from zonequake_agent import failing_syncs
 from zonequake_agent import pods as of_nodes
-from zonequake_analysis.judgement import Judgement, judge_run
+from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
 from zonequake_analysis.verdict import Verdict
-from zonequake_load.control import (
+from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,
     Phase,
@@ -30,7 +30,7 @@ from zonequake_load.control import (
     ReadsAt,
     RegisterWorkload,
 )
-from zonequake_load.etcd_records import dump_file, dump_prefix, key_of
+from zonequake_load.targets.etcd.records import dump_file, dump_prefix, key_of
 
 pytestmark = pytest.mark.timeout(180)
 

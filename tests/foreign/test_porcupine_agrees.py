@@ -11,14 +11,15 @@ import pytest
 from porcupine_judge import Comparison, Judge, KeyVerdict, compare
 from pyspark.sql import SparkSession
 
-from zonequake_analysis import anomalies, prefixes, sets
-from zonequake_analysis.judgement import judge_run
-from zonequake_analysis.names import name_id
-from zonequake_analysis.reference import Step, is_linearizable
-from zonequake_analysis.schema import Function
-from zonequake_analysis.small_histories import histories, steps
-from zonequake_analysis.suspicion import findings_of
-from zonequake_analysis.synthesize import (
+from zonequake_analysis.checks import list_prefixes, sets
+from zonequake_analysis.checks.exact_checks import findings_of
+from zonequake_analysis.checks.search.reference import Step, is_linearizable
+from zonequake_analysis.inputs.ids import name_id
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.judgement.judge import judge_run
+from zonequake_analysis.testing import anomalies
+from zonequake_analysis.testing.small_histories import histories, steps
+from zonequake_analysis.testing.synthesize import (
     START_NS,
     Operation,
     Shape,
@@ -93,7 +94,7 @@ def in_whole_analysis(
     for row in findings_of(ops, unplaced=0).collect():
         if row["kind"] == "value-twice":
             twice.add(row["key_id"])
-        elif row["check"] == prefixes.CHECK or (row["check"], row["kind"]) == (
+        elif row["check"] == list_prefixes.CHECK or (row["check"], row["kind"]) == (
             sets.CHECK,
             "wrong-refusal",
         ):

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from porcupine_judge import Comparison, Judge, KeyVerdict, compare
 
-from zonequake_chaos.simulation import SCENARIOS, Simulation
-from zonequake_chaos.simulation.checks.replies import ReplyRules
-from zonequake_chaos.simulation.judge import judged
-from zonequake_load.history import Event
 from zonequake_load.operation import Function, Type
-from zonequake_store.replica import Faults, Replica
+from zonequake_load.pod.history import Event
+from zonequake_simulation import SCENARIOS, Simulation
+from zonequake_simulation.checks.replies import ReplyRules
+from zonequake_simulation.judge import judged
+from zonequake_store.replica.replica import Faults, Replica
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -13,7 +13,7 @@ from load_pod import LoadPods
 from local_nodes import LocalNodes
 from porcupine_judge import Judge, judged_run
 
-from zonequake_load.control import (
+from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,
     Phase,

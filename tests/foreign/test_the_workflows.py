@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from built_once import built_once
 
-from zonequake_chaos.cluster.toolchain import find_go
+from zonequake_cluster.supply.toolchain import find_go
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = [

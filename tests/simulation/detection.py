@@ -32,14 +32,14 @@ from planted.registry import AREAS, Planted, all_planted
 from scripts.every import OPERATED, SCRIPTS
 from scripts.stage import Unplayable
 
-from zonequake_chaos.simulation import SCENARIOS, Violation, simulate
-from zonequake_chaos.simulation.children import children, in_order
+from zonequake_simulation import SCENARIOS, Violation, simulate
+from zonequake_simulation.children import children, in_order
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "detection.md"
 KEPT = ROOT / ".zonequake" / "detection.jsonl"
 JUDGED = (
-    "chaos/zonequake_chaos/simulation",
+    "chaos/zonequake_simulation",
     "operator",
     "workloads",
     "analysis",

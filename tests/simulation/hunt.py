@@ -15,9 +15,9 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 
-from zonequake_chaos.simulation import SCENARIOS
-from zonequake_chaos.simulation.scenario import Scenario
-from zonequake_chaos.simulation.seeds import find_scenario, simulate_many
+from zonequake_simulation import SCENARIOS
+from zonequake_simulation.scenario import Scenario
+from zonequake_simulation.seeds import find_scenario, simulate_many
 
 SEEDS = 1_500
 """Of each scenario: more than 20,000 of all of them."""

@@ -9,14 +9,14 @@ from collections import Counter
 
 import pytest
 
-from zonequake_chaos.simulation import SCENARIOS, FaultKind, FaultPlan, Simulation, simulate
+from zonequake_simulation import SCENARIOS, FaultKind, FaultPlan, Simulation, simulate
 from zonequake_store.raft.core import Raft
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 
 REPEAT = """
 import hashlib
-from zonequake_chaos.simulation import SCENARIOS, Simulation
+from zonequake_simulation import SCENARIOS, Simulation
 for name in sorted(SCENARIOS):
     with Simulation(3, SCENARIOS[name], trace=True) as run:
         run.run(1000)

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 from scripts.losses import who_was_fenced_acknowledges_nothing
 
-from zonequake_chaos.simulation import Violation
-from zonequake_store.lease import LeaseRecord, NodeLease
+from zonequake_simulation import Violation
+from zonequake_store.lease.rule import LeaseRecord, NodeLease
 
 pytestmark = pytest.mark.simulation
 

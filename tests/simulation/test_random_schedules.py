@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from zonequake_chaos.simulation import SCENARIOS, simulate
-from zonequake_chaos.simulation.scenario import SMALL
+from zonequake_simulation import SCENARIOS, simulate
+from zonequake_simulation.scenario import SMALL
 from zonequake_store.raft.api import Settings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_chaos.simulation import SCENARIOS, simulate
+from zonequake_simulation import SCENARIOS, simulate
 
 pytestmark = pytest.mark.simulation
 

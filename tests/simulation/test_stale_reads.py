@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.simulation import SCENARIOS, simulate
-from zonequake_operator.kube import Kube
+from zonequake_operator.api_server.kube import Kube
+from zonequake_simulation import SCENARIOS, simulate
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 

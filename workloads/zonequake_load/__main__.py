@@ -27,21 +27,21 @@ import msgspec
 import uvloop
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
-from zonequake_load.connection import Connections, dialer
-from zonequake_load.control import LoadPlan
+from zonequake_load.client.connection import Connections, dialer
 from zonequake_load.errors import LoadError, PlanError
-from zonequake_load.history import Recorder, machine_clock
-from zonequake_load.identity import begin_incarnation
-from zonequake_load.load import Load
-from zonequake_load.recovery import read_past
-from zonequake_load.server import make_app
-from zonequake_load.tally import Tally
-from zonequake_load.targets.registry import target_for
+from zonequake_load.pod.control import LoadPlan
+from zonequake_load.pod.history import Recorder, machine_clock
+from zonequake_load.pod.identity import begin_incarnation
+from zonequake_load.pod.load import Load
+from zonequake_load.pod.recovery import read_past
+from zonequake_load.pod.server import make_app
+from zonequake_load.pod.tally import Tally
+from zonequake_load.pod.targets import target_for
 from zonequake_tls.credentials import Credentials, UnusableCredentials
+from zonequake_tls.http_server import serve
 from zonequake_tls.identity import Role
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
-from zonequake_tls.visitors import serve
 
 GRACE_S = 2.0
 """After a signal outstanding operations may end for so long; the rest end as `info`."""

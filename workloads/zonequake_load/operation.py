@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from zonequake_store.client_protocol import Value
+from zonequake_protocol.client import Value
 
 
 class Function(StrEnum):

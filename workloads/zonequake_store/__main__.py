@@ -8,10 +8,10 @@ import sys
 
 import uvloop
 
-from zonequake_store import last_breath
-from zonequake_store.app import Node
 from zonequake_store.errors import SettingsError, StoreError
+from zonequake_store.node.app import Node
 from zonequake_store.settings import settings_from
+from zonequake_store.storage import crash_note
 
 _USAGE = 254
 
@@ -31,7 +31,7 @@ def main() -> int:
 
 async def _run() -> int:
     settings = settings_from(os.environ)
-    last_breath.arm(settings.data_dir)
+    crash_note.arm(settings.data_dir)
     return await Node(settings).run()
 
 

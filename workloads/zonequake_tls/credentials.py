@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zonequake_tls.examination import ExaminingContext, context_for
+from zonequake_tls.certificate_check import ExaminingContext, context_for
 from zonequake_tls.identity import Role, allowed_by, identity_of
 from zonequake_tls.settings import TlsSettings
 

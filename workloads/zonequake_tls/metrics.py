@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from zonequake_tls.connection_limits import Crowd
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.crowd import Crowd
 
 
 class CertificateCollector(Collector):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonequake_analysis.witness import Operation
+from zonequake_analysis.checks.search.witness import Operation
 
 
 def aliases(operations: Sequence[Operation]) -> dict[int, str]:

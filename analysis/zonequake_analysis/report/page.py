@@ -9,13 +9,13 @@ from pathlib import Path
 
 import jinja2
 
-from zonequake_analysis.judgement import Judgement, Shown
-from zonequake_analysis.metrics import moved_metrics
-from zonequake_analysis.rebalances import STAGES
+from zonequake_analysis.inputs.changed_metrics import moved_metrics
+from zonequake_analysis.judgement.judge import Judgement, Shown
+from zonequake_analysis.measures.rebalances import STAGES
+from zonequake_analysis.measures.timeline import Timeline, all_of
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
-from zonequake_analysis.timeline import Timeline, all_of
 from zonequake_analysis.verdict import EXIT_CODES, MARKS
 
 MOST_WINDOWS = 200

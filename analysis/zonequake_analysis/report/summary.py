@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from zonequake_analysis.evidence import Evidence
-from zonequake_analysis.judgement import Judgement
+from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.verdict import Verdict
 
 RESET_COLUMNS = (

@@ -13,11 +13,11 @@ from html import escape
 
 import numpy as np
 
-from zonequake_analysis.rebalances import FaultLanding, Rebalance
-from zonequake_analysis.run_folder import Event
-from zonequake_analysis.schema import NEVER_NS, Function
-from zonequake_analysis.timeline import Timeline, all_of
-from zonequake_analysis.witness import Operation
+from zonequake_analysis.checks.search.witness import Operation
+from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function
+from zonequake_analysis.measures.rebalances import FaultLanding, Rebalance
+from zonequake_analysis.measures.timeline import Timeline, all_of
 
 WIDTH = 1160
 LEFT, RIGHT = 84, 12

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from zonequake_analysis.checks.search.witness import Finding, Witness
+from zonequake_analysis.inputs.shapes import NEVER_NS
 from zonequake_analysis.report import svg
 from zonequake_analysis.report.aliases import aliases
-from zonequake_analysis.schema import NEVER_NS
-from zonequake_analysis.witness import Finding, Witness
 
 _CHECKS = {
     "lost": "lost-writes",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonequake_analysis.document import (
+from zonequake_analysis.judgement.judge import Judgement
+from zonequake_analysis.judgement.verdict_json import (
     FaultEntry,
     Told,
     VerdictDocument,
@@ -12,13 +13,12 @@ from zonequake_analysis.document import (
     entry,
     read_facts,
 )
-from zonequake_analysis.judgement import Judgement
+from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import witnesses_by_check
-from zonequake_analysis.tell import write_told
 from zonequake_analysis.verdict import EXIT_CODES
-from zonequake_analysis.windows import Unavailability
 
 
 def write_report(run: Path, judgement: Judgement) -> None:

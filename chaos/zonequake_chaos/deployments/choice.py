@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zonequake_chaos.deployment import Deployment
 from zonequake_chaos.deployments import etcd
 from zonequake_chaos.deployments.etcd_plan import check_run
+from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.load_objects import Installation
-from zonequake_chaos.own_node import OwnNode
-from zonequake_chaos.scenario import ChaosRun
+from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import UsageError
 
 OURS = "zonequake"
 TARGETS = (OURS, etcd.TARGET)
@@ -75,8 +75,8 @@ async def deployment_for(
 
 def _own_image(node: OwnNode, say: Callable[[str], None]) -> str:
     """The name of the embedded node's own etcd as an image, which is then on the node."""
-    from zonequake_chaos.cluster.embedded import EmbeddedCluster
-    from zonequake_chaos.images.etcd import build_etcd
+    from zonequake_cluster.embedded import EmbeddedCluster
+    from zonequake_cluster.images.etcd import build_etcd
 
     built = build_etcd(progress=say)
     cluster = EmbeddedCluster(node.instance.name, checkout=node.instance.checkout, say=say)

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from zonequake_chaos.collect import applied_alike, patiently
-from zonequake_chaos.deployment import Described
+from zonequake_chaos.deployments.collect import applied_alike, patiently
 from zonequake_chaos.deployments.etcd_objects import (
     CLIENT_PORT,
     ETCD_LABEL,
@@ -21,20 +20,21 @@ from zonequake_chaos.deployments.etcd_objects import (
     Members,
     etcd_objects,
 )
-from zonequake_chaos.deployments.etcd_sight import EtcdMembers, etcd_at, incarnation
-from zonequake_chaos.erasing import erase, wait_erased
-from zonequake_chaos.errors import ChaosError, ClusterError, NotFound, UsageError, WaitExpired
-from zonequake_chaos.events import EventLog
-from zonequake_chaos.journal import DeleteEtcd, Journal
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.load_objects import RUN_LABEL, Installation, load_plan
-from zonequake_chaos.observe import Observer
-from zonequake_chaos.scenario import Spec, Zone
-from zonequake_chaos.state import ClusterView
-from zonequake_chaos.triggers import unsettled
-from zonequake_load.control import LoadPlan
+from zonequake_chaos.deployments.etcd_observer import EtcdMembers, etcd_at, incarnation
+from zonequake_chaos.deployments.protocol import Described
+from zonequake_chaos.load.objects import RUN_LABEL, Installation, load_plan
+from zonequake_chaos.observe.observer import Observer
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.record.cleanup_journal import DeleteEtcd, Journal
+from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.scenario.run import Spec, Zone
+from zonequake_chaos.targeting.triggers import unsettled
+from zonequake_kube.client import Kube
+from zonequake_kube.deletion import erase, wait_erased
+from zonequake_kube.errors import ChaosError, ClusterError, NotFound, UsageError, WaitExpired
 from zonequake_load.errors import EtcdError
-from zonequake_load.etcd_records import (
+from zonequake_load.pod.control import LoadPlan
+from zonequake_load.targets.etcd.records import (
     LINEAGE,
     PARTITION,
     TERM,
@@ -42,7 +42,7 @@ from zonequake_load.etcd_records import (
     dump_file,
     dump_prefix,
 )
-from zonequake_store.admin_protocol import StoreEvent
+from zonequake_protocol.admin import StoreEvent
 
 TARGET = "etcd"
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zonequake_chaos.kube_connection import Json
-from zonequake_chaos.load_objects import RUN_LABEL, Installation
-from zonequake_chaos.objects import (
+from zonequake_chaos.load.objects import RUN_LABEL, Installation
+from zonequake_chaos.scenario.run import Etcd
+from zonequake_kube.connection import Json
+from zonequake_kube.objects import (
     HANDS_CONTAINER,
     POOL_LABEL,
     PROGRAM_LABEL,
     RESTRICTED_CONTAINER,
     RESTRICTED_POD,
 )
-from zonequake_chaos.scenario import Etcd
 
 CLIENT_PORT = 2379
 PEER_PORT = 7001

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.scenario import ChaosRun, Zone
-from zonequake_chaos.scenario_faults import (
+from zonequake_chaos.scenario.faults import (
     Fault,
     OperatorKill,
     OperatorPause,
@@ -15,7 +13,9 @@ from zonequake_chaos.scenario_faults import (
     Target,
     TargetRole,
 )
-from zonequake_chaos.scenario_triggers import OnKey, OnStage
+from zonequake_chaos.scenario.run import ChaosRun, Zone
+from zonequake_chaos.scenario.triggers import OnKey, OnStage
+from zonequake_kube.errors import UsageError
 
 LEAST_HEARTBEATS = 5
 """etcd refuses an election time-out below so many heartbeats."""

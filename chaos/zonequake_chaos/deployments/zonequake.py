@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from zonequake_chaos.collect import applied_alike, dump_replicas, store_events
-from zonequake_chaos.control import with_control
-from zonequake_chaos.deployment import Described
-from zonequake_chaos.events import EventLog
-from zonequake_chaos.faults.scale import set_replicas, stateful_set
-from zonequake_chaos.journal import Journal, RestoreScale
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.load_objects import Installation, load_plan
-from zonequake_chaos.observe import DataNodes, Observer
-from zonequake_chaos.scenario import Spec, Zone
-from zonequake_chaos.state import ClusterView
-from zonequake_chaos.zones import create_zone, wait_available, wait_departed
-from zonequake_load.control import LoadPlan
-from zonequake_store.admin_protocol import StoreEvent
+from zonequake_chaos.deployments.collect import applied_alike, dump_replicas, store_events
+from zonequake_chaos.deployments.protocol import Described
+from zonequake_chaos.deployments.zones import create_zone, wait_available, wait_departed
+from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
+from zonequake_chaos.load.objects import Installation, load_plan
+from zonequake_chaos.observe.observer import DataNodes, Observer
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.record.cleanup_journal import Journal, RestoreScale
+from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.scenario.control import with_control
+from zonequake_chaos.scenario.run import Spec, Zone
+from zonequake_kube.client import Kube
+from zonequake_load.pod.control import LoadPlan
+from zonequake_protocol.admin import StoreEvent
 
 
 class ZonequakeDeployment:

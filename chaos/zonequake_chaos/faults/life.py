@@ -14,17 +14,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from zonequake_chaos.clock import Clock
-from zonequake_chaos.errors import WaitExpired
-from zonequake_chaos.events import EventLog
-from zonequake_chaos.journal import Debt, Journal
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.load_pods import LoadPods
-from zonequake_chaos.node_hands import NodeHands, PodOnNode
-from zonequake_chaos.observe import Observer
-from zonequake_chaos.own_node import OwnNode
-from zonequake_chaos.state import NodeView
-from zonequake_chaos.triggers import Sighting
+from zonequake_chaos.load.pods import LoadPods
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_chaos.observe.observer import Observer
+from zonequake_chaos.observe.view import NodeView
+from zonequake_chaos.record.cleanup_journal import Debt, Journal
+from zonequake_chaos.record.clock import Clock
+from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.targeting.triggers import Sighting
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import WaitExpired
 
 _POLL_S = 0.2
 

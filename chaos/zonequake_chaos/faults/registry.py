@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from zonequake_chaos import scenario_faults as scenario
-from zonequake_chaos.faults.clock_step import ClockStep
-from zonequake_chaos.faults.disk_full import DiskFull
-from zonequake_chaos.faults.failed_fsync import FailedFsync
+from zonequake_chaos.faults.kinds.clock_step import ClockStep
+from zonequake_chaos.faults.kinds.disk_full import DiskFull
+from zonequake_chaos.faults.kinds.failed_fsync import FailedFsync
+from zonequake_chaos.faults.kinds.links import NetworkLoss, NetworkPartition, NetworkSlow
+from zonequake_chaos.faults.kinds.load_pause import LoadPause
+from zonequake_chaos.faults.kinds.node_outage import NodeOutage
+from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause, ForceDelete
+from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
+from zonequake_chaos.faults.kinds.pod_kill import GracefulDelete, PodKill
+from zonequake_chaos.faults.kinds.processes import ProcessKill, ProcessPause
+from zonequake_chaos.faults.kinds.reset_by_hand import ResetByHand
+from zonequake_chaos.faults.kinds.rolling_restart import RollingRestart
+from zonequake_chaos.faults.kinds.scale import Scale
 from zonequake_chaos.faults.life import FaultLife
-from zonequake_chaos.faults.links import NetworkLoss, NetworkPartition, NetworkSlow
-from zonequake_chaos.faults.load_pause import LoadPause
-from zonequake_chaos.faults.node_outage import NodeOutage
-from zonequake_chaos.faults.on_the_node import (
-    ComponentKill,
-    ComponentPause,
-    ForceDelete,
-)
-from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
-from zonequake_chaos.faults.pod_kill import GracefulDelete, PodKill
-from zonequake_chaos.faults.processes import ProcessKill, ProcessPause
 from zonequake_chaos.faults.reached import Reached
-from zonequake_chaos.faults.reset_by_hand import ResetByHand
-from zonequake_chaos.faults.rolling_restart import RollingRestart
-from zonequake_chaos.faults.scale import Scale
+from zonequake_chaos.scenario import faults as scenario
 
 
 def life_of(fault: scenario.Fault) -> FaultLife:

@@ -15,11 +15,11 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 
-from zonequake_chaos.errors import ClusterError, FaultFailed, NotFound
 from zonequake_chaos.faults.life import Injury, Victim, together
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.kube_exec import ExecResult, Execution
-from zonequake_chaos.objects import pod_view
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError, FaultFailed, NotFound
+from zonequake_kube.execution import ExecResult, Execution
+from zonequake_kube.objects import pod_view
 
 EXEC_TIMEOUT_S = 10.0
 

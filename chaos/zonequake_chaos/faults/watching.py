@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zonequake_chaos.faults.life import Injury, Proof, Victim
-from zonequake_chaos.state import ClusterView
+from zonequake_chaos.observe.view import ClusterView
 
 
 async def until_processes_gone(injury: Injury) -> Proof:

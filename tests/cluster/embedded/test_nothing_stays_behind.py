@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.cluster import cgroups, processes
-from zonequake_chaos.cluster.embedded import EmbeddedCluster
-from zonequake_chaos.cluster.instance import MARK, find_instance
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.host import cgroups, processes
+from zonequake_cluster.instance import MARK, find_instance
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -112,7 +112,7 @@ def test_a_running_node_is_gone_after_down_and_down_may_be_repeated(name: str) -
 )
 def test_down_removes_what_an_up_left_that_was_killed(name: str, killed_after_s: float) -> None:
     up = subprocess.Popen(
-        [sys.executable, "-m", "zonequake_chaos.cluster.cli", "up", "--name", name],
+        [sys.executable, "-m", "zonequake_cluster.cli", "up", "--name", name],
         stdout=subprocess.DEVNULL,
     )
     time.sleep(killed_after_s)

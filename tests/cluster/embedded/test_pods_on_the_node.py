@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.cluster.embedded import EmbeddedCluster
-from zonequake_chaos.cluster.images import program_archive
-from zonequake_chaos.cluster.toolchain import find_go
-from zonequake_chaos.cluster.tools import kubectl_path
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.supply.image_import import program_archive
+from zonequake_cluster.supply.toolchain import find_go
+from zonequake_cluster.supply.tools import kubectl_path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 

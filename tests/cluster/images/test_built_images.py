@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.images.base import base_of_this_machine
-from zonequake_chaos.images.bill import PLACE
-from zonequake_chaos.images.build import BuiltImage, build_all, planned_images
-from zonequake_chaos.images.checkout import find_checkout
+from zonequake_cluster.images.base import base_of_this_machine
+from zonequake_cluster.images.bill import PLACE
+from zonequake_cluster.images.build import BuiltImage, build_all, planned_images
+from zonequake_cluster.images.checkout import find_checkout
 
 from .image_files import ImageFiles, set_uid
 

@@ -26,9 +26,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from zonequake_chaos.cli import main
-from zonequake_chaos.events import EventLog
-from zonequake_chaos.runner import Runner
+from zonequake_chaos.commands.cli import main
+from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.runner.runner import Runner
 
 DURING_S = 0.1
 """Into a step: a program of the node's has begun by then, and hasn't ended yet."""
@@ -190,7 +190,7 @@ def _journal_step(name: str) -> Callable[..., str | None]:
     def kind(*_: object) -> str | None:
         # This frame's caller is the wrapper, and the wrapper's is whoever called os.
         caller = sys._getframe(2).f_globals.get("__name__")
-        return f"journal {name}" if caller == "zonequake_chaos.journal" else None
+        return f"journal {name}" if caller == "zonequake_chaos.record.cleanup_journal" else None
 
     return kind
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import mortal
 
-from zonequake_chaos import cleaning, traces
-from zonequake_chaos.clean_up import clean_up
-from zonequake_chaos.cli import main
-from zonequake_chaos.errors import FaultFailed
-from zonequake_chaos.journal import Journal
-from zonequake_chaos.node_hands import PodOnNode
+from zonequake_chaos.cleanup import leftovers
+from zonequake_chaos.cleanup import undo as cleaning
+from zonequake_chaos.cleanup.prove import clean_up
+from zonequake_chaos.commands.cli import main
+from zonequake_chaos.node_access.shell import PodOnNode
+from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_kube.errors import FaultFailed
 
 
 def forgetful() -> None:
@@ -34,7 +35,7 @@ def forgetful() -> None:
 
 def blind() -> None:
     """Only debts are paid: nobody looks what is there."""
-    traces.LOOKS.clear()
+    leftovers.LOOKS.clear()
 
 
 def unpaying() -> None:
@@ -43,7 +44,7 @@ def unpaying() -> None:
     async def undo(_: object, pod: PodOnNode, fault: str = "") -> None:
         raise FaultFailed(f"pod {pod.name} can't be entered")
 
-    vars(cleaning)["undo_links"] = vars(traces)["heal"] = undo
+    vars(cleaning)["undo_links"] = vars(leftovers)["heal"] = undo
     cleaner: Any = clean_up
     cleaner.__kwdefaults__["within_s"] = 3.0  # it would come to the same in the end
 

@@ -32,7 +32,7 @@ from inspection import Inspector
 
 HERE = Path(__file__).parent
 SCENARIOS = tuple(sorted((HERE / "scenarios").glob("*.yaml")))
-ENTRY = ("-c", "from zonequake_chaos.cli import main; main()")
+ENTRY = ("-c", "from zonequake_chaos.commands.cli import main; main()")
 RUN_S = 240.0
 AS_BEFORE_S = 90.0
 """How long the cluster may take to be as before: pods that were killed start again."""

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from zonequake_analysis.cli import analyze
-from zonequake_chaos.access import CONTEXT, write_access
-from zonequake_chaos.cluster.embedded import EmbeddedCluster
-from zonequake_chaos.errors import NotFound
-from zonequake_chaos.images.build import build_all
-from zonequake_chaos.install import install
-from zonequake_chaos.objects import STORE_LABELS
-from zonequake_chaos.place import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
+from zonequake_chaos.release.access import CONTEXT, write_access
+from zonequake_chaos.release.install import install
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.images.build import build_all
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
+from zonequake_kube.errors import NotFound
+from zonequake_kube.objects import STORE_LABELS
 
 # Neither tests nor drivers are packages.
 sys.path.insert(0, str(Path(__file__).parents[2] / "foreign"))

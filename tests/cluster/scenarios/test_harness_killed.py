@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zonequake_chaos.cluster import tools
+from zonequake_cluster.supply import tools
 
 # Neither tests nor drivers are packages.
 sys.path.insert(0, str(Path(__file__).parents[1] / "killed_harness"))

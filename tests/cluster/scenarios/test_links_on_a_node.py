@@ -13,15 +13,15 @@ import pytest
 import uvloop
 import yaml
 
-from zonequake_chaos import manifest
-from zonequake_chaos.fault_agent import hands_for
-from zonequake_chaos.guard import installation
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.leftovers import left_behind
-from zonequake_chaos.link_faults import break_links
-from zonequake_chaos.node_hands import NodeHands, PodOnNode
-from zonequake_chaos.objects import STORE_LABELS, pod_view
-from zonequake_chaos.own_node import OwnNode
+from zonequake_chaos.node_access.agent_pods import hands_for
+from zonequake_chaos.node_access.leftovers import left_behind
+from zonequake_chaos.node_access.links import break_links
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_chaos.release.consent import installation
+from zonequake_chaos.scenario import manifest
+from zonequake_kube.client import Kube
+from zonequake_kube.objects import STORE_LABELS, pod_view
 
 from ...kube.operator.audit_log import entries
 

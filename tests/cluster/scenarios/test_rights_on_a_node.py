@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zonequake_chaos.access import write_access
-from zonequake_chaos.cluster import tools
+from zonequake_chaos.release.access import write_access
+from zonequake_cluster.supply import tools
 
 from ...kube.operator.audit_log import Refusal, lacking
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from zonequake_chaos import manifest
+from zonequake_chaos.scenario import manifest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

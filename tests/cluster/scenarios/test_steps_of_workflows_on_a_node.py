@@ -22,9 +22,9 @@ import pytest
 import yaml
 from junitparser import JUnitXml
 
-from zonequake_chaos import manifest
-from zonequake_chaos.cluster import tools
-from zonequake_chaos.own_node import OwnNode
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.scenario import manifest
+from zonequake_cluster.supply import tools
 
 if TYPE_CHECKING:
     from conftest import Release
@@ -42,7 +42,7 @@ LEFT_OUT = {
 }
 """Steps that aren't run here, and why."""
 
-PLUGIN = "-p no:zonequake -p zonequake_chaos.pytest_plugin"
+PLUGIN = "-p no:zonequake -p zonequake_chaos.testing.pytest_plugin"
 """As the entry point loads it, whether this environment has the entry point or not."""
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from zonequake_chaos.cluster import tools
+from zonequake_cluster.supply import tools
 
 if TYPE_CHECKING:
     from conftest import Release

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from zonequake_chaos.cluster import tools
-from zonequake_chaos.cluster.configuration import audit_policy
+from zonequake_cluster.configuration import audit_policy
+from zonequake_cluster.supply import tools
 
 from ...processes.store.ports import free_ports
 

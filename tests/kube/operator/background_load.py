@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zonequake_load.client import Client
+from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_load.targets.zonequake import key_for_partition
 

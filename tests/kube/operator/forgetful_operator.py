@@ -15,13 +15,14 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from zonequake_operator import orders, rebalance
 from zonequake_operator.__main__ import main
-from zonequake_operator.announcements import Announcement
-from zonequake_operator.event_poster import EventPoster
-from zonequake_operator.groups import Group
-from zonequake_operator.model import PartitionKeys, Zone
-from zonequake_store.admin_protocol import Grant
+from zonequake_operator.controller.event_poster import EventPoster
+from zonequake_operator.groups.reports import Group
+from zonequake_operator.planning.kubernetes_events import Announcement
+from zonequake_operator.rebalance import keys as rebalance
+from zonequake_operator.rebalance import orders
+from zonequake_operator.resources.model import PartitionKeys, Zone
+from zonequake_protocol.admin import Grant
 
 
 def forget(decision: str, consequence: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     NodeIdentity,
     OrderBatch,
     OrderReplies,

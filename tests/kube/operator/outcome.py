@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import msgspec
 
-from zonequake_store.admin_protocol import ReplicasReport, ReplicaStatus, Role
+from zonequake_protocol.admin import ReplicasReport, ReplicaStatus, Role
 
 if TYPE_CHECKING:
     from .api_server import ApiServer

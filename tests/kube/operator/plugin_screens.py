@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 from rich.console import Console, RenderableType
 
-from zonequake_chaos.errors import ClusterError
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.plugin.look import look
-from zonequake_chaos.plugin.planning import answer, wish_of_settings
-from zonequake_chaos.plugin.screen import screen
+from zonequake_ctl.zq.look import look
+from zonequake_ctl.zq.planning import answer, wish_of_settings
+from zonequake_ctl.zq.screen import screen
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError
 
 from .addresses import address
 from .machine import Machine

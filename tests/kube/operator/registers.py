@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Sequence
 
-from zonequake_load.client import Client
+from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 
 from .relay import Relay

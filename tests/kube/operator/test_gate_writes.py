@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kubernetes.aio import client, config
 
+from zonequake_operator.api_server.kube import Kube
 from zonequake_operator.errors import KubeError
-from zonequake_operator.gates import GATE
-from zonequake_operator.kube import Kube
+from zonequake_operator.fleet.gates import GATE
 
 from .api_server import ApiServer
 

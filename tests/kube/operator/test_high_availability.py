@@ -127,7 +127,13 @@ def test_example_2_the_data_that_was_put_on_the_second_link_comes_back(
 
 
 def reset_by_hand(machine: Machine, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from zonequake_chaos.cli import main; main()", "reset", "z"]
+    command = [
+        sys.executable,
+        "-c",
+        "from zonequake_chaos.commands.cli import main; main()",
+        "reset",
+        "z",
+    ]
     place = [f"--kubeconfig={machine.api.kubeconfig}", f"--namespace={machine.api.namespace}"]
     return subprocess.run(
         [*command, *place, *options], capture_output=True, text=True, timeout=90, check=False

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from zonequake_store.client_protocol import Body, Read, Reply, Request, Status, Write
+from zonequake_protocol.client import Body, Read, Reply, Request, Status, Write
 
 from .addresses import address
 from .api_server import wait_until

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zonequake_operator.rights import NEEDED, Right, sentence
+from zonequake_operator.resources.rights import NEEDED, Right, sentence
 
 from ...chart.rights import PAGE, listed
 from .api_server import wait_until

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.plugin.pausing import set_paused
-from zonequake_chaos.plugin.support_report import write_report
-from zonequake_load.client import Client
+from zonequake_ctl.zq.pausing import set_paused
+from zonequake_ctl.zq.support_report import write_report
+from zonequake_kube.errors import UsageError
+from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
 from zonequake_load.targets.zonequake import key_for_partition
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from typer.testing import CliRunner
 
-from zonequake_chaos import reset_command
-from zonequake_chaos.kube import Kube
+from zonequake_ctl import reset
+from zonequake_kube.client import Kube
 
 from .addresses import client_addresses
 from .api_server import wait_until
@@ -80,7 +80,7 @@ def test_members_that_came_back_with_nothing_can_be_given_up_by_hand(
 
     monkeypatch.setattr(Kube, "pod_proxy", StraightKube.pod_proxy)
     place = ["--kubeconfig", str(machine.api.kubeconfig), "--namespace", machine.api.namespace]
-    done = CliRunner().invoke(reset_command.app, ["z", "--yes", *place])
+    done = CliRunner().invoke(reset.app, ["z", "--yes", *place])
     assert done.exit_code == 0, done.output
     assert f"{B} is in the topology since" in done.output
     assert "came back with nothing" in done.output

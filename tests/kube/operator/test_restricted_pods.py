@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from zonequake_chaos.cluster import tools
-from zonequake_chaos.load_objects import Installation, load_objects
-from zonequake_load.control import LoadPlan
+from zonequake_chaos.load.objects import Installation, load_objects
+from zonequake_cluster.supply import tools
+from zonequake_load.pod.control import LoadPlan
 
 from .api_server import CHART
 

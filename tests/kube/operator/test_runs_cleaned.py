@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.clean_up import clean_up
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.run_mark import ALIVE, Heard, answer, ask, place_mark, read_mark
+from zonequake_chaos.cleanup.prove import clean_up
+from zonequake_chaos.cleanup.run_marker import ALIVE, Heard, answer, ask, place_mark, read_mark
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import UsageError
 
 from .api_server import ApiServer
 
@@ -110,7 +110,7 @@ def test_a_dead_run_is_found_by_its_mark_and_undone_as_the_mark_remembers(
 def test_a_run_that_answers_lives_and_one_that_does_not_is_dead(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_chaos.run_mark.ANSWER_S", 2.0)
+    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 2.0)
     server = api_server.in_namespace("asked")
 
     async def asked() -> list[Heard]:

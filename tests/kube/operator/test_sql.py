@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
 Sql = Callable[..., "subprocess.CompletedProcess[str]"]
-MAIN = "from zonequake_chaos.cli import main; main()"
+MAIN = "from zonequake_chaos.commands.cli import main; main()"
 
 
 def sql_at(api: ApiServer) -> Sql:

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
-from zonequake_chaos import reset_command
-from zonequake_chaos.errors import FaultFailed
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.registry import life_of
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.scenario_faults import ResetByHand
+from zonequake_chaos.scenario.faults import ResetByHand
+from zonequake_ctl import reset
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import FaultFailed
 
 from .addresses import client_addresses
 from .api_server import wait_until
@@ -109,14 +109,14 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
 
     monkeypatch.setattr(Kube, "pod_proxy", StraightKube.pod_proxy)
     place = ["--kubeconfig", str(machine.api.kubeconfig), "--namespace", machine.api.namespace]
-    shown = CliRunner().invoke(reset_command.app, ["z", "--dry-run", *place])
+    shown = CliRunner().invoke(reset.app, ["z", "--dry-run", *place])
     assert shown.exit_code == 0, shown.output
     assert "nobody who is there has its newest data" in shown.output
     assert f"gives up all that was written since the reset to {B}" in shown.output
     assert f"which {C} holds" in shown.output, "D lacks the second write"
     assert f"goes on from {C}" in shown.output
-    gone = CliRunner().invoke(reset_command.app, ["z", "--yes", "--survivor", B, *place])
-    assert gone.exit_code == reset_command.REFUSED, gone.output
+    gone = CliRunner().invoke(reset.app, ["z", "--yes", "--survivor", B, *place])
+    assert gone.exit_code == reset.REFUSED, gone.output
     assert f"{B} holds nothing of it, or can't be asked" in gone.output
 
     (done,) = cast("Any", asyncio.run(fault_by_hand(machine))["partitions"])

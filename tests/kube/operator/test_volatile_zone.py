@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_store.admin_protocol import Role
+from zonequake_protocol.admin import Role
 
 from .addresses import address, client_addresses
 from .api_server import wait_until

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from zonequake_operator.filter import parse as parse_filter
+from zonequake_operator.nodes.filter import parse as parse_filter
 
 if TYPE_CHECKING:
     from .api_server import ApiServer

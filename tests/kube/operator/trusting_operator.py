@@ -13,8 +13,8 @@ import sys
 from typing import Any
 
 from zonequake_operator.__main__ import main
-from zonequake_operator.app import App
-from zonequake_operator.kube import Kube
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.controller.app import App
 
 NEVER_S = 3600.0
 

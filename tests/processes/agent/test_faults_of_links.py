@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from zonequake_chaos.cleaning import pay
-from zonequake_chaos.clock import SystemClock
-from zonequake_chaos.cluster.instance import Instance
-from zonequake_chaos.errors import WaitExpired
-from zonequake_chaos.faults.life import Injury, Victim, World
-from zonequake_chaos.faults.links import (
+from zonequake_chaos.cleanup.undo import pay
+from zonequake_chaos.faults.kinds.links import (
     LinkFaultLife,
     NetworkLoss,
     NetworkPartition,
     NetworkSlow,
 )
-from zonequake_chaos.journal import JoinNetwork, Journal
-from zonequake_chaos.leftovers import left_behind
-from zonequake_chaos.observe import Observer
-from zonequake_chaos.own_node import OwnNode
-from zonequake_chaos.scenario_faults import Direction, Traffic
-from zonequake_chaos.state import ClusterView, LinkPorts, NodeView, PodView
-from zonequake_chaos.triggers import Sighting
+from zonequake_chaos.faults.life import Injury, Victim, World
+from zonequake_chaos.node_access.leftovers import left_behind
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.observe.observer import Observer
+from zonequake_chaos.observe.view import ClusterView, LinkPorts, NodeView, PodView
+from zonequake_chaos.record.cleanup_journal import JoinNetwork, Journal
+from zonequake_chaos.record.clock import SystemClock
+from zonequake_chaos.scenario.faults import Direction, Traffic
+from zonequake_chaos.targeting.triggers import Sighting
+from zonequake_cluster.instance import Instance
+from zonequake_kube.errors import WaitExpired
 
 if TYPE_CHECKING:
     from conftest import FakePod
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 _DYING = """
 import asyncio, json, sys
 from pathlib import Path
-from zonequake_chaos.cluster.instance import Instance
-from zonequake_chaos.journal import JoinNetwork, Journal
-from zonequake_chaos.link_faults import break_links
-from zonequake_chaos.node_hands import PodOnNode
-from zonequake_chaos.own_node import OwnNode
+from zonequake_cluster.instance import Instance
+from zonequake_chaos.record.cleanup_journal import JoinNetwork, Journal
+from zonequake_chaos.node_access.links import break_links
+from zonequake_chaos.node_access.shell import PodOnNode
+from zonequake_chaos.node_access.own_machine import OwnNode
 
 async def run(folder, uid, order):
     hands = OwnNode(Instance(name="none", checkout=folder))

@@ -19,7 +19,7 @@ import msgspec
 from ports import free_ports
 
 import zonequake_load
-from zonequake_load.control import HistoryFiles, LoadPlan, LoadStatus, Phase
+from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 
 Line = dict[str, Any]
 

@@ -16,15 +16,15 @@ from certificates import Certificates
 from load_pod import LoadPods, check_contract, check_final_reads
 from local_nodes import MOSTLY_TLS, LocalNodes, until
 
-from zonequake_load.client import Client
-from zonequake_load.control import (
+from zonequake_load.client.client import Client
+from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,
     Phase,
     Preload,
     RegisterWorkload,
 )
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_tls.identity import Role
 
 pytestmark = pytest.mark.processes

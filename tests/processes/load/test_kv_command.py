@@ -32,7 +32,7 @@ async def kv(*words: str) -> Answer:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "from zonequake_chaos.cli import main; main()",
+        "from zonequake_chaos.commands.cli import main; main()",
         "kv",
         *words,
         stdout=asyncio.subprocess.PIPE,

@@ -13,7 +13,7 @@ import pytest
 from load_pod import LoadPods, check_contract, check_final_reads
 from reference_store import ZONE, ReferenceStore
 
-from zonequake_load.control import (
+from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,
     Phase,

@@ -12,7 +12,7 @@ from reference_store import ReferenceStore
 from strangers import say_all
 from test_load_pod import plan_for
 
-from zonequake_load.control import Phase
+from zonequake_load.pod.control import Phase
 
 pytestmark = pytest.mark.processes
 

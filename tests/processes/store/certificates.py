@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from zonequake_chaos.authority import Authority, Credential
+from zonequake_cluster.supply.certificate_authority import Authority, Credential
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import Role, domain_of, identity_of
 from zonequake_tls.settings import TlsSettings

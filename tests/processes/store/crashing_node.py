@@ -23,8 +23,8 @@ from typing import Any
 
 import lmdb
 
-from zonequake_store import distrust, lmdb_files
 from zonequake_store.__main__ import main
+from zonequake_store.storage import distrusted_files, lmdb_files
 
 _COMMIT_S = 0.0002
 """About what a commit takes until its pages are written."""
@@ -96,7 +96,7 @@ def crash_at_file(when: str, sync: int) -> None:
         if dies:
             _die()
 
-    for module in (lmdb_files, distrust):
+    for module in (lmdb_files, distrusted_files):
         module.sync_file = syncs  # type: ignore[attr-defined]
 
 

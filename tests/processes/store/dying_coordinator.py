@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from zonequake_store.__main__ import main
-from zonequake_store.coordinator import Coordinator
+from zonequake_store.transactions.coordinator import Coordinator
 
 _PROPOSED_S = 0.001
 """About what it takes until a proposal is on its way to disk and peers."""

@@ -17,13 +17,13 @@ import atheris
 with atheris.instrument_imports(include=["zonequake_store"]):
     import msgspec
 
-    from zonequake_store.admin_protocol import OrderBatch
+    from zonequake_protocol.admin import OrderBatch
+    from zonequake_protocol.client import Request
     from zonequake_store.catchup.messages import Invite
-    from zonequake_store.client_protocol import Request
     from zonequake_store.errors import ProtocolError
-    from zonequake_store.framing import Departures, FrameConnection, checked
-    from zonequake_store.peer_protocol import Messages, decode_frame
-    from zonequake_store.repeats import Heard
+    from zonequake_store.network.framing import Departures, FrameConnection, checked
+    from zonequake_store.network.heartbeat_slots import Heard
+    from zonequake_store.network.peer_protocol import Messages, decode_frame
 
 decode_request = checked(msgspec.msgpack.Decoder(Request).decode)
 decode_orders = msgspec.json.Decoder(OrderBatch).decode

@@ -27,7 +27,7 @@ from local_node import Node
 from ports import free_ports
 from store_client import Client
 
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     Bootstrap,
     ChangePeers,
     DumpEntry,
@@ -47,7 +47,7 @@ from zonequake_store.admin_protocol import (
     StopReplica,
     StoreEvent,
 )
-from zonequake_store.client_protocol import partition_of
+from zonequake_protocol.client import partition_of
 from zonequake_tls.identity import Role as TlsRole
 
 BOTH = ("tcp", "tls")

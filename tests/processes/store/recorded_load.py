@@ -17,13 +17,13 @@ from pathlib import Path
 from local_node import Node
 from local_nodes import LocalNodes, Zone, until
 
-from zonequake_chaos.simulation.judge import judged
-from zonequake_chaos.simulation.lineages import seen_from
-from zonequake_chaos.simulation.violation import Violation
-from zonequake_load.client import Client
-from zonequake_load.history import Call, Event, Role, event_of, machine_clock
+from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
-from zonequake_store.log_store import LogStore
+from zonequake_load.pod.history import Call, Event, Role, event_of, machine_clock
+from zonequake_simulation.judge import judged
+from zonequake_simulation.lineages import seen_from
+from zonequake_simulation.violation import Violation
+from zonequake_store.storage.log_store import LogStore
 
 KEYS = ("r0", "r1", "l0", "l1")
 """Registers and append-lists: few, so that operations meet."""

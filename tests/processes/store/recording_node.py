@@ -14,9 +14,9 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from zonequake_store.__main__ import main
-from zonequake_store.client_server import ClientConnection
-from zonequake_store.framing import FrameConnection
-from zonequake_store.transport import _Incoming
+from zonequake_store.network.framing import FrameConnection
+from zonequake_store.network.transport import _Incoming
+from zonequake_store.serving.client_server import ClientConnection
 
 FOLDER = Path(os.environ["ZQ_RECORD"])
 PORTS = {ClientConnection: "client", _Incoming: "peer"}

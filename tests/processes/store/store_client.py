@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from zonequake_store.client_protocol import (
+from zonequake_protocol.client import (
     Append,
     Body,
     Cas,
@@ -23,7 +23,7 @@ from zonequake_store.client_protocol import (
     Status,
     Write,
 )
-from zonequake_store.framing import FrameConnection
+from zonequake_store.network.framing import FrameConnection
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import Role
 

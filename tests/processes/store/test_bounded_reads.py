@@ -8,7 +8,7 @@ import pytest
 from local_nodes import LocalNodes, Zone, until
 from store_client import Client
 
-from zonequake_store.client_protocol import Read, Status
+from zonequake_protocol.client import Read, Status
 
 pytestmark = pytest.mark.processes
 

@@ -11,8 +11,8 @@ import pytest
 from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 from store_client import Client
 
-from zonequake_store.admin_protocol import CatchUpProgress, Stage
-from zonequake_store.client_protocol import Write
+from zonequake_protocol.admin import CatchUpProgress, Stage
+from zonequake_protocol.client import Write
 
 pytestmark = pytest.mark.processes
 

@@ -17,8 +17,8 @@ from disk_faults import FaultyDisk
 from local_nodes import LocalNodes, Zone, until
 from store_client import Client
 
-from zonequake_store.admin_protocol import Role
-from zonequake_store.client_protocol import Append, Status
+from zonequake_protocol.admin import Role
+from zonequake_protocol.client import Append, Status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 

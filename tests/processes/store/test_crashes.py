@@ -10,7 +10,7 @@ import pytest
 from local_nodes import MOSTLY_TLS, LocalNodes, Zone, key_of
 from store_client import Client
 
-from zonequake_store.client_protocol import Append, Status
+from zonequake_protocol.client import Append, Status
 
 pytestmark = pytest.mark.processes
 

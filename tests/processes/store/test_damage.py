@@ -9,8 +9,8 @@ import pytest
 from local_nodes import LocalNodes
 from test_catch_up import compacted, fill
 
-from zonequake_store.admin_protocol import OrderStatus, Role, StopReplica
-from zonequake_store.client_protocol import Status
+from zonequake_protocol.admin import OrderStatus, Role, StopReplica
+from zonequake_protocol.client import Status
 
 pytestmark = pytest.mark.processes
 

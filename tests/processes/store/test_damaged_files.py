@@ -19,8 +19,8 @@ from disk_faults import between_commits, flip_bit, places
 from load import Load
 from local_nodes import LocalNodes, Zone, until
 
-from zonequake_store.admin_protocol import OrderStatus, ReplicaStatus, Role
-from zonequake_store.client_protocol import Read, Status, Write
+from zonequake_protocol.admin import OrderStatus, ReplicaStatus, Role
+from zonequake_protocol.client import Read, Status, Write
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -14,7 +14,7 @@ import pytest
 from local_nodes import LocalNodes, Zone
 
 from zonequake_agent import failing_syncs, pods
-from zonequake_store.client_protocol import Append, Status
+from zonequake_protocol.client import Append, Status
 
 pytestmark = pytest.mark.processes
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from local_nodes import LocalNodes, Zone, until
 
-from zonequake_store.admin_protocol import OrderStatus, TransferLeadership
+from zonequake_protocol.admin import OrderStatus, TransferLeadership
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 

@@ -16,8 +16,8 @@ from local_nodes import LocalNodes, Zone
 from strangers import refused
 
 from zonequake_operator.errors import NodeUnreachable
-from zonequake_operator.store_client import StoreClient
-from zonequake_store.admin_protocol import OrderStatus, StartReplica
+from zonequake_operator.fleet.store_client import StoreClient
+from zonequake_protocol.admin import OrderStatus, StartReplica
 from zonequake_tls.identity import Role
 
 pytestmark = pytest.mark.processes

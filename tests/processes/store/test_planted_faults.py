@@ -12,8 +12,8 @@ import pytest
 from local_nodes import LocalNodes, until
 
 from zonequake_agent import wall_clock
-from zonequake_store.admin_protocol import Stage
-from zonequake_store.client_protocol import Append, Read, Status, Write
+from zonequake_protocol.admin import Stage
+from zonequake_protocol.client import Append, Read, Status, Write
 
 pytestmark = pytest.mark.processes
 

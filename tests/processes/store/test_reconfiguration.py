@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     CancelChangePeers,
     ChangePeers,
     InspectReplica,
@@ -18,8 +18,8 @@ from zonequake_store.admin_protocol import (
     Stage,
     TransferLeadership,
 )
-from zonequake_store.client_protocol import Append, Read, Status
-from zonequake_store.lineage import number_of
+from zonequake_protocol.client import Append, Read, Status
+from zonequake_protocol.terms import number_of
 
 pytestmark = pytest.mark.processes
 

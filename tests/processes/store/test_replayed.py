@@ -9,7 +9,7 @@ import pytest
 from local_nodes import MOSTLY_TLS, LocalNodes, Zone
 from strangers import OPENS, by_hand, framed, harmless, opening, refused, say
 
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     Bootstrap,
     CancelChangePeers,
     ChangePeers,
@@ -18,7 +18,7 @@ from zonequake_store.admin_protocol import (
     ResetPeers,
     StopReplica,
 )
-from zonequake_store.client_protocol import Append, Request, RequestId, Status
+from zonequake_protocol.client import Append, Request, RequestId, Status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 

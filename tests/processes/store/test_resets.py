@@ -12,8 +12,7 @@ import pytest
 from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 from recorded_load import RecordedLoad, terms_on_disk, verdicts
 
-from zonequake_chaos.simulation.judge import judged
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     CancelChangePeers,
     ChangePeers,
     Grant,
@@ -26,8 +25,9 @@ from zonequake_store.admin_protocol import (
     Role,
     Stage,
 )
-from zonequake_store.client_protocol import Append, Read, Status, Write
-from zonequake_store.lineage import lineage_of
+from zonequake_protocol.client import Append, Read, Status, Write
+from zonequake_protocol.terms import lineage_of
+from zonequake_simulation.judge import judged
 
 pytestmark = pytest.mark.processes
 

@@ -10,9 +10,9 @@ import pytest
 from local_nodes import LocalNodes, until
 from test_catch_up import fill
 
-from zonequake_store.admin_protocol import Role
-from zonequake_store.data_store import DataStore, Flush
-from zonequake_store.log_store import LogStore
+from zonequake_protocol.admin import Role
+from zonequake_store.storage.data_store import DataStore, Flush
+from zonequake_store.storage.log_store import LogStore
 
 pytestmark = pytest.mark.processes
 

@@ -17,8 +17,8 @@ from load import Load
 from local_node import Node
 from local_nodes import LocalNodes, Zone, until
 
-from zonequake_store.admin_protocol import OrderStatus, Role
-from zonequake_store.client_protocol import Read, Status, Write
+from zonequake_protocol.admin import OrderStatus, Role
+from zonequake_protocol.client import Read, Status, Write
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -25,7 +25,7 @@ from strangers import (
     say_all,
 )
 
-from zonequake_store.client_protocol import (
+from zonequake_protocol.client import (
     Append,
     Cas,
     Read,
@@ -36,7 +36,7 @@ from zonequake_store.client_protocol import (
     Transaction,
     Write,
 )
-from zonequake_store.peer_protocol import Hello, Messages, encode_frame
+from zonequake_store.network.peer_protocol import Hello, Messages, encode_frame
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -30,9 +30,9 @@ from strangers import (
 )
 from test_strangers import SAID, mutated
 
-from zonequake_chaos.authority import Authority
-from zonequake_operator.store_client import StoreClient
-from zonequake_store.client_protocol import Append, Request, RequestId, Status
+from zonequake_cluster.supply.certificate_authority import Authority
+from zonequake_operator.fleet.store_client import StoreClient
+from zonequake_protocol.client import Append, Request, RequestId, Status
 from zonequake_tls.identity import Role, identity_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from local_nodes import BOTH, LocalNodes, key_of, until
 
-from zonequake_store.admin_protocol import Bootstrap, OrderStatus, Role, StartReplica, StopReplica
-from zonequake_store.client_protocol import (
+from zonequake_protocol.admin import Bootstrap, OrderStatus, Role, StartReplica, StopReplica
+from zonequake_protocol.client import (
     MAX_TEXT_BYTES,
     Append,
     Read,

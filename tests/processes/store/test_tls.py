@@ -16,8 +16,8 @@ from local_node import Node
 from local_nodes import LocalNodes, until
 from strangers import say, showing
 
-from zonequake_chaos.authority import Authority
-from zonequake_store.client_protocol import Read, Request, Status
+from zonequake_cluster.supply.certificate_authority import Authority
+from zonequake_protocol.client import Read, Request, Status
 from zonequake_tls.identity import Role, identity_of
 
 pytestmark = pytest.mark.processes

@@ -11,8 +11,8 @@ from certificates import Certificates
 from local_nodes import LocalNodes, until
 
 from zonequake_agent import wall_clock
-from zonequake_chaos.authority import CLOCK_SLACK, Authority
-from zonequake_store.client_protocol import Read, Status
+from zonequake_cluster.supply.certificate_authority import CLOCK_SLACK, Authority
+from zonequake_protocol.client import Read, Status
 from zonequake_tls.identity import Role
 
 pytestmark = pytest.mark.processes

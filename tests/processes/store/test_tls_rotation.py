@@ -16,9 +16,9 @@ import pytest
 from certificates import DOMAIN, Certificates
 from local_nodes import LocalNodes, Zone, until
 
-from zonequake_chaos.authority import Authority
-from zonequake_load.client import Client
-from zonequake_load.connection import Connections, dialer
+from zonequake_cluster.supply.certificate_authority import Authority
+from zonequake_load.client.client import Client
+from zonequake_load.client.connection import Connections, dialer
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
 from zonequake_tls.identity import Role, identity_of
 

@@ -14,7 +14,7 @@ from dying_coordinator import BEFORE
 from local_nodes import LocalNodes, Zone, key_of, until
 from store_client import Client
 
-from zonequake_store.client_protocol import Append, Read, Reply, RequestId, Status, Transaction
+from zonequake_protocol.client import Append, Read, Reply, RequestId, Status, Transaction
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -204,7 +204,7 @@ async def kv(place: Place, *words: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "from zonequake_chaos.cli import main; main()",
+        "from zonequake_chaos.commands.cli import main; main()",
         "kv",
         *words,
         "--zone",

@@ -17,13 +17,13 @@ from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Piece, S
 from zonequake_store.catchup.staged_state import StagedState
 from zonequake_store.catchup.supplied_state import SuppliedState
 from zonequake_store.catchup.supplier import Supplier
-from zonequake_store.cells import View
-from zonequake_store.data_store import DataStore, DataView
-from zonequake_store.partition import Partition
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.raft.reconfigure import Reconfiguration
-from zonequake_store.state_pairs import Pair
+from zonequake_store.state.encoding import Pair
+from zonequake_store.state.partition import Partition
+from zonequake_store.storage.cells import View
+from zonequake_store.storage.data_store import DataStore, DataView
 
 
 def supply_from_a_wrong_index(patch: pytest.MonkeyPatch) -> None:

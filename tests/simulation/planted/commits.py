@@ -7,17 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from planted.registry import Planted
-from zonequake_store import transactions
-from zonequake_store.coordinator import Coordinator
-from zonequake_store.participant import Participant
-from zonequake_store.partition import Outcome, Partition, Verdict
-from zonequake_store.transaction_messages import Vote
-from zonequake_store.transactions import (
+from zonequake_store.network.transaction_messages import Vote
+from zonequake_store.state import transactions
+from zonequake_store.state.partition import Outcome, Partition, Verdict
+from zonequake_store.state.transactions import (
     Decision,
     ForgetCommand,
     PrepareCommand,
     TransactionTable,
 )
+from zonequake_store.transactions.coordinator import Coordinator
+from zonequake_store.transactions.participant import Participant
 
 
 def decide_by_the_first_vote(patch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_store import state_pairs
-from zonequake_store.cells import Overlay
-from zonequake_store.counters import PartitionUpdateCounter
-from zonequake_store.data_store import DataView, Flush
-from zonequake_store.partition import AppliedState, Outcome, Partition, Verdict
-from zonequake_store.state_pairs import Pair
-from zonequake_store.transactions import PrepareCommand, TransactionId
+from zonequake_store.state import encoding
+from zonequake_store.state.counters import PartitionUpdateCounter
+from zonequake_store.state.encoding import Pair
+from zonequake_store.state.partition import AppliedState, Outcome, Partition, Verdict
+from zonequake_store.state.transactions import PrepareCommand, TransactionId
+from zonequake_store.storage.cells import Overlay
+from zonequake_store.storage.data_store import DataView, Flush
 
 
 def counted_before_storage(patch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def counter_left_out_of_a_snapshot(patch: pytest.MonkeyPatch) -> None:
 
     def from_zero(view: DataView, *given: object) -> Iterator[Pair]:
         for key, value in pairs(view, *given):  # type: ignore[arg-type]
-            if key == state_pairs.APPLIED:
+            if key == encoding.APPLIED:
                 state = msgspec.msgpack.decode(value, type=AppliedState)
                 state = msgspec.structs.replace(state, lwm=0, hwm=0, ranges=())
                 yield key, msgspec.msgpack.encode(state)

@@ -12,19 +12,16 @@ from typing import Any
 import msgspec
 
 from planted.operator_patches import Patch, changed_result, planted
-from zonequake_operator import (
-    apply,
-    change,
-    membership,
-    orders,
-    plan,
-    rebalance,
-    switch,
-    zone_resources,
-)
+from zonequake_operator.api_server import zone_resources
+from zonequake_operator.controller import reconciler
 from zonequake_operator.errors import Conflict
-from zonequake_operator.model import AssignmentSet, Storage
-from zonequake_store.admin_protocol import Stage
+from zonequake_operator.fleet import membership
+from zonequake_operator.groups import evidence
+from zonequake_operator.planning import plan
+from zonequake_operator.rebalance import keys as rebalance
+from zonequake_operator.rebalance import orders, volatile_switch
+from zonequake_operator.resources.model import AssignmentSet, Storage
+from zonequake_protocol.admin import Stage
 
 # ── holes 1 to 5 ─────────────────────────────────────────────────────────────────────────────
 
@@ -52,7 +49,7 @@ def switch_to_whatever_is_applied(patch: Patch) -> None:
 
 
 def act_on_what_was_not_stored(patch: Patch) -> None:
-    real = apply.ZoneReconciler._cas
+    real = reconciler.ZoneReconciler._cas
 
     async def never_refused(
         self: Any, plural: str, kind: str, name: str, at: Any, *rest: Any
@@ -62,7 +59,7 @@ def act_on_what_was_not_stored(patch: Patch) -> None:
         except Conflict:
             return str(at.resource_version)
 
-    patch.setattr(apply.ZoneReconciler, "_cas", never_refused)
+    patch.setattr(reconciler.ZoneReconciler, "_cas", never_refused)
 
 
 def take_another_incarnation_for_a_member(patch: Patch) -> None:
@@ -74,9 +71,9 @@ def take_another_incarnation_for_a_member(patch: Patch) -> None:
             and {peer.node for peer in found.peers} == set(wanted.nodes)
         )
 
-    for module in (rebalance, orders, change):
+    for module in (rebalance, orders, evidence):
         patch.setattr(module, "is_carried", same_nodes)
-    patch.setattr(switch, "lost", lambda *_: frozenset())
+    patch.setattr(volatile_switch, "lost", lambda *_: frozenset())
 
 
 def never_reduce(patch: Patch) -> None:
@@ -86,7 +83,7 @@ def never_reduce(patch: Patch) -> None:
 def forget_who_is_to_come_back(patch: Patch) -> None:
     changed_result(
         patch,
-        switch,
+        volatile_switch,
         "on_rebalance_done",
         lambda done, keys, *_: replace(done, switch_reduce=keys.switch_reduce),
     )
@@ -101,7 +98,7 @@ def begin_anew_beside_members(patch: Patch) -> None:
             and any(n in group.answered and n not in group.replicas for n in keys.stable.nodes)
         )
 
-    patch.setattr(switch, "is_full_restart", some_member_is_empty)
+    patch.setattr(volatile_switch, "is_full_restart", some_member_is_empty)
 
 
 # ── hole 10 ──────────────────────────────────────────────────────────────────────────────────
@@ -112,7 +109,7 @@ def assign_empty_data_nodes(patch: Patch) -> None:
         empty = AssignmentSet(nodes=())
         return [empty if found is None else found for found in plan.calculated_sets(*args)]
 
-    patch.setattr(apply, "plan", partial(plan.plan, calculate=with_empty_sets))
+    patch.setattr(reconciler, "plan", partial(plan.plan, calculate=with_empty_sets))
 
 
 # ── hole 13 ──────────────────────────────────────────────────────────────────────────────────
@@ -146,7 +143,7 @@ def grant_without_a_lock(patch: Patch) -> None:
         leading = group.leading
         if leading is not None and leading.caught_up and keys.pending is not None:
             lock = rebalance.TokenPeers(
-                token=keys.configuration_token, peers=change.in_order(leading.stage_peers)
+                token=keys.configuration_token, peers=evidence.in_order(leading.stage_peers)
             )
             keys = replace(keys, pending_lock=lock)
         return real(keys, group, *rest)
@@ -177,7 +174,7 @@ class _Unconfigured:
 
 
 def erase_under_a_leader_of_before(patch: Patch) -> None:
-    patch.setattr(change, "lacks_token", lambda *_: False)
+    patch.setattr(evidence, "lacks_token", lambda *_: False)
     patch.setattr(orders, "lacks_token", lambda *_: False)
 
 

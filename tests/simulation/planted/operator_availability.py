@@ -6,20 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from planted.operator_patches import Patch, changed_result, planted
-from zonequake_operator import (
-    chain,
-    fencing,
-    high_availability,
-    rebalance,
-    reset,
-    reset_orders,
-    restart,
-    target,
-    topology,
-)
-from zonequake_operator.pacing import Pacer
-from zonequake_store import partition, reports
-from zonequake_store.admin_protocol import ResetPeers
+from zonequake_operator.controller.pacing import Pacer
+from zonequake_operator.fleet import fencing
+from zonequake_operator.high_availability import chain, cold_start, orders, reset, verdicts
+from zonequake_operator.nodes import topology
+from zonequake_operator.rebalance import ha_target
+from zonequake_operator.rebalance import keys as rebalance
+from zonequake_protocol.admin import ResetPeers
+from zonequake_store.replica import status
+from zonequake_store.state import partition
 
 
 def reset_though_the_majority_is_back(patch: Patch) -> None:
@@ -41,21 +36,21 @@ def leave_the_chosen_out_of_planned(patch: Patch) -> None:
         others = tuple(node for node in after.planned.nodes if node != chosen)
         return replace(after, planned=replace(after.planned, nodes=others))
 
-    for module in (reset, restart):
+    for module in (reset, cold_start):
         changed_result(patch, module, "two_phases", without_chosen)
 
 
 def let_whoever_is_back_first_go_on(patch: Patch) -> None:
-    patch.setattr(restart, "has_just_stopped", lambda *_: False)
+    patch.setattr(cold_start, "has_just_stopped", lambda *_: False)
 
 
 def count_as_stopped_for_ever(patch: Patch) -> None:
-    patch.setattr(restart, "without_mark", lambda keys: keys)
+    patch.setattr(cold_start, "without_mark", lambda keys: keys)
 
 
 def reset_again_for_the_same_loss(patch: Patch) -> None:
     patch.setattr(
-        high_availability,
+        verdicts,
         "is_due",
         lambda keys, holders, due: (
             reset.has_lost_majority(keys, holders, due.topology_version) or keys.is_forced
@@ -92,7 +87,7 @@ def mark_bookkeeping_as_a_users(patch: Patch) -> None:
 
 
 def find_bookkeeping_as_a_users(patch: Patch) -> None:
-    patch.setattr(reports, "holds_user_command", lambda data: True)
+    patch.setattr(status, "holds_user_command", lambda data: True)
 
 
 def reset_once_and_never_again(patch: Patch) -> None:
@@ -113,12 +108,12 @@ def reset_once_and_never_again(patch: Patch) -> None:
 
 
 def tell_nobody_of_resets(patch: Patch) -> None:
-    for module in (reset, reset_orders):
+    for module in (reset, orders):
         patch.setattr(module, "forced_token", lambda keys: 0)
 
 
 def wish_for_whom_is_away(patch: Patch) -> None:
-    patch.setattr(target, "highly_available", lambda calculated, *_, **__: calculated)
+    patch.setattr(ha_target, "highly_available", lambda calculated, *_, **__: calculated)
 
 
 def count_who_ran_out_as_left_without_a_fence(patch: Patch) -> None:

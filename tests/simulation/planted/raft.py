@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_store.endings import Ending, Failure
+from zonequake_store.network.endings import Ending, Failure
 from zonequake_store.raft import election, follower, stepping
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.leader import Leader

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_chaos.simulation.replicas import Replicas
-from zonequake_store.admin_protocol import Stage
-from zonequake_store.log_writes import GroupRecord
+from zonequake_protocol.admin import Stage
+from zonequake_simulation.replicas import Replicas
 from zonequake_store.raft import election, follower, reset
 from zonequake_store.raft.api import CancelAnswer, ChangePeersAnswer, ResetAnswer
 from zonequake_store.raft.freshness import EchoRounds, Freshness
@@ -23,7 +22,8 @@ from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.raft.progress import Progress
 from zonequake_store.raft.reconfigure import Reconfiguration
 from zonequake_store.raft.replica import Replica
-from zonequake_store.replica import Replica as StoreReplica
+from zonequake_store.replica.replica import Replica as StoreReplica
+from zonequake_store.storage.log_writes import GroupRecord
 
 
 def _reset_in_spite_of(patch: pytest.MonkeyPatch, refusal: ResetAnswer) -> None:

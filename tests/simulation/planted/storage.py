@@ -8,17 +8,19 @@ import msgspec
 import pytest
 
 from planted.registry import Planted
-from zonequake_chaos.simulation import member, replicas
-from zonequake_store import log_records, log_recovery, log_store, state_pairs, turn
-from zonequake_store.cells import Overlay
-from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import DataStore, DataView, Flush
-from zonequake_store.distrust import Distrust
-from zonequake_store.log_store import LogStore
-from zonequake_store.log_writes import Append, LogWrite, PutHardState
-from zonequake_store.partition import Partition
+from zonequake_simulation import member, replicas
 from zonequake_store.raft.api import Ready
-from zonequake_store.replica import Replica
+from zonequake_store.replica import turn
+from zonequake_store.replica.replica import Replica
+from zonequake_store.state import encoding
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.partition import Partition
+from zonequake_store.storage import log_records, log_recovery, log_store
+from zonequake_store.storage.cells import Overlay
+from zonequake_store.storage.data_store import DataStore, DataView, Flush
+from zonequake_store.storage.distrusted_files import Distrust
+from zonequake_store.storage.log_store import LogStore
+from zonequake_store.storage.log_writes import Append, LogWrite, PutHardState
 
 
 def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -136,7 +138,7 @@ def session_table_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
     def without_sessions(view: DataView, *given: object) -> object:
-        return (pair for pair in pairs(view, *given) if pair[0][:1] != state_pairs.CLIENT)
+        return (pair for pair in pairs(view, *given) if pair[0][:1] != encoding.CLIENT)
 
     patch.setattr(DataView, "pairs", without_sessions)
 

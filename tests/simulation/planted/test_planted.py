@@ -24,7 +24,7 @@ from detection import (
 )
 
 from planted.registry import AREAS, all_planted
-from zonequake_chaos.simulation import SCENARIOS
+from zonequake_simulation import SCENARIOS
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 

@@ -7,14 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from planted.registry import Planted
-from zonequake_store import state_pairs
-from zonequake_store.commands import Outcome
-from zonequake_store.coordinator import Coordinator
-from zonequake_store.data_store import DataStore, DataView
-from zonequake_store.participant import ASK_TICKS, Participant
-from zonequake_store.partition import Partition
-from zonequake_store.transaction_messages import Ask, Finish, Letter, Prepare
-from zonequake_store.transactions import (
+from zonequake_store.network.transaction_messages import Ask, Finish, Letter, Prepare
+from zonequake_store.state import encoding
+from zonequake_store.state.commands import Outcome
+from zonequake_store.state.partition import Partition
+from zonequake_store.state.transactions import (
     CommitCommand,
     DecideCommand,
     Decision,
@@ -22,6 +19,9 @@ from zonequake_store.transactions import (
     TransactionId,
     TransactionTable,
 )
+from zonequake_store.storage.data_store import DataStore, DataView
+from zonequake_store.transactions.coordinator import Coordinator
+from zonequake_store.transactions.participant import ASK_TICKS, Participant
 
 
 def told_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def prepared_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
     def without(view: DataView, *given: object) -> object:
-        return (pair for pair in pairs(view, *given) if pair[0][:1] != state_pairs.TRANSACTION)
+        return (pair for pair in pairs(view, *given) if pair[0][:1] != encoding.TRANSACTION)
 
     patch.setattr(DataView, "pairs", without)
 

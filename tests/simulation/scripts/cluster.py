@@ -12,26 +12,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from scripts.stage import Unplayable
-from zonequake_chaos.simulation import FaultKind, FaultPlan, Scenario, Simulation, Violation
-from zonequake_chaos.simulation.control import leader_of
-from zonequake_chaos.simulation.links import between
-from zonequake_chaos.simulation.member import Node
-from zonequake_chaos.simulation.operated.control_plane import ControlPlane, place_of
-from zonequake_chaos.simulation.operated.objects import Object
-from zonequake_chaos.simulation.operated.process import OperatorProcess
-from zonequake_chaos.simulation.replicas import ZONE
-from zonequake_operator.model import PartitionKeys
-from zonequake_store.admin_protocol import Stage
-from zonequake_store.client_protocol import (
-    Read,
-    Reply,
-    RequestId,
-    Status,
-    Transaction,
-    Value,
-    Write,
-)
-from zonequake_store.replica import Replica
+from zonequake_operator.resources.model import PartitionKeys
+from zonequake_protocol.admin import Stage
+from zonequake_protocol.client import Read, Reply, RequestId, Status, Transaction, Value, Write
+from zonequake_simulation import FaultKind, FaultPlan, Scenario, Simulation, Violation
+from zonequake_simulation.control import leader_of
+from zonequake_simulation.links import between
+from zonequake_simulation.member import Node
+from zonequake_simulation.operated.control_plane import ControlPlane, place_of
+from zonequake_simulation.operated.objects import Object
+from zonequake_simulation.operated.process import OperatorProcess
+from zonequake_simulation.replicas import ZONE
+from zonequake_store.replica.replica import Replica
 
 PATIENCE_MS = 20_000
 _QUIET = Scenario(

@@ -4,8 +4,8 @@ and 14)."""
 from __future__ import annotations
 
 from scripts.cluster import Cluster
-from zonequake_chaos.simulation.api import NAME as API
-from zonequake_chaos.simulation.violation import require
+from zonequake_simulation.api import NAME as API
+from zonequake_simulation.violation import require
 
 A, B, C, D, E = (f"n-{number}" for number in range(5))
 LONG_MS = 6_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scripts.stage import Stage, Unplayable
-from zonequake_chaos.simulation.violation import require
-from zonequake_store.admin_protocol import Stage as ChangeStage
+from zonequake_protocol.admin import Stage as ChangeStage
+from zonequake_simulation.violation import require
 from zonequake_store.raft.api import ChangePeersAnswer, GrantAnswer, Role
 from zonequake_store.raft.messages import Configuration, Kind, Message
 

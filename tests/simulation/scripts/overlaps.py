@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scripts.cluster import Cluster
 from scripts.rebalances import stay_joint
-from zonequake_chaos.simulation.operated.process import OperatorProcess
-from zonequake_chaos.simulation.violation import require
+from zonequake_simulation.operated.process import OperatorProcess
+from zonequake_simulation.violation import require
 
 A, B, C, D = (f"n-{number}" for number in range(4))
 LONG_MS = 3_000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scripts.cluster import Cluster
-from zonequake_chaos.simulation.api import NAME as API
-from zonequake_chaos.simulation.violation import require
-from zonequake_operator.wire import partition_name
-from zonequake_store.admin_protocol import Stage
+from zonequake_operator.resources.crd_schema import partition_name
+from zonequake_protocol.admin import Stage
+from zonequake_simulation.api import NAME as API
+from zonequake_simulation.violation import require
 
 A, B, C, D, E = (f"n-{number}" for number in range(5))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zonequake_chaos.simulation.violation import Violation, require
-from zonequake_store.lineage import lineage_of
+from zonequake_protocol.terms import lineage_of
+from zonequake_simulation.violation import Violation, require
 from zonequake_store.raft.api import Ready, ResetAnswer, Role, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted

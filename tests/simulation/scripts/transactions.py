@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from scripts.stage import Unplayable
-from zonequake_chaos.simulation.violation import require
-from zonequake_store.cells import MemoryCells
-from zonequake_store.client_protocol import RequestId
-from zonequake_store.client_table import ClientTable
-from zonequake_store.commands import Command
-from zonequake_store.partition import AppliedState, Partition
-from zonequake_store.transaction_manager import TransactionManager
-from zonequake_store.transaction_messages import Ask, Finish
-from zonequake_store.transactions import (
+from zonequake_protocol.client import RequestId
+from zonequake_simulation.violation import require
+from zonequake_store.network.transaction_messages import Ask, Finish
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.commands import Command
+from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.transactions import (
     DecideCommand,
     Member,
     PrepareCommand,
@@ -20,6 +18,8 @@ from zonequake_store.transactions import (
     TransactionId,
     TransactionTable,
 )
+from zonequake_store.storage.cells import MemoryCells
+from zonequake_store.transactions.manager import TransactionManager
 
 GROUP, OTHER = "0_part", "1_part"
 

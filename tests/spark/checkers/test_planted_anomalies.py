@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from zonequake_analysis import anomalies
-from zonequake_analysis.judgement import Judgement, judge_run
+from zonequake_analysis.checks.exact_checks import findings_of
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.judgement.judge import Judgement, judge_run
 from zonequake_analysis.report import write_report
-from zonequake_analysis.schema import Function
-from zonequake_analysis.suspicion import findings_of
-from zonequake_analysis.synthesize import START_NS, Operation, Shape, synthesize, write_operations
+from zonequake_analysis.testing import anomalies
+from zonequake_analysis.testing.synthesize import (
+    START_NS,
+    Operation,
+    Shape,
+    synthesize,
+    write_operations,
+)
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -67,7 +73,7 @@ def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt) -> No
 def test_the_count_of_keys_without_an_order_is_exact_though_few_rows_of_each_kind_are_kept(
     spark: SparkSession, tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("zonequake_analysis.judgement.MOST_FINDINGS", 3)
+    monkeypatch.setattr("zonequake_analysis.judgement.judge.MOST_FINDINGS", 3)
     write_operations(
         tmp_path / "history" / "lost.jsonl",
         [o for number in range(6) for o in a_lost_append(number, reads=5)],

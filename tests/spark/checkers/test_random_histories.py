@@ -6,12 +6,12 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from zonequake_analysis import claimed_order, loss, prefixes, sets, zones
-from zonequake_analysis.ingest import ingest
-from zonequake_analysis.reference import is_linearizable
-from zonequake_analysis.small_histories import histories, steps
-from zonequake_analysis.suspicion import findings_of
-from zonequake_analysis.synthesize import write_operations
+from zonequake_analysis.checks import claimed_order, list_prefixes, loss, register_zones, sets
+from zonequake_analysis.checks.exact_checks import findings_of
+from zonequake_analysis.checks.search.reference import is_linearizable
+from zonequake_analysis.spark_pass.ingest import ingest
+from zonequake_analysis.testing.small_histories import histories, steps
+from zonequake_analysis.testing.synthesize import write_operations
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -32,7 +32,7 @@ def judged(request, spark: SparkSession, tmp_path_factory):
     }
     frames = {
         "claimed": claimed_order.claimed_order(ingested.ops, unplaced=ingested.quality.unplaced),
-        "outside": (prefixes.prefixes if is_lists else zones.zones)(ingested.ops),
+        "outside": (list_prefixes.prefixes if is_lists else register_zones.zones)(ingested.ops),
         "loss": loss.loss(ingested.ops),
         "sets": sets.sets(ingested.ops),
     }

@@ -10,10 +10,10 @@ import pytest
 from one_list import SECOND, append, read
 from pyspark.sql import SparkSession
 
-from zonequake_analysis.judgement import judge_run
+from zonequake_analysis.inputs.shapes import Role
+from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
-from zonequake_analysis.schema import Role
-from zonequake_analysis.synthesize import ZONE, Operation, write_operations
+from zonequake_analysis.testing.synthesize import ZONE, Operation, write_operations
 from zonequake_analysis.verdict import Check, Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]

@@ -9,14 +9,15 @@ import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from zonequake_analysis import anomalies, suspicion
-from zonequake_analysis.bucket import Suspects
-from zonequake_analysis.ingest import Ingested, ingest
-from zonequake_analysis.names import name_id
-from zonequake_analysis.schema import Function
-from zonequake_analysis.small_histories import histories
-from zonequake_analysis.suspicion import findings_of, findings_of_suspects
-from zonequake_analysis.synthesize import START_NS, ZONE, Operation, write_operations
+from zonequake_analysis.checks import exact_checks
+from zonequake_analysis.checks.exact_checks import findings_of, findings_of_suspects
+from zonequake_analysis.inputs.ids import name_id
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.spark_pass.bucket import Suspects
+from zonequake_analysis.spark_pass.ingest import Ingested, ingest
+from zonequake_analysis.testing import anomalies
+from zonequake_analysis.testing.small_histories import histories
+from zonequake_analysis.testing.synthesize import START_NS, ZONE, Operation, write_operations
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -116,7 +117,7 @@ def test_a_screen_that_flags_nothing_is_noticed(judged, screen: str) -> None:
 
 def test_more_suspects_than_a_condition_can_name_are_all_looked_at(judged, monkeypatch) -> None:
     ingested, everywhere = judged
-    monkeypatch.setattr(suspicion, "MOST_NAMED", 3)
+    monkeypatch.setattr(exact_checks, "MOST_NAMED", 3)
     assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zonequake_analysis.schema import Function
-from zonequake_analysis.synthesize import Operation
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.testing.synthesize import Operation
 
 SECOND = 1_000_000_000
 Place = tuple[int, int, int]

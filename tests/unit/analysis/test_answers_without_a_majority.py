@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from zonequake_analysis.lineages import read_lineages
-from zonequake_analysis.majorities import SLACK_NS, unfounded, without_majority
-from zonequake_analysis.resets import resets
-from zonequake_analysis.run_folder import Event
-from zonequake_analysis.schema import NEVER_NS, Function, Outcome
+from zonequake_analysis.inputs.lineages import read_lineages
+from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+from zonequake_analysis.measures.majorities import SLACK_NS, unfounded, without_majority
+from zonequake_analysis.measures.resets import resets
 
 SECOND = 1_000_000_000
 PLACE = ("z", 0)

@@ -10,9 +10,9 @@ from rich.console import Console
 from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.verdict import Verdict as Judged
-from zonequake_chaos.outcome import Verdict
-from zonequake_chaos.run_command import Ask, Ended, judge_run
-from zonequake_chaos.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.commands.run import Ask, Ended, judge_run
+from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
 
 REPORT = HarnessReport(verdict=Verdict.UNKNOWN, problems=["no recovery"])
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.harness_checks import harness_check
-from zonequake_analysis.run_folder import Harness, read_description
+from zonequake_analysis.inputs.run_folder import Harness, read_description
+from zonequake_analysis.judgement.harness_checks import harness_check
 from zonequake_analysis.verdict import Verdict, worst
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from told_runs import WITNESS, check, every_kind, told
 
-from zonequake_analysis.junit import render_junit
+from zonequake_analysis.judgement.junit import render_junit
 
 ALLOWED = {
     "testsuites": {"name", "tests", "failures", "errors", "time"},

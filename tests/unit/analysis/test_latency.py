@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zonequake_analysis.judgement import _p99s
-from zonequake_analysis.latency import P99s, latency_check
-from zonequake_analysis.pull_request import render_summary
-from zonequake_analysis.run_folder import Event, Expectations, read_description
-from zonequake_analysis.tally import BINS
-from zonequake_analysis.timeline import Latencies, Timeline
+from zonequake_analysis.inputs.run_folder import Event, Expectations, read_description
+from zonequake_analysis.judgement.judge import _p99s
+from zonequake_analysis.judgement.latency import P99s, latency_check
+from zonequake_analysis.judgement.pull_request import render_summary
+from zonequake_analysis.measures.tally import BINS
+from zonequake_analysis.measures.timeline import Latencies, Timeline
 from zonequake_analysis.verdict import Check, Verdict
 
 from .told_runs import check as entry

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pytest
 from one_list import SECOND, append, read
 
-from zonequake_analysis.bucket import screened
-from zonequake_analysis.cuts import Cut, cuts
-from zonequake_analysis.layout import laid_out
-from zonequake_analysis.lineages import Lineages, in_words, place_of, read_lineages
-from zonequake_analysis.lines import byte_ranges, kept_lines
-from zonequake_analysis.names import name_id
-from zonequake_analysis.run_folder import Event
-from zonequake_analysis.schema import Outcome
-from zonequake_analysis.screens.columns import columns
-from zonequake_analysis.synthesize import ZONE, Operation, write_operations
-from zonequake_analysis.typed import typed
-from zonequake_analysis.views import last_view, viewed
+from zonequake_analysis.checks.screens.columns import columns
+from zonequake_analysis.inputs.ids import name_id
+from zonequake_analysis.inputs.integer_columns import typed
+from zonequake_analysis.inputs.layout import laid_out
+from zonequake_analysis.inputs.lineages import Lineages, in_words, place_of, read_lineages
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.shapes import Outcome
+from zonequake_analysis.inputs.views import last_view, viewed
+from zonequake_analysis.measures.sacrificed import Cut, cuts
+from zonequake_analysis.spark_pass.bucket import screened
+from zonequake_analysis.testing.synthesize import ZONE, Operation, write_operations
 
 
 def reset(lineage: int, at_s: float, last: tuple[int, int, int], node: str = "E") -> Event:

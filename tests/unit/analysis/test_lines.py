@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_analysis.lines import byte_ranges, kept_lines
-from zonequake_analysis.schema import CORRUPT
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.shapes import CORRUPT
 
 
 def line(kind: str, number: int, **fields: object) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from zonequake_analysis.claim import follows_claim
-from zonequake_analysis.reference import Step, is_linearizable
-from zonequake_analysis.schema import INDEX_BITS, Function
+from zonequake_analysis.checks.search.claimed_order_search import follows_claim
+from zonequake_analysis.checks.search.reference import Step, is_linearizable
+from zonequake_analysis.inputs.shapes import INDEX_BITS, Function
 
 TERM = 1
 

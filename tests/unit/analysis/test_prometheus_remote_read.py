@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from zonequake_analysis.errors import PrometheusError
-from zonequake_analysis.prometheus import CHUNK_MS, MESSAGES, READ_PATH, STALE_BITS, pull
+from zonequake_analysis.inputs.remote_read import CHUNK_MS, MESSAGES, READ_PATH, STALE_BITS, pull
 
 
 def _server(asked: list):

@@ -12,13 +12,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from told_runs import WITNESS, check, every_kind, told
 
-from zonequake_analysis.document import FaultEntry
-from zonequake_analysis.pull_request import (
+from zonequake_analysis.judgement.pull_request import (
     COMMENT_CHARACTERS,
     STEP_SUMMARY_BYTES,
     append_summary,
     render_summary,
 )
+from zonequake_analysis.judgement.verdict_json import FaultEntry
 from zonequake_analysis.verdict import Verdict
 
 

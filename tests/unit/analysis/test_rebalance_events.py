@@ -1,7 +1,7 @@
 """Rebalances, early joints and fault landings, from events alone."""
 
-from zonequake_analysis.rebalances import early_joints, fault_landings, rebalances
-from zonequake_analysis.run_folder import Event
+from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
 
 
 def stage(name: str, at: int, *, token: int = 2, term: int = 1, **data: object) -> Event:

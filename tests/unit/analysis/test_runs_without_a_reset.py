@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml, Skipped
 
-from zonequake_analysis.document import Told, entry, without_analysis
-from zonequake_analysis.junit import render_junit
-from zonequake_analysis.pull_request import render_summary
-from zonequake_analysis.reset_checks import reset_checks
-from zonequake_analysis.resets import journalled
-from zonequake_analysis.run_folder import Event, Expectations
+from zonequake_analysis.inputs.run_folder import Event, Expectations
+from zonequake_analysis.judgement.junit import render_junit
+from zonequake_analysis.judgement.pull_request import render_summary
+from zonequake_analysis.judgement.reset_checks import reset_checks
+from zonequake_analysis.judgement.verdict_json import Told, entry, without_analysis
+from zonequake_analysis.measures.resets import journalled
 from zonequake_analysis.verdict import Check, Verdict
 
 

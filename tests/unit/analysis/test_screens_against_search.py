@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zonequake_analysis.bucket import judged_bucket
-from zonequake_analysis.layout import joined, laid_out, split
-from zonequake_analysis.lines import byte_ranges, kept_lines
-from zonequake_analysis.names import bucket_of, name_id
-from zonequake_analysis.reference import is_linearizable
-from zonequake_analysis.schema import Function
-from zonequake_analysis.screens import black_box, claimed
-from zonequake_analysis.screens.columns import Columns, columns
-from zonequake_analysis.screens.segments import heads, lookup, ordered, running
-from zonequake_analysis.small_histories import histories, steps
-from zonequake_analysis.synthesize import ZONE, Operation, write_operations
-from zonequake_analysis.typed import Facts, together, typed
+from zonequake_analysis.checks.screens import black_box, claimed
+from zonequake_analysis.checks.screens.columns import Columns, columns
+from zonequake_analysis.checks.screens.segments import heads, lookup, ordered, running
+from zonequake_analysis.checks.search.reference import is_linearizable
+from zonequake_analysis.inputs.ids import bucket_of, name_id
+from zonequake_analysis.inputs.integer_columns import Facts, together, typed
+from zonequake_analysis.inputs.layout import joined, laid_out, split
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.spark_pass.bucket import judged_bucket
+from zonequake_analysis.testing.small_histories import histories, steps
+from zonequake_analysis.testing.synthesize import ZONE, Operation, write_operations
 
 
 def events(folder: Path, operations: list[Operation], size: int = 1 << 26) -> list[pa.Table]:

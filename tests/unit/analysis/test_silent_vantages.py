@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from zonequake_analysis.latency import P99s
-from zonequake_analysis.objectives import objective_checks
-from zonequake_analysis.probes import Island, Vantage
-from zonequake_analysis.run_folder import Expectations
+from zonequake_analysis.inputs.run_folder import Expectations
+from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.judgement.objectives import objective_checks
+from zonequake_analysis.measures.probes import Island, Vantage
+from zonequake_analysis.measures.windows import Availability, availability
 from zonequake_analysis.verdict import Check, Verdict
-from zonequake_analysis.windows import Availability, availability
 
 SECOND = 1_000_000_000
 PLACE = {"zone": "z", "partition": 0, "function": "write"}

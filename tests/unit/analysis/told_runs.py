@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_analysis.document import (
+from zonequake_analysis.judgement.verdict_json import (
     CheckEntry,
     FaultEntry,
     RunFacts,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from zonequake_chaos.clock import Moment
-from zonequake_chaos.events import Event
-from zonequake_chaos.state import ClusterView, KeysView, NodeView, PodView, assemble
-from zonequake_store.admin_protocol import (
+from zonequake_chaos.observe.view import ClusterView, KeysView, NodeView, PodView, assemble
+from zonequake_chaos.record.clock import Moment
+from zonequake_chaos.record.event_log import Event
+from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
     NodeIdentity,

@@ -9,8 +9,8 @@ from typing import get_args
 
 import pytest
 
-from zonequake_chaos import manifest
-from zonequake_chaos.scenario_faults import Fault
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.faults import Fault
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
 ROWS = ["what", "how", "needs", "can't", "proof", "undone by", "scenarios", "targets"]

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from zonequake_chaos import certificates as module
-from zonequake_chaos.authority import Authority
-from zonequake_chaos.certificates import Certificates
-from zonequake_chaos.errors import NotFound, UsageError, WaitExpired
-from zonequake_chaos.tls_place import TlsPlace
+from zonequake_chaos.release import certificates as module
+from zonequake_chaos.release.certificates import Certificates
+from zonequake_chaos.release.tls_settings import TlsPlace
+from zonequake_cluster.supply.certificate_authority import Authority
+from zonequake_kube.errors import NotFound, UsageError, WaitExpired
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import Role, domain_of, identity_of
 from zonequake_tls.metrics import CertificateCollector

@@ -9,9 +9,8 @@ from typing import get_args
 
 import pytest
 
-from zonequake_chaos import journal as module
-from zonequake_chaos.errors import ClusterError, JournalFailed
-from zonequake_chaos.journal import (
+from zonequake_chaos.record import cleanup_journal as module
+from zonequake_chaos.record.cleanup_journal import (
     FILE_NAME,
     HEALING,
     Debt,
@@ -23,6 +22,7 @@ from zonequake_chaos.journal import (
     RestoreScale,
     ResumeComponent,
 )
+from zonequake_kube.errors import ClusterError, JournalFailed
 
 FINALIZER = RemoveFinalizer(pod="n0", finalizer="f")
 SCALE = RestoreScale(stateful_set="zq-default", replicas=3)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_chaos.errors import GuardError
-from zonequake_chaos.guard import check_dumps
-from zonequake_chaos.load_objects import Installation
+from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.release.consent import check_dumps
+from zonequake_kube.errors import GuardError
 
 
 def installed(**words: str) -> Installation:

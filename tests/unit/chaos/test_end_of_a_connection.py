@@ -20,8 +20,8 @@ import yaml
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
-from zonequake_chaos.authority import Authority
-from zonequake_chaos.kube import Kube
+from zonequake_cluster.supply.certificate_authority import Authority
+from zonequake_kube.client import Kube
 
 TIMES = 10
 """Whether the other side says goodbye before the loop ends is a race."""

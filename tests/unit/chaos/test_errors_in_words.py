@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_chaos.errors import HarnessError, WaitExpired, in_words
+from zonequake_kube.errors import HarnessError, WaitExpired, in_words
 
 
 def test_a_group_is_its_causes_each_once() -> None:

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.errors import FaultFailed, UsageError
-from zonequake_chaos.fault_agent import AgentHands, hands_for
-from zonequake_chaos.faults.links import check_hands
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.kube_exec import ExecResult
-from zonequake_chaos.load_objects import Installation
-from zonequake_chaos.node_hands import PodOnNode
-from zonequake_chaos.own_node import OwnNode
-from zonequake_chaos.scenario_faults import LoadPause, NetworkPartition, Target, TargetRole
+from zonequake_chaos.faults.kinds.links import check_hands
+from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.node_access.agent_pods import AgentHands, hands_for
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import PodOnNode
+from zonequake_chaos.scenario.faults import LoadPause, NetworkPartition, Target, TargetRole
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import FaultFailed, UsageError
+from zonequake_kube.execution import ExecResult
 
 POD = PodOnNode(name="zq-default-0", uid="u", node="n2")
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos import manifest
-from zonequake_chaos.errors import ManifestError
-from zonequake_chaos.floor import objections
-from zonequake_chaos.plan import build_plan
-from zonequake_chaos.scenario import ChaosRun
-from zonequake_chaos.state import ClusterView
-from zonequake_chaos.targets import NoTarget, choose_sides
-from zonequake_chaos.triggers import Sighting
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.runner.plan import build_plan
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.alive_floor import objections
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_chaos.targeting.targets import NoTarget, choose_sides
+from zonequake_chaos.targeting.triggers import Sighting
+from zonequake_kube.errors import ManifestError
 
 
 def plan(**fault: Any) -> ChaosRun:

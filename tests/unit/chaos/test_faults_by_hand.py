@@ -16,15 +16,17 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from zonequake_chaos import reset_by_hand, reset_command
-from zonequake_chaos.clock import SystemClock
-from zonequake_chaos.errors import FaultFailed, WaitExpired
 from zonequake_chaos.faults.life import Injury, Victim
 from zonequake_chaos.faults.registry import life_of
-from zonequake_chaos.journal import Journal
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.scenario_faults import ResetByHand
-from zonequake_operator.model import (
+from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.clock import SystemClock
+from zonequake_chaos.scenario.faults import ResetByHand
+from zonequake_ctl import reset, reset_by_hand
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import FaultFailed, WaitExpired
+from zonequake_operator.api_server.rendering import render_partition_status, render_topology_status
+from zonequake_operator.resources.crd_schema import RESET_ANNOTATION, reset_requests
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Departure,
     Link,
@@ -35,9 +37,7 @@ from zonequake_operator.model import (
     Topology,
     TopologyNode,
 )
-from zonequake_operator.rendering import render_partition_status, render_topology_status
-from zonequake_operator.wire import RESET_ANNOTATION, reset_requests
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ConfigurationReport,
     NodeIdentity,
     PeerName,
@@ -372,7 +372,7 @@ async def test_keys_that_changed_without_a_reset_are_no_proof(
         await done(ALL, injured(cluster, journal))
     kube = cast("Kube", cluster)
     asked = {0: ResetRequest(token=6, topology_version=9)}
-    assert await reset_command._wait(kube, "z", asked, 0) == reset_command.REFUSED
+    assert await reset._wait(kube, "z", asked, 0) == reset.REFUSED
     assert "partition 0 was not reset" in capsys.readouterr().out
 
 

@@ -19,20 +19,25 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos import cleaning
-from zonequake_chaos.clock import SystemClock
-from zonequake_chaos.errors import FaultFailed, WaitExpired
-from zonequake_chaos.faults.clock_step import ClockStep
-from zonequake_chaos.faults.disk_full import DiskFull
-from zonequake_chaos.faults.failed_fsync import FailedFsync
+from zonequake_chaos.cleanup import undo
+from zonequake_chaos.faults.kinds.clock_step import ClockStep
+from zonequake_chaos.faults.kinds.disk_full import DiskFull
+from zonequake_chaos.faults.kinds.failed_fsync import FailedFsync
+from zonequake_chaos.faults.kinds.on_the_node import ComponentKill, ComponentPause
+from zonequake_chaos.faults.kinds.operator import OperatorKill, OperatorPause
 from zonequake_chaos.faults.life import FaultLife, Injury, Victim
-from zonequake_chaos.faults.on_the_node import ComponentKill, ComponentPause
-from zonequake_chaos.faults.operator import OperatorKill, OperatorPause
-from zonequake_chaos.journal import ContinueProcess, EmptyVolume, Journal, LetSyncsPass
-from zonequake_chaos.journal import RestoreClock as RestoreClockDebt
-from zonequake_chaos.kube_exec import ExecResult
-from zonequake_chaos.node_hands import PodOnNode
-from zonequake_chaos.own_node import is_stopped
+from zonequake_chaos.node_access.own_machine import is_stopped
+from zonequake_chaos.node_access.shell import PodOnNode
+from zonequake_chaos.record.cleanup_journal import (
+    ContinueProcess,
+    EmptyVolume,
+    Journal,
+    LetSyncsPass,
+)
+from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockDebt
+from zonequake_chaos.record.clock import SystemClock
+from zonequake_kube.errors import FaultFailed, WaitExpired
+from zonequake_kube.execution import ExecResult
 
 PID = 77
 OPERATOR_LABEL = "app.kubernetes.io/component=operator"
@@ -260,7 +265,7 @@ async def test_what_a_fault_owes_is_written_before_it_goes_in_and_paid_by_anothe
     for _ in range(2):
         kube: Any = api
         here: Any = node
-        await cleaning.pay(kube, found, node=None, hands=here)
+        await undo.pay(kube, found, node=None, hands=here)
     assert (node.traced, node.filled, node.step_s) == ([], False, 0)
     if debt is ContinueProcess:
         assert api.signals == [19, 18, 18]

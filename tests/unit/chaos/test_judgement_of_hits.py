@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zonequake_chaos.clock import Moment
-from zonequake_chaos.events import Event
-from zonequake_chaos.judge import Hit, Landing, Miss, judge
-from zonequake_store.admin_protocol import Stage
+from zonequake_chaos.record.clock import Moment
+from zonequake_chaos.record.event_log import Event
+from zonequake_chaos.runner.landings import Hit, Landing, Miss, judge
+from zonequake_protocol.admin import Stage
 
 Recorder = Callable[..., Event]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from zonequake_chaos.access import write_access
-from zonequake_chaos.place import Place
+from zonequake_chaos.release.access import write_access
+from zonequake_ctl.context import Place
 
 
 class Server:

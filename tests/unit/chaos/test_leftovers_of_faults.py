@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from zonequake_chaos import clean_up as cleaning_up
-from zonequake_chaos.errors import NotFound
-from zonequake_chaos.journal import Debt, Journal, RestoreScale
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.kube_exec import ExecResult
-from zonequake_chaos.node_hands import PodOnNode
-from zonequake_chaos.objects import STORE_LABELS
-from zonequake_chaos.traces import Where, look
+from zonequake_chaos.cleanup import prove as cleaning_up
+from zonequake_chaos.cleanup.leftovers import Where, look
+from zonequake_chaos.node_access.shell import PodOnNode
+from zonequake_chaos.record.cleanup_journal import Debt, Journal, RestoreScale
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import NotFound
+from zonequake_kube.execution import ExecResult
+from zonequake_kube.objects import STORE_LABELS
 
 POD = {
     "metadata": {"name": "zq-default-0", "uid": "u", "labels": {}},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_chaos import manifest
-from zonequake_chaos.errors import ManifestError
-from zonequake_chaos.run_folder import expectations
-from zonequake_chaos.scenario_faults import PodKill
-from zonequake_chaos.scenario_triggers import OnStage
-from zonequake_store.admin_protocol import Stage
+from zonequake_chaos.record.run_folder import expectations
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.faults import PodKill
+from zonequake_chaos.scenario.triggers import OnStage
+from zonequake_kube.errors import ManifestError
+from zonequake_protocol.admin import Stage
 
 GOOD = """
 apiVersion: zonequake.io/v1alpha1

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from zonequake_chaos import manifest
-from zonequake_chaos.events import Event, EventLog
-from zonequake_chaos.outcome import EXIT_CODES, Verdict, worst
-from zonequake_chaos.plan import Mark, build_plan, predict_targets
-from zonequake_chaos.plan_tree import print_plan
-from zonequake_chaos.progress import Progress
-from zonequake_chaos.run_folder import HarnessReport, RunFolder
-from zonequake_chaos.state import ClusterView
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.record.event_log import Event, EventLog
+from zonequake_chaos.record.outcome import EXIT_CODES, Verdict, worst
+from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.runner.plan import Mark, build_plan, predict_targets
+from zonequake_chaos.runner.plan_text import print_plan
+from zonequake_chaos.runner.progress import Progress
+from zonequake_chaos.scenario import manifest
 
 
 def test_a_violation_is_never_masked_by_another_state() -> None:

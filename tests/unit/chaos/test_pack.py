@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.pack import pack
+from zonequake_chaos.commands.pack import pack
+from zonequake_kube.errors import UsageError
 
 KUBECONFIG = "/where-keys-are/kubeconfig"
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"

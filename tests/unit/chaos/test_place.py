@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.place import Place, find_place
+from zonequake_ctl.context import Place, find_place
+from zonequake_kube.errors import UsageError
 
 
 @pytest.fixture
@@ -16,9 +16,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "config"
     path.write_text("{}")
     monkeypatch.setenv("KUBECONFIG", f"{path}:/somewhere/else")
-    monkeypatch.setattr(
-        "zonequake_chaos.cluster.embedded.EmbeddedCluster.kubeconfig", tmp_path / "none"
-    )
+    monkeypatch.setattr("zonequake_cluster.embedded.EmbeddedCluster.kubeconfig", tmp_path / "none")
     return path
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from zonequake_chaos.state import ClusterView, NodeView, PodView
-from zonequake_chaos.zones import refusal
-from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+from zonequake_chaos.deployments.zones import refusal
+from zonequake_chaos.observe.view import ClusterView, NodeView, PodView
+from zonequake_protocol.admin import NodeIdentity, ReplicasReport
 
 FILTER = '$[?(@.disk == "gold")]'
 

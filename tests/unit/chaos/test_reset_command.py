@@ -7,14 +7,15 @@ from typing import cast
 
 import pytest
 
-from zonequake_chaos import reset_command
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.kube_connection import Json
-from zonequake_chaos.reset_by_hand import Proof
-from zonequake_chaos.reset_by_hand import prove as proved
-from zonequake_chaos.reset_command import UNFINISHED
-from zonequake_operator.groups import observe
-from zonequake_operator.model import (
+from zonequake_ctl import reset
+from zonequake_ctl.reset import UNFINISHED
+from zonequake_ctl.reset_by_hand import Proof
+from zonequake_ctl.reset_by_hand import prove as proved
+from zonequake_kube.client import Kube
+from zonequake_kube.connection import Json
+from zonequake_operator.groups.reports import observe
+from zonequake_operator.high_availability.reset import Holders
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Departure,
     Link,
@@ -26,13 +27,7 @@ from zonequake_operator.model import (
     Topology,
     TopologyNode,
 )
-from zonequake_operator.reset import Holders
-from zonequake_store.admin_protocol import (
-    ConfigurationReport,
-    PeerName,
-    ReplicaStatus,
-    Role,
-)
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
 
 ZONE: Json = {
     "metadata": {"name": "z", "namespace": "n", "uid": "12345678", "resourceVersion": "1"},
@@ -187,7 +182,7 @@ async def test_only_a_condition_that_is_not_well_says_why_a_reset_is_not_carried
 
     requests = {0: ResetRequest(token=7, topology_version=1)}
     kube = cast("Kube", Stored())
-    assert await reset_command._wait(kube, "z", requests, 0) == UNFINISHED
+    assert await reset._wait(kube, "z", requests, 0) == UNFINISHED
     assert capsys.readouterr().out == f"not carried out yet: partition 0.{said}\n"
 
 

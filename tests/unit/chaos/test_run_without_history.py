@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from zonequake_chaos.outcome import Verdict
-from zonequake_chaos.run_command import Ask, judge_run
-from zonequake_chaos.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.commands.run import Ask, judge_run
+from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
 
 
 def test_a_run_without_history_is_unknown_and_says_why(tmp_path: Path) -> None:

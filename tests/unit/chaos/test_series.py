@@ -14,12 +14,12 @@ import pytest
 from junitparser import Error, JUnitXml
 from rich.console import Console
 
-from zonequake_chaos import cli, series
-from zonequake_chaos.errors import ClusterError, GuardError
-from zonequake_chaos.outcome import EXIT_CODES, Verdict
-from zonequake_chaos.place import Place
-from zonequake_chaos.run_command import Ask, Ended
-from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
+from zonequake_chaos.commands import cli, repeat
+from zonequake_chaos.commands.run import Ask, Ended
+from zonequake_chaos.record.outcome import EXIT_CODES, Verdict
+from zonequake_chaos.record.run_folder import INTERRUPTED, HarnessReport, RunFolder
+from zonequake_ctl.context import Place
+from zonequake_kube.errors import ClusterError, GuardError
 
 PLACE = Place(kubeconfig=None, context="x", namespace="n", release="zq", embedded=False)
 
@@ -57,8 +57,8 @@ class Runs:
 def ends(monkeypatch: pytest.MonkeyPatch) -> object:
     def these(*verdicts: Verdict | BaseException) -> Runs:
         runs = Runs(verdicts)
-        monkeypatch.setattr(series, "run_once", runs.run_once)
-        monkeypatch.setattr(series, "judge_run", runs.judge_run)
+        monkeypatch.setattr(repeat, "run_once", runs.run_once)
+        monkeypatch.setattr(repeat, "judge_run", runs.judge_run)
         monkeypatch.setattr(cli, "_place", lambda *_: PLACE)
         return runs
 
@@ -143,7 +143,7 @@ def test_a_sigterm_during_the_analysis_is_told_of_as_an_interrupt(
         time.sleep(5)
         raise AssertionError("the signal was not heard")
 
-    monkeypatch.setattr(series, "judge_run", judge_run)
+    monkeypatch.setattr(repeat, "judge_run", judge_run)
     before = signal.getsignal(signal.SIGTERM)
     try:
         junit = tmp_path / "j.xml"
@@ -232,7 +232,7 @@ def test_a_cluster_that_nobody_answers_for_ends_with_255_and_leaves_a_junit_file
 def test_an_analysis_that_breaks_off_is_the_harnesss_failure_and_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zonequake_chaos.run_command import judge_run
+    from zonequake_chaos.commands.run import judge_run
 
     def breaks(run: Path) -> Verdict:
         raise RuntimeError("no Java")

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.errors import ClusterError, FaultFailed
 from zonequake_chaos.faults.life import Injury, Victim
 from zonequake_chaos.faults.signals import ready_to_signal, signal_all
-from zonequake_chaos.kube_exec import ExecResult
+from zonequake_kube.errors import ClusterError, FaultFailed
+from zonequake_kube.execution import ExecResult
 
 PODS = ("n0", "n1", "n2")
 

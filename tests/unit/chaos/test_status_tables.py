@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from zonequake_chaos.status import catching_up_text
-from zonequake_store.admin_protocol import CatchUpProgress, PeerName
+from zonequake_chaos.commands.status import catching_up_text
+from zonequake_protocol.admin import CatchUpProgress, PeerName
 
 
 def progress(**sizes: int) -> CatchUpProgress:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "scenarios"))
 
 import sweep
 
-from zonequake_chaos import manifest
+from zonequake_chaos.scenario import manifest
 
 
 def result(scenario: str, seed: int, exit_code: int = 0, **fields: float) -> sweep.Result:

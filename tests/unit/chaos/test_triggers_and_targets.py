@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from zonequake_chaos.objects import keys_view
-from zonequake_chaos.scenario_faults import Target, TargetRole
-from zonequake_chaos.scenario_triggers import (
+from zonequake_chaos.observe.view import ClusterView, KeysView, LinkView, assemble
+from zonequake_chaos.scenario.faults import Target, TargetRole
+from zonequake_chaos.scenario.triggers import (
     AfterTime,
     AtOnce,
     NodeState,
@@ -22,10 +22,10 @@ from zonequake_chaos.scenario_triggers import (
     OnStage,
     PartitionKey,
 )
-from zonequake_chaos.state import ClusterView, KeysView, LinkView, assemble
-from zonequake_chaos.targets import NoTarget, choose_nodes, choose_sighting
-from zonequake_chaos.triggers import Before, sightings, unsettled
-from zonequake_store.admin_protocol import Role, Stage
+from zonequake_chaos.targeting.targets import NoTarget, choose_nodes, choose_sighting
+from zonequake_chaos.targeting.triggers import Before, sightings, unsettled
+from zonequake_kube.objects import keys_view
+from zonequake_protocol.admin import Role, Stage
 
 NOBODY = Before()
 

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.clock import SystemClock
-from zonequake_chaos.errors import ClusterError, HarnessError, WaitExpired
-from zonequake_chaos.kube import Kube, WatchEvent
-from zonequake_chaos.observe import DataNodes, Observer
-from zonequake_chaos.state import PodView
-from zonequake_store.admin_protocol import ReplicasReport
+from zonequake_chaos.observe.observer import DataNodes, Observer
+from zonequake_chaos.observe.view import PodView
+from zonequake_chaos.record.clock import SystemClock
+from zonequake_kube.client import Kube, WatchEvent
+from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired
+from zonequake_protocol.admin import ReplicasReport
 
 
 class Api:

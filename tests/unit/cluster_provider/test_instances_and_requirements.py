@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from zonequake_chaos.cluster import cgroups, requirements
-from zonequake_chaos.cluster.cli import app
-from zonequake_chaos.cluster.errors import RequirementsMissing, Unsupported
-from zonequake_chaos.cluster.foreign import ForeignCluster
-from zonequake_chaos.cluster.instance import find_checkout, find_instance
-from zonequake_chaos.cluster.locks import lock_folder
-from zonequake_chaos.cluster.processes import end_marked, find_init, find_marked
-from zonequake_chaos.cluster.toolchain import SOURCES, source_digest
-from zonequake_chaos.errors import UsageError
+from zonequake_cluster import requirements
+from zonequake_cluster.cli import app
+from zonequake_cluster.errors import RequirementsMissing, Unsupported
+from zonequake_cluster.foreign import ForeignCluster
+from zonequake_cluster.host import cgroups
+from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.host.processes import end_marked, find_init, find_marked
+from zonequake_cluster.instance import find_checkout, find_instance
+from zonequake_cluster.supply.toolchain import SOURCES, source_digest
+from zonequake_kube.errors import UsageError
 
 MARK = "ZONEQUAKE_TEST_MARK"
 
@@ -60,8 +61,8 @@ def test_a_user_who_is_not_root_is_told_so() -> None:
 
 def test_the_requirements_are_listed_by_the_standard_library_alone() -> None:
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "zonequake_chaos.cluster.requirements", "--all"],
-        env={"PYTHONPATH": str(find_checkout() / "chaos")},
+        [sys.executable, "-S", "-m", "zonequake_cluster.requirements", "--all"],
+        env={"PYTHONPATH": f"{find_checkout() / 'chaos'}:{find_checkout() / 'operator'}"},
         capture_output=True,
         text=True,
         check=True,

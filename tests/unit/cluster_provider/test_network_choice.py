@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from zonequake_chaos.cluster.errors import NoFreeNetwork
-from zonequake_chaos.cluster.network import CANDIDATES, Addresses, choose, parse_used
+from zonequake_cluster.errors import NoFreeNetwork
+from zonequake_cluster.host.network import CANDIDATES, Addresses, choose, parse_used
 
 Network = ipaddress.IPv4Network
 

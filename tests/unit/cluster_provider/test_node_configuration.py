@@ -15,12 +15,12 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from zonequake_chaos.cluster import configuration
-from zonequake_chaos.cluster.components import components
-from zonequake_chaos.cluster.images import program_archive
-from zonequake_chaos.cluster.instance import INSIDE, Spec
-from zonequake_chaos.cluster.pki import write_credentials
-from zonequake_chaos.cluster.restarts import restart_delay_s
+from zonequake_cluster import configuration
+from zonequake_cluster.components import components
+from zonequake_cluster.instance import INSIDE, Spec
+from zonequake_cluster.restarts import restart_delay_s
+from zonequake_cluster.supply.image_import import program_archive
+from zonequake_cluster.supply.pki import write_credentials
 
 NOW = datetime(2030, 1, 2, tzinfo=UTC)
 

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.images import base as base_module
-from zonequake_chaos.images.base import Base, base_of_this_machine, python_version
-from zonequake_chaos.images.errors import BaseUnusableError, ProgramFailedError, ProgramMissingError
-from zonequake_chaos.images.programs import require, run
+from zonequake_cluster.images import base as base_module
+from zonequake_cluster.images.base import Base, base_of_this_machine, python_version
+from zonequake_cluster.images.errors import (
+    BaseUnusableError,
+    ProgramFailedError,
+    ProgramMissingError,
+)
+from zonequake_cluster.images.programs import require, run
 
 
 def base_with_python(folder: Path, target: str) -> Base:

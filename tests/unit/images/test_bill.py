@@ -11,7 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from zonequake_chaos.images.bill import Part, bill_of, packages_of, wheels_in
+from zonequake_cluster.images.bill import Part, bill_of, packages_of, wheels_in
 
 REF = "docker.io/zonequake/store:0123456789ab"
 STATUS = """\

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.images.content import IMAGES, content_hash, source_files
+from zonequake_cluster.images.content import IMAGES, content_hash, source_files
 
 ROOT = Path(__file__).resolve().parents[3]
 

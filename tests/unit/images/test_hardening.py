@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.cluster.images import program_archive
-from zonequake_chaos.images.content import IMAGES, ImageSpec
+from zonequake_cluster.images.content import IMAGES, ImageSpec
+from zonequake_cluster.supply.image_import import program_archive
 
 ROOT = Path(__file__).resolve().parents[3]
 STRIPPED = "RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +"

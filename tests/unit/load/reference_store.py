@@ -17,7 +17,7 @@ from enum import Enum, auto
 import msgspec
 from ports import free_ports
 
-from zonequake_store.client_protocol import (
+from zonequake_protocol.client import (
     Append,
     Body,
     Cas,

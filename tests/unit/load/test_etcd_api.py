@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zonequake_load.errors import EtcdError
-from zonequake_load.etcd_api import (
+from zonequake_load.targets.etcd.api import (
     PAGE_KEYS,
     EtcdApi,
     has_mod_revision,

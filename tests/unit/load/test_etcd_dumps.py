@@ -7,13 +7,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from zonequake_analysis.acknowledged import Acknowledged
-from zonequake_analysis.replica_audit import Audit, audit
-from zonequake_analysis.run_folder import read_dumps
-from zonequake_analysis.schema import INDEX_BITS
+from zonequake_analysis.inputs.run_folder import read_dumps
+from zonequake_analysis.inputs.shapes import INDEX_BITS
+from zonequake_analysis.measures.acknowledged import Acknowledged
+from zonequake_analysis.measures.replica_audit import Audit, audit
 from zonequake_load.errors import EtcdError
-from zonequake_load.etcd_api import Dump, KeyValue
-from zonequake_load.etcd_records import TERM, dump_file, elements, filler_of, key_of, read, stored
+from zonequake_load.targets.etcd.api import Dump, KeyValue
+from zonequake_load.targets.etcd.records import (
+    TERM,
+    dump_file,
+    elements,
+    filler_of,
+    key_of,
+    read,
+    stored,
+)
 
 REGISTER = KeyValue(key=key_of("z", "r"), value=stored(7), mod_revision=4)
 LIST = KeyValue(key=key_of("z", "l"), value=stored([1, 2]), mod_revision=5)

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 import pytest
 from reference_etcd import ReferenceEtcd, Spoilt
 
-from zonequake_load.connection import Connections
-from zonequake_load.control import LoadPlan
+from zonequake_load.client.connection import Connections
 from zonequake_load.errors import PlanError, TargetError
 from zonequake_load.operation import Limits, Outcome, Type
-from zonequake_load.targets import etcd as module
-from zonequake_load.targets.etcd import EtcdTarget
-from zonequake_load.targets.registry import target_for
+from zonequake_load.pod.control import LoadPlan
+from zonequake_load.pod.targets import target_for
+from zonequake_load.targets.etcd import target as module
+from zonequake_load.targets.etcd.target import EtcdTarget
 
 NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
 TIMED_OUT = Spoilt(applied=True, error=(14, "etcdserver: request timed out"))

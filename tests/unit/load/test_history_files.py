@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from zonequake_load.errors import HistoryError
-from zonequake_load.history import Call, Clock, HistoryFile, Recorder, Role
-from zonequake_load.identity import begin_incarnation
 from zonequake_load.operation import Function, Operation, Outcome, Type
-from zonequake_load.recovery import read_past
+from zonequake_load.pod.history import Call, Clock, HistoryFile, Recorder, Role
+from zonequake_load.pod.identity import begin_incarnation
+from zonequake_load.pod.recovery import read_past
 
 CLOCK = Clock(name="boot", monotonic_ns=lambda: 30, wall_ns=lambda: 40)
 
@@ -134,7 +134,7 @@ def test_a_killed_writer_has_written_every_invoke_whose_request_left(tmp_path: P
     program = textwrap.dedent("""
         import socket, sys
         from pathlib import Path
-        from zonequake_load.history import Call, Recorder, Role, machine_clock
+        from zonequake_load.pod.history import Call, Recorder, Role, machine_clock
         from zonequake_load.operation import Function, Operation
         recorder = Recorder(Path(sys.argv[1]), sys.argv[2], "z", machine_clock())
         peer = socket.create_connection(("127.0.0.1", int(sys.argv[3])))

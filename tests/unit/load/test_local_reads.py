@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from zonequake_load.control import Phase
-from zonequake_load.execution import Executor
-from zonequake_load.history import Clock, Event, Recorder, Role
-from zonequake_load.identity import Numbers
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
-from zonequake_load.tally import Tally
+from zonequake_load.pod.control import Phase
+from zonequake_load.pod.execution import Executor
+from zonequake_load.pod.history import Clock, Event, Recorder, Role
+from zonequake_load.pod.identity import Numbers
+from zonequake_load.pod.tally import Tally
 
 
 class Answering:

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from reference_store import ZONE, Fault, Node, ReferenceStore
 
-from zonequake_load.client import Client
+from zonequake_load.client.attempts import PAUSE_MIN_S
+from zonequake_load.client.client import Client
 from zonequake_load.errors import TargetError
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
-from zonequake_load.pursuit import PAUSE_MIN_S
-from zonequake_store.client_protocol import Body, Read, Write, partition_of
+from zonequake_protocol.client import Body, Read, Write, partition_of
 
 KEY = "k"
 WRITE = Operation(f=Function.WRITE, key=KEY, value=7)
@@ -205,7 +205,9 @@ async def test_a_refused_connection_is_certainly_not_sent(
 async def test_a_hint_is_followed_at_once(
     store: ReferenceStore, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_load.pursuit.PAUSE_MIN_S", 10.0)  # a pause would be noticed
+    monkeypatch.setattr(
+        "zonequake_load.client.attempts.PAUSE_MIN_S", 10.0
+    )  # a pause would be noticed
     store.routes_follow_leader = False
     partition = partition_of(KEY, 4)
     store.elect(partition, (store.partitions[partition].leader + 1) % 3)

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_load.control import (
+from zonequake_load.errors import IdentityError
+from zonequake_load.operation import Function
+from zonequake_load.pod.control import (
     AppendListWorkload,
     Arrivals,
     LoadPlan,
@@ -19,13 +21,18 @@ from zonequake_load.control import (
     Probes,
     RegisterWorkload,
 )
-from zonequake_load.errors import IdentityError
-from zonequake_load.identity import COUNTER_BITS, INCARNATION_BITS, Numbers, incarnation_after
-from zonequake_load.operation import Function
-from zonequake_load.schedule import SECOND_NS, arrivals, probe_arrivals, probe_interval_ns
+from zonequake_load.pod.identity import COUNTER_BITS, INCARNATION_BITS, Numbers, incarnation_after
+from zonequake_load.pod.schedule import SECOND_NS, arrivals, probe_arrivals, probe_interval_ns
+from zonequake_load.pod.workload import (
+    Memory,
+    Planned,
+    Traffic,
+    preload_keys,
+    probe_stem,
+    zipf_weights,
+)
 from zonequake_load.targets.zonequake import key_for_partition
-from zonequake_load.workload import Memory, Planned, Traffic, preload_keys, probe_stem, zipf_weights
-from zonequake_store.client_protocol import partition_of
+from zonequake_protocol.client import partition_of
 
 PARTITIONS = 5
 key_of = partial(key_for_partition, partitions=PARTITIONS)

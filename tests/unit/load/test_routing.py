@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zonequake_load.routing import SUSPICION_NS, RoutingTable
-from zonequake_store.client_protocol import PartitionRoute, RouteReply
+from zonequake_load.client.routing import SUSPICION_NS, RoutingTable
+from zonequake_protocol.client import PartitionRoute, RouteReply
 
 A, B, C = "a:1", "b:1", "c:1"
 NODES = {"na": A, "nb": B, "nc": C}

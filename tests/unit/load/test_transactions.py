@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from zonequake_load.client.attempts import Ask, News, Pause, Pursuit
+from zonequake_load.client.routing import RoutingTable
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Transaction, Type
-from zonequake_load.pursuit import Ask, News, Pause, Pursuit
-from zonequake_load.routing import RoutingTable
-from zonequake_store.client_protocol import (
+from zonequake_protocol.client import (
     Append,
     PartitionRoute,
     Read,
@@ -18,7 +18,7 @@ from zonequake_store.client_protocol import (
     Status,
     partition_of,
 )
-from zonequake_store.client_protocol import Transaction as Body
+from zonequake_protocol.client import Transaction as Body
 
 FIRST = next(key for key in "abcdef" if partition_of(key, 2) == 0)
 SECOND = next(key for key in "abcdef" if partition_of(key, 2) == 1)

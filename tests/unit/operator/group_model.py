@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from zonequake_operator.groups import Group, is_majority, observe
-from zonequake_store.admin_protocol import (
+from zonequake_operator.groups.reports import Group, is_majority, observe
+from zonequake_protocol.admin import (
     Bootstrap,
     CancelChangePeers,
     ChangePeers,

@@ -21,17 +21,11 @@ from typing import Any
 
 import msgspec
 
-from zonequake_operator.groups import Group
-from zonequake_operator.model import AssignmentSet, PartitionKeys
-from zonequake_operator.orders import ReplicaSettings, orders
-from zonequake_operator.rebalance import Wish, decide
-from zonequake_store.admin_protocol import (
-    ConfigurationReport,
-    Order,
-    PeerName,
-    Stage,
-    StartReplica,
-)
+from zonequake_operator.groups.reports import Group
+from zonequake_operator.rebalance.keys import Wish, decide
+from zonequake_operator.rebalance.orders import ReplicaSettings, orders
+from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
+from zonequake_protocol.admin import ConfigurationReport, Order, PeerName, Stage, StartReplica
 
 MAX_QUIET_STEPS = 400
 """So many steps without faults bring any state to its end; the longest took under 60."""

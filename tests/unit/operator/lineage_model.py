@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from zonequake_operator.groups import is_majority
-from zonequake_operator.model import (
+from zonequake_operator.groups.reports import is_majority
+from zonequake_operator.resources.model import (
     AssignmentSet,
     DataNodes,
     Link,
@@ -19,7 +19,7 @@ from zonequake_operator.model import (
     ZoneStatus,
     group_name,
 )
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ChangePeers,
     Order,
     PeerName,

@@ -7,9 +7,10 @@ from dataclasses import replace
 from lineage_model import GROUP, UID, World, abstains, obey, peers_in
 from topology_nodes import node_identity, topology_node
 
-from zonequake_operator import reset
-from zonequake_operator.groups import is_majority
-from zonequake_operator.model import (
+from zonequake_operator.groups.reports import is_majority
+from zonequake_operator.high_availability import reset
+from zonequake_operator.planning.plan import Plan, SendOrder, WritePartition, WriteZone, plan
+from zonequake_operator.resources.model import (
     ConsistencyMode,
     Departure,
     Partition,
@@ -21,8 +22,7 @@ from zonequake_operator.model import (
     Zone,
     ZoneSpec,
 )
-from zonequake_operator.plan import Plan, SendOrder, WritePartition, WriteZone, plan
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ConfigurationReport,
     InspectReplica,
     NodeIdentity,

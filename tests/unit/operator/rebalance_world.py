@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import group_model as model
 
-from zonequake_operator.groups import Group
-from zonequake_operator.model import AssignmentSet, ChangePeersMode, PartitionKeys
-from zonequake_operator.orders import ReplicaSettings, orders
-from zonequake_operator.rebalance import Wish, decide
-from zonequake_store.admin_protocol import (
-    Order,
-)
+from zonequake_operator.groups.reports import Group
+from zonequake_operator.rebalance.keys import Wish, decide
+from zonequake_operator.rebalance.orders import ReplicaSettings, orders
+from zonequake_operator.resources.model import AssignmentSet, ChangePeersMode, PartitionKeys
+from zonequake_protocol.admin import Order
 
 EVERYONE = frozenset("ABCDE")
 SETTINGS = ReplicaSettings(

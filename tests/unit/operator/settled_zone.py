@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from topology_nodes import node_identity, topology_node
 
-from zonequake_operator.model import (
+from zonequake_operator.planning.applied import stored
+from zonequake_operator.planning.plan import Plan, SendOrder, plan
+from zonequake_operator.resources.model import (
     ConditionType,
     Reason,
     Snapshot,
@@ -18,9 +20,7 @@ from zonequake_operator.model import (
     ZoneStatus,
     group_name,
 )
-from zonequake_operator.plan import Plan, SendOrder, plan
-from zonequake_operator.stored import stored
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
     ReplicasReport,

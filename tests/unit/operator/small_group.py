@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from zonequake_operator.groups import Group, observe
-from zonequake_operator.model import (
+from zonequake_operator.groups.reports import Group, observe
+from zonequake_operator.rebalance.keys import Wish
+from zonequake_operator.rebalance.orders import ReplicaSettings
+from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
     PartitionKeys,
     Storage,
     TokenPeers,
 )
-from zonequake_operator.orders import ReplicaSettings
-from zonequake_operator.rebalance import Wish
-from zonequake_store.admin_protocol import (
-    ConfigurationReport,
-    PeerName,
-    ReplicaStatus,
-    Role,
-)
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
 
 EVERYONE = frozenset("ABCDE")
 GROUP = "z.00000000.0"

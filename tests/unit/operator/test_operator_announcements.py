@@ -9,8 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from zonequake_operator import event_poster
-from zonequake_operator.announcements import (
+from zonequake_operator.controller import event_poster
+from zonequake_operator.controller.event_poster import WAITING_LIMIT, EventPoster, render_event
+from zonequake_operator.controller.reconciler import ZoneReconciler
+from zonequake_operator.errors import Conflict, KubeError
+from zonequake_operator.groups.reports import observe
+from zonequake_operator.planning.kubernetes_events import (
     Announcement,
     EventReason,
     FailedChange,
@@ -19,11 +23,9 @@ from zonequake_operator.announcements import (
     announce_keys,
     failed_changes,
 )
-from zonequake_operator.apply import ZoneReconciler
-from zonequake_operator.errors import Conflict, KubeError
-from zonequake_operator.event_poster import WAITING_LIMIT, EventPoster, render_event
-from zonequake_operator.groups import observe
-from zonequake_operator.model import (
+from zonequake_operator.planning.plan import Plan
+from zonequake_operator.rebalance.volatile_switch import begun_anew
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Condition,
     ConditionType,
@@ -37,9 +39,7 @@ from zonequake_operator.model import (
     ZoneSpec,
     ZoneStatus,
 )
-from zonequake_operator.plan import Plan
-from zonequake_operator.switch import begun_anew
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
     ReconfigurationStatus,

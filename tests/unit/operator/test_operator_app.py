@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from zonequake_operator.app import App, Options, _Running
-from zonequake_operator.gather import View
+from zonequake_operator.controller.app import App, Options, _Running
+from zonequake_operator.fleet.fleet import View
 
 
 class Fleet:
@@ -121,7 +121,7 @@ async def test_a_node_that_restarts_before_it_could_erase_is_waited_for(
     heard = Heard([True, True, False, False, True], member=member)
     times = iter([0.0, 29.0, 58.0, 61.0, 66.0, 70.0, 74.0])
     clock = SimpleNamespace(monotonic=lambda: next(times))
-    monkeypatch.setattr("zonequake_operator.app.time", clock)
+    monkeypatch.setattr("zonequake_operator.controller.app.time", clock)
     made, running, _ = app()
     edges: Any = heard
     running.fleet = edges

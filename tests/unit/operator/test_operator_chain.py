@@ -7,9 +7,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from zonequake_operator import chain
-from zonequake_operator.model import AssignmentSet, Link, PartitionKeys
-from zonequake_store.admin_protocol import ConfigurationReport, PeerName, ReplicaStatus, Role
+from zonequake_operator.high_availability import chain
+from zonequake_operator.resources.model import AssignmentSet, Link, PartitionKeys
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
 
 ABC = Link(nodes=("A", "B", "C"), term=1, index=7)
 A = Link(nodes=("A",), term=5_000_000_002, index=41, token=5)

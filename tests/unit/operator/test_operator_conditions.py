@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zonequake_operator.conditions import MAX_MESSAGE, Health, judge
-from zonequake_operator.model import (
+from zonequake_operator.planning.conditions import MAX_MESSAGE, Health, judge
+from zonequake_operator.resources.model import (
     ConditionType,
     PartitionKeys,
     PartitionState,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from topology_nodes import node_identity
 
+from zonequake_operator.controller.order_sender import ORDERS_PATIENCE_S, OrderSender
 from zonequake_operator.errors import Conflict, KubeError, NodeUnreachable
-from zonequake_operator.gather import PODS_MAX_AGE_S, Fleet
-from zonequake_operator.hearing import PATIENCE_S
-from zonequake_operator.inspections import Inspections
-from zonequake_operator.order_sender import ORDERS_PATIENCE_S, OrderSender
-from zonequake_operator.plan import SendOrder
-from zonequake_store.admin_protocol import InspectReplica, Order, OrderReplies, ReplicasReport
+from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
+from zonequake_operator.fleet.hearing import PATIENCE_S
+from zonequake_operator.fleet.inspections import Inspections
+from zonequake_operator.planning.plan import SendOrder
+from zonequake_protocol.admin import InspectReplica, Order, OrderReplies, ReplicasReport
 
 DURATION_S = 10
 LIMIT_S = 10.0
@@ -156,7 +156,7 @@ async def running(count: int) -> AsyncIterator[World]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that wait for ever for whoever hangs."""
-    monkeypatch.setattr("zonequake_operator.hearing.PATIENCE_S", 1e6)
+    monkeypatch.setattr("zonequake_operator.fleet.hearing.PATIENCE_S", 1e6)
 
 
 @pytest.mark.usefixtures("patient")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_operator.election import Ballot, Candidate
-from zonequake_operator.elector import ballot_of, object_of
+from zonequake_operator.leader.election import Ballot, Candidate
+from zonequake_operator.leader.elector import ballot_of, object_of
 
 DURATION_S = 9.0
 NOBODY = Ballot(holder="", transitions=0, version=None)

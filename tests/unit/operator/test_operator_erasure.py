@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from topology_nodes import node_identity, topology_node
 
-from zonequake_operator.apply import ZoneReconciler
+from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import NotFound
-from zonequake_operator.gather import View
-from zonequake_operator.model import Topology
-from zonequake_store.admin_protocol import (
+from zonequake_operator.fleet.fleet import View
+from zonequake_operator.resources.model import Topology
+from zonequake_protocol.admin import (
     Order,
     OrderReplies,
     OrderReply,

@@ -10,12 +10,12 @@ import msgspec
 from topology_nodes import node_identity
 
 from zonequake_operator.errors import Conflict, NodeUnreachable
-from zonequake_operator.fencing import FENCED
-from zonequake_operator.gather import Fleet, View
-from zonequake_operator.leases import Session, TroubleKind
-from zonequake_operator.model import AssignmentSet, PartitionKeys, PartitionView
-from zonequake_operator.plan import WritePartition
-from zonequake_store.admin_protocol import ReplicasReport
+from zonequake_operator.fleet.fencing import FENCED
+from zonequake_operator.fleet.fleet import Fleet, View
+from zonequake_operator.planning.plan import WritePartition
+from zonequake_operator.resources.leases import Session, TroubleKind
+from zonequake_operator.resources.model import AssignmentSet, PartitionKeys, PartitionView
+from zonequake_protocol.admin import ReplicasReport
 
 from .test_operator_erasure import Edges
 

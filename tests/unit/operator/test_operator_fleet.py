@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from zonequake_operator.errors import NodeUnreachable, NotFound
-from zonequake_operator.gather import PODS_MAX_AGE_S, Fleet
-from zonequake_store.admin_protocol import NodeIdentity, ReplicasReport
+from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
+from zonequake_protocol.admin import NodeIdentity, ReplicasReport
 
 NODES = ("n-0", "n-1")
 

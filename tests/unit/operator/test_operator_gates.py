@@ -6,9 +6,9 @@ from typing import Any
 
 from topology_nodes import node_identity
 
-from zonequake_operator.gates import PATIENCE_S
-from zonequake_operator.gather import PODS_RETRY_S, Fleet
-from zonequake_store.admin_protocol import ReplicasReport
+from zonequake_operator.fleet.fleet import PODS_RETRY_S, Fleet
+from zonequake_operator.fleet.gates import PATIENCE_S
+from zonequake_protocol.admin import ReplicasReport
 
 
 class FakeApi:

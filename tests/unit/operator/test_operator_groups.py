@@ -19,11 +19,11 @@ from small_group import (
     wish,
 )
 
-from zonequake_operator.change import is_applied, named_peers
-from zonequake_operator.groups import Group, observe
-from zonequake_operator.orders import hosts, orders
-from zonequake_operator.rebalance import decide
-from zonequake_store.admin_protocol import (
+from zonequake_operator.groups.evidence import is_applied, named_peers
+from zonequake_operator.groups.reports import Group, observe
+from zonequake_operator.rebalance.keys import decide
+from zonequake_operator.rebalance.orders import hosts, orders
+from zonequake_protocol.admin import (
     ChangePeers,
     ConfigurationReport,
     Order,

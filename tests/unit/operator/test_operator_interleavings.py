@@ -10,15 +10,16 @@ import group_model as model
 import interleavings as search
 import pytest
 
-from zonequake_operator import rebalance, switch
-from zonequake_operator.model import (
+from zonequake_operator.rebalance import keys as rebalance
+from zonequake_operator.rebalance import volatile_switch
+from zonequake_operator.rebalance.keys import Wish, decide
+from zonequake_operator.rebalance.orders import ReplicaSettings, orders
+from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
     PartitionKeys,
     Storage,
 )
-from zonequake_operator.orders import ReplicaSettings, orders
-from zonequake_operator.rebalance import Wish, decide
 
 Budget, State = search.Budget, search.State
 
@@ -172,7 +173,7 @@ def test_every_state_ends_at_the_wish_and_none_is_forbidden(
 # ---------------------------------------------------------------------------------- planted faults
 
 
-def keep_switch_keys(keys: PartitionKeys, applied: Any, calculated: Any) -> switch.Done:
+def keep_switch_keys(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.Done:
     """The document's common branch, which writes switchAppend alone (hole 5)."""
     done = switch_done(keys, applied, calculated)
     if done.pending is None:
@@ -180,13 +181,13 @@ def keep_switch_keys(keys: PartitionKeys, applied: Any, calculated: Any) -> swit
     return done
 
 
-def keep_append(keys: PartitionKeys, applied: Any, calculated: Any) -> switch.Done:
+def keep_append(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.Done:
     """What Ignite 3 does: its common branch writes neither."""
     done = switch_done(keys, applied, calculated)
     return replace(done, switch_append=keys.switch_append) if done.pending is None else done
 
 
-def promote_first(keys: PartitionKeys, applied: Any, calculated: Any) -> switch.Done:
+def promote_first(keys: PartitionKeys, applied: Any, calculated: Any) -> volatile_switch.Done:
     """Planned before the steps of a switch."""
     done = switch_done(keys, applied, calculated)
     if keys.planned is None:
@@ -201,7 +202,7 @@ def orphan(keys: PartitionKeys, wanted: Any, group: Any, *rest: Any) -> Partitio
     return with_wish(keys, wanted, group, *rest)
 
 
-switch_done, with_wish = switch.on_rebalance_done, rebalance._with_wish
+switch_done, with_wish = volatile_switch.on_rebalance_done, rebalance._with_wish
 PLANTED: dict[str, tuple[ModuleType, str, Any, str, ChangePeersMode]] = {
     "hole 1: an orphaned planned": (
         rebalance,
@@ -218,21 +219,21 @@ PLANTED: dict[str, tuple[ModuleType, str, Any, str, ChangePeersMode]] = {
         U,
     ),
     "hole 4: lost replicas are simply started": (
-        switch,
+        volatile_switch,
         "with_lost",
         lambda keys, group: keys,
         "volatile replicas lost",
         U,
     ),
     "hole 5: switchReduce stays": (
-        switch,
+        volatile_switch,
         "on_rebalance_done",
         keep_switch_keys,
         "storages lost while a node is replaced",
         U,
     ),
     "hole 5: switchAppend stays": (
-        switch,
+        volatile_switch,
         "on_rebalance_done",
         keep_append,
         "volatile replicas lost",
@@ -246,14 +247,14 @@ PLANTED: dict[str, tuple[ModuleType, str, Any, str, ChangePeersMode]] = {
         U,
     ),
     "hole 5: planned goes before a switch": (
-        switch,
+        volatile_switch,
         "on_rebalance_done",
         promote_first,
         "volatile replicas lost between wishes",
         Q,
     ),
     "hole 5: a reduction outlives the change that nobody finished": (
-        switch,
+        volatile_switch,
         "without_moot",
         lambda keys, group: keys,
         "storages lost while a node is replaced",

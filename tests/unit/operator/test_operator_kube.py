@@ -12,10 +12,10 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio import client
 from tenacity import wait_none
 
-from zonequake_operator import kube as kubes
+from zonequake_operator.api_server import kube as kubes
+from zonequake_operator.api_server.kube import Kube
 from zonequake_operator.errors import KubeError
-from zonequake_operator.kube import Kube
-from zonequake_operator.wire import Object
+from zonequake_operator.resources.crd_schema import Object
 
 
 @asynccontextmanager

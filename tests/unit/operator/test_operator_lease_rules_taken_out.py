@@ -12,10 +12,15 @@ from typing import Any
 
 import pytest
 
-from zonequake_operator import apply, gather, leases, membership, orders, reset_orders, topology
-from zonequake_operator.evidence import Evidence
-from zonequake_operator.fencing import Fencing
-from zonequake_operator.leases import Lease
+from zonequake_operator.controller import reconciler
+from zonequake_operator.fleet import fleet, membership
+from zonequake_operator.fleet.fencing import Fencing
+from zonequake_operator.fleet.pods import Evidence
+from zonequake_operator.high_availability import orders as reset_orders
+from zonequake_operator.nodes import topology
+from zonequake_operator.rebalance import orders
+from zonequake_operator.resources import leases
+from zonequake_operator.resources.leases import Lease
 
 from . import test_operator_fencing as fencing
 from . import test_operator_leases as judged
@@ -75,13 +80,13 @@ def permitted_once_for_all_sessions(patch: Patch) -> None:
 
 
 def keys_that_are_not_read_behind_the_session(patch: Patch) -> None:
-    patch.setattr(gather, "sessions_of", lambda _: {})
+    patch.setattr(fleet, "sessions_of", lambda _: {})
 
 
 def sessions_told_apart_by_their_numbers(patch: Patch) -> None:
     sessions_of = leases.sessions_of
     patch.setattr(
-        gather,
+        fleet,
         "sessions_of",
         lambda reports: {n: replace(s, holder="") for n, s in sessions_of(reports).items()},
     )
@@ -92,7 +97,7 @@ def a_reset_that_waits_for_nobody_to_know(patch: Patch) -> None:
 
 
 def a_reset_that_is_judged_by_older_reports(patch: Patch) -> None:
-    patch.setattr(apply, "_begins_reset", lambda *_: False)
+    patch.setattr(reconciler, "_begins_reset", lambda *_: False)
 
 
 def leases_of_wanted_nodes_are_deleted(patch: Patch) -> None:
@@ -114,7 +119,7 @@ def deleted_by_the_pods_of_before(patch: Patch) -> None:
 
 
 def a_fenced_node_that_answers_is_fine(patch: Patch) -> None:
-    patch.setattr(gather.leases, "troubles", lambda *_: {})
+    patch.setattr(fleet.leases, "troubles", lambda *_: {})
 
 
 def ran(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_fields
 
-from zonequake_operator.announcements import EventReason, announce
-from zonequake_operator.conditions import judge
-from zonequake_operator.leases import Lease, Trouble, TroubleKind, troubles
-from zonequake_operator.model import (
+from zonequake_operator.planning.conditions import judge
+from zonequake_operator.planning.kubernetes_events import EventReason, announce
+from zonequake_operator.planning.plan import WriteZone, plan
+from zonequake_operator.resources.leases import Lease, Trouble, TroubleKind, troubles
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Condition,
     ConditionType,
@@ -24,8 +25,7 @@ from zonequake_operator.model import (
     ZoneSpec,
     ZoneStatus,
 )
-from zonequake_operator.plan import WriteZone, plan
-from zonequake_store.admin_protocol import LeaseTrouble
+from zonequake_protocol.admin import LeaseTrouble
 
 from .test_operator_topology import identity
 

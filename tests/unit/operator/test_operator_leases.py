@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from zonequake_operator.errors import Conflict, KubeError, NotFound
-from zonequake_operator.fencing import DELETE_AGAIN_S, FENCED, Fencing
-from zonequake_operator.groups import Group
-from zonequake_operator.leases import Lease, Renewals, Session
-from zonequake_operator.model import AssignmentSet, Link, PartitionKeys, Topology
-from zonequake_operator.orders import ReplicaSettings, orders
-from zonequake_operator.topology import Pod, advance, to_delete, to_fence
-from zonequake_store.admin_protocol import ReplicaStatus, Role, StartReplica
+from zonequake_operator.fleet.fencing import DELETE_AGAIN_S, FENCED, Fencing
+from zonequake_operator.groups.reports import Group
+from zonequake_operator.nodes.topology import Pod, advance, to_delete, to_fence
+from zonequake_operator.rebalance.orders import ReplicaSettings, orders
+from zonequake_operator.resources.leases import Lease, Renewals, Session
+from zonequake_operator.resources.model import AssignmentSet, Link, PartitionKeys, Topology
+from zonequake_protocol.admin import ReplicaStatus, Role, StartReplica
 
 from .test_operator_topology import WANTED, identity, known, pod
 

@@ -16,9 +16,9 @@ import lineage_model as model
 import lineage_operator as operator
 import pytest
 
-from zonequake_operator import chain, high_availability, reset, restart
-from zonequake_operator.model import PartitionKeys
-from zonequake_store.admin_protocol import ReplicaStatus
+from zonequake_operator.high_availability import chain, cold_start, reset, verdicts
+from zonequake_operator.resources.model import PartitionKeys
+from zonequake_protocol.admin import ReplicaStatus
 
 NODES = "ABC"
 pytestmark = pytest.mark.timeout(900)
@@ -240,14 +240,14 @@ PLANTED: dict[str, tuple[Any, str, Any, str]] = {
         lambda count, size: True,
         RESTART,
     ),
-    "a stop is not marked": (restart, "has_just_stopped", lambda keys, holders: False, STOP),
+    "a stop is not marked": (cold_start, "has_just_stopped", lambda keys, holders: False, STOP),
     "a stopped group goes on from whoever is back": (
-        high_availability,
+        verdicts,
         "_recover",
-        lambda keys, holders, revision: high_availability._reset(keys, holders, revision),
+        lambda keys, holders, revision: verdicts._reset(keys, holders, revision),
         STOP,
     ),
-    "a mark never ends": (restart, "without_mark", lambda keys: keys, STOP),
+    "a mark never ends": (cold_start, "without_mark", lambda keys: keys, STOP),
 }
 
 

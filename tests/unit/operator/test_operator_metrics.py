@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from prometheus_client import REGISTRY
 
-from zonequake_operator import metrics
-from zonequake_operator.conditions import Health
-from zonequake_operator.model import (
+from zonequake_operator.controller import metrics
+from zonequake_operator.planning.conditions import Health
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Condition,
     ConditionType,

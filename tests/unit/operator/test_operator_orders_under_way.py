@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from zonequake_operator.apply import ZoneReconciler
+from zonequake_operator.controller.order_sender import ORDERS_PATIENCE_S
+from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import NodeUnreachable
-from zonequake_operator.gather import View
-from zonequake_operator.order_sender import ORDERS_PATIENCE_S
-from zonequake_store.admin_protocol import Order, OrderReplies, OrderReply, OrderStatus
+from zonequake_operator.fleet.fleet import View
+from zonequake_protocol.admin import Order, OrderReplies, OrderReply, OrderStatus
 
 from .test_operator_erasure import PARTITION, UID, ZONE, view
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from zonequake_operator.model import Timers, ZoneSpec
-from zonequake_operator.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
-from zonequake_operator.parsing import parse_zone_spec
+from zonequake_operator.resources.model import Timers, ZoneSpec
+from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
+from zonequake_operator.resources.parsing import parse_zone_spec
 
 
 def timers(spec: dict[str, Any]) -> Timers:

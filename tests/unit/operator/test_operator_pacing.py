@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from zonequake_operator.model import Attempts
-from zonequake_operator.pacing import KEEP_S, MAX_DELAY_S, MAX_RETRY_DELAY_S, Pacer
-from zonequake_operator.plan import SendOrder
-from zonequake_store.admin_protocol import ChangePeers, PeerName, StopReplica
+from zonequake_operator.controller.pacing import KEEP_S, MAX_DELAY_S, MAX_RETRY_DELAY_S, Pacer
+from zonequake_operator.planning.plan import SendOrder
+from zonequake_operator.resources.model import Attempts
+from zonequake_protocol.admin import ChangePeers, PeerName, StopReplica
 
 
 def send(token: int) -> SendOrder:

@@ -9,7 +9,15 @@ import pytest
 from settled_zone import FOUR, UID, conditions, healthy, reports, settle, topology, zone
 from topology_nodes import left, node_identity
 
-from zonequake_operator.model import (
+from zonequake_operator.planning.applied import stored
+from zonequake_operator.planning.plan import (
+    SendOrder,
+    WritePartition,
+    WriteZone,
+    calculated_sets,
+    plan,
+)
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Attempts,
     ConditionType,
@@ -25,15 +33,7 @@ from zonequake_operator.model import (
     ZoneSpec,
     group_name,
 )
-from zonequake_operator.plan import (
-    SendOrder,
-    WritePartition,
-    WriteZone,
-    calculated_sets,
-    plan,
-)
-from zonequake_operator.stored import stored
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ChangePeers,
     ReplicasReport,
     ReplicaStatus,

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rebalance_world import EVERYONE, SETTINGS, World, of
 
-from zonequake_operator.groups import Group, observe
-from zonequake_operator.model import (
+from zonequake_operator.groups.reports import Group, observe
+from zonequake_operator.rebalance.keys import Wish, decide, is_blocked
+from zonequake_operator.rebalance.orders import NEWCOMER_KEPT_S, orders, patience_s
+from zonequake_operator.resources.model import (
     ChangePeersMode,
     ConsistencyMode,
     PartitionKeys,
     TokenPeers,
 )
-from zonequake_operator.orders import NEWCOMER_KEPT_S, orders, patience_s
-from zonequake_operator.rebalance import Wish, decide, is_blocked
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ChangePeers,
     ConfigurationReport,
     Grant,

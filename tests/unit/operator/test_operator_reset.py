@@ -8,9 +8,16 @@ import msgspec
 import pytest
 from topology_nodes import left, topology
 
-from zonequake_operator.groups import observe
-from zonequake_operator.high_availability import Verdict, asked_for, is_due, judge
-from zonequake_operator.model import (
+from zonequake_operator.groups.reports import observe
+from zonequake_operator.high_availability.reset import Holders, Undecided
+from zonequake_operator.high_availability.verdicts import Verdict, asked_for, is_due, judge
+from zonequake_operator.rebalance.orders import ReplicaSettings, orders
+from zonequake_operator.resources.crd_schema import (
+    RESET_ANNOTATION,
+    render_reset_requests,
+    reset_requests,
+)
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Departure,
     Link,
@@ -21,10 +28,7 @@ from zonequake_operator.model import (
     TokenPeers,
     Topology,
 )
-from zonequake_operator.orders import ReplicaSettings, orders
-from zonequake_operator.reset import Holders, Undecided
-from zonequake_operator.wire import RESET_ANNOTATION, render_reset_requests, reset_requests
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ConfigurationReport,
     Order,
     PeerName,

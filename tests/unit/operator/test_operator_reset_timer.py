@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from topology_nodes import left, topology
 
-from zonequake_operator import reset
-from zonequake_operator.model import (
-    ResetDue,
-    ResetTimer,
-    Topology,
-)
-from zonequake_operator.orders import ReplicaSettings
+from zonequake_operator.high_availability import reset
+from zonequake_operator.rebalance.orders import ReplicaSettings
+from zonequake_operator.resources.model import ResetDue, ResetTimer, Topology
 
 GROUP = "z.12345678.0"
 DUE = ResetDue(revision=11, topology_version=7)

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zonequake_operator.api_server.rendering import (
+    render_partition,
+    render_partition_status,
+    render_topology_status,
+    render_zone_status,
+)
 from zonequake_operator.errors import ResourceError
-from zonequake_operator.model import (
+from zonequake_operator.resources.crd_schema import from_rfc3339, to_rfc3339
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Condition,
     ConditionType,
@@ -29,15 +36,13 @@ from zonequake_operator.model import (
     ZoneSpec,
     ZoneStatus,
 )
-from zonequake_operator.parsing import parse_partition, parse_topology, parse_zone, parse_zone_spec
-from zonequake_operator.rendering import (
-    render_partition,
-    render_partition_status,
-    render_topology_status,
-    render_zone_status,
+from zonequake_operator.resources.parsing import (
+    parse_partition,
+    parse_topology,
+    parse_zone,
+    parse_zone_spec,
 )
-from zonequake_operator.wire import from_rfc3339, to_rfc3339
-from zonequake_store.admin_protocol import PeerName, Stage
+from zonequake_protocol.admin import PeerName, Stage
 
 META = {"name": "z", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 2}
 SPEC = ZoneSpec(timers=Timers(scale_up_s=300, scale_down_s=None), reset_timeout_s=7)

@@ -14,15 +14,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from topology_nodes import topology_node
 
-from zonequake_operator import apply
-from zonequake_operator.announcements import Announcement, EventReason
-from zonequake_operator.apply import ZoneReconciler
+from zonequake_operator.controller import reconciler as apply
+from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import Conflict
-from zonequake_operator.gather import View
-from zonequake_operator.model import PartitionView, Snapshot, Topology
-from zonequake_operator.plan import Plan, SendOrder, WritePartition, plan
-from zonequake_operator.store_client import StoreClient
-from zonequake_store.admin_protocol import (
+from zonequake_operator.fleet.fleet import View
+from zonequake_operator.fleet.store_client import StoreClient
+from zonequake_operator.planning.kubernetes_events import Announcement, EventReason
+from zonequake_operator.planning.plan import Plan, SendOrder, WritePartition, plan
+from zonequake_operator.resources.model import PartitionView, Snapshot, Topology
+from zonequake_protocol.admin import (
     ConfigurationReport,
     NodeIdentity,
     Order,
@@ -271,7 +271,7 @@ async def test_the_last_report_of_an_address_that_nobody_asks_any_more_is_forgot
         client = StoreClient(None, port=server.port)
         try:
             await client.replicas("127.0.0.1")
-            monkeypatch.setattr("zonequake_operator.store_client.FORGET_S", 0.0)
+            monkeypatch.setattr("zonequake_operator.fleet.store_client.FORGET_S", 0.0)
             await client.replicas("localhost")
             assert list(client._heard) == ["localhost"]
         finally:

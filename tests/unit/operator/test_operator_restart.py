@@ -8,13 +8,16 @@ import msgspec
 import pytest
 from topology_nodes import node_identity, topology
 
-from zonequake_operator import chain
-from zonequake_operator.announcements import announce_keys
-from zonequake_operator.chain import Unjudged, Unwound
-from zonequake_operator.groups import observe
-from zonequake_operator.high_availability import Verdict, judge
-from zonequake_operator.inspections import Inspections
-from zonequake_operator.model import (
+from zonequake_operator.fleet.inspections import Inspections
+from zonequake_operator.groups.reports import observe
+from zonequake_operator.high_availability import chain
+from zonequake_operator.high_availability.chain import Unjudged, Unwound
+from zonequake_operator.high_availability.orders import inspections
+from zonequake_operator.high_availability.reset import Holders
+from zonequake_operator.high_availability.verdicts import Verdict, judge
+from zonequake_operator.planning.kubernetes_events import announce_keys
+from zonequake_operator.rebalance.orders import ReplicaSettings, orders
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Link,
     Partition,
@@ -22,10 +25,7 @@ from zonequake_operator.model import (
     ResetDue,
     TokenPeers,
 )
-from zonequake_operator.orders import ReplicaSettings, orders
-from zonequake_operator.reset import Holders
-from zonequake_operator.reset_orders import inspections
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     ConfigurationReport,
     InspectReplica,
     OrderReplies,

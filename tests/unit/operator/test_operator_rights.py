@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 from prometheus_client import REGISTRY
 
-from zonequake_operator import rights_keeper
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.controller import rights_keeper
+from zonequake_operator.controller.rights_keeper import RightsKeeper
 from zonequake_operator.errors import Forbidden
-from zonequake_operator.kube import Kube
-from zonequake_operator.rights import NEEDED, Right
-from zonequake_operator.rights_keeper import RightsKeeper
+from zonequake_operator.resources.rights import NEEDED, Right
 
 
 class Account:

@@ -9,11 +9,20 @@ import msgspec
 import pytest
 from topology_nodes import left, topology
 
-from zonequake_operator import chain
-from zonequake_operator.announcements import announce_keys
-from zonequake_operator.groups import observe
-from zonequake_operator.high_availability import Verdict, is_due, judge
-from zonequake_operator.model import (
+from zonequake_operator.api_server.rendering import render_partition_status
+from zonequake_operator.groups.reports import observe
+from zonequake_operator.high_availability import chain
+from zonequake_operator.high_availability.cold_start import Awaited
+from zonequake_operator.high_availability.reset import Holders, Undecided
+from zonequake_operator.high_availability.verdicts import Verdict, is_due, judge
+from zonequake_operator.planning.kubernetes_events import announce_keys
+from zonequake_operator.rebalance.volatile_switch import begun_anew
+from zonequake_operator.resources.crd_schema import (
+    RESET_ANNOTATION,
+    render_reset_requests,
+    reset_requests,
+)
+from zonequake_operator.resources.model import (
     AssignmentSet,
     Link,
     Partition,
@@ -25,13 +34,8 @@ from zonequake_operator.model import (
     TokenPeers,
     Topology,
 )
-from zonequake_operator.parsing import parse_partition
-from zonequake_operator.rendering import render_partition_status
-from zonequake_operator.reset import Holders, Undecided
-from zonequake_operator.restart import Awaited
-from zonequake_operator.switch import begun_anew
-from zonequake_operator.wire import RESET_ANNOTATION, render_reset_requests, reset_requests
-from zonequake_store.admin_protocol import ConfigurationReport, PeerName, ReplicaStatus, Role
+from zonequake_operator.resources.parsing import parse_partition
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
 
 GROUP = "z.12345678.0"
 DUE = ResetDue(revision=11, topology_version=7)

@@ -19,22 +19,12 @@ from small_group import (
     wish,
 )
 
-from zonequake_operator.groups import Group, observe
-from zonequake_operator.model import (
-    PartitionKeys,
-    Storage,
-    TokenPeers,
-)
-from zonequake_operator.orders import hosts, orders
-from zonequake_operator.rebalance import decide
-from zonequake_operator.switch import on_rebalance_done
-from zonequake_store.admin_protocol import (
-    Bootstrap,
-    ChangePeers,
-    ConfigurationReport,
-    Stage,
-    StopReplica,
-)
+from zonequake_operator.groups.reports import Group, observe
+from zonequake_operator.rebalance.keys import decide
+from zonequake_operator.rebalance.orders import hosts, orders
+from zonequake_operator.rebalance.volatile_switch import on_rebalance_done
+from zonequake_operator.resources.model import PartitionKeys, Storage, TokenPeers
+from zonequake_protocol.admin import Bootstrap, ChangePeers, ConfigurationReport, Stage, StopReplica
 
 # ------------------------------------------------------------------------- On partition restart
 

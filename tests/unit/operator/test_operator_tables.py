@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from topology_nodes import node_identity
 
-from zonequake_operator.model import Reason, Zone, ZoneSpec, ZoneStatus
-from zonequake_operator.table_resources import parse_table, render_table_status
-from zonequake_operator.tables import Table, TableStatus, filled_zones, judge
-from zonequake_store.admin_protocol import (
+from zonequake_operator.api_server.table_resources import parse_table, render_table_status
+from zonequake_operator.planning.tables import Table, TableStatus, filled_zones, judge
+from zonequake_operator.resources.model import Reason, Zone, ZoneSpec, ZoneStatus
+from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
     ReplicasReport,

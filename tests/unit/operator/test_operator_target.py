@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_operator.model import AssignmentSet, PartitionKeys
-from zonequake_operator.target import highly_available
+from zonequake_operator.rebalance.ha_target import highly_available
+from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
 
 
 def of(nodes: str | None, **flags: bool) -> AssignmentSet | None:

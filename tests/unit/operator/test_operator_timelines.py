@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topology_nodes import topology_node
 
-from zonequake_operator.model import Snapshot, Topology, Zone, ZoneSpec
-from zonequake_operator.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
-from zonequake_operator.parsing import parse_zone
-from zonequake_operator.plan import CreatePartition, Plan, SendOrder, WriteZone, plan
-from zonequake_operator.rendering import render_zone_status
+from zonequake_operator.api_server.rendering import render_zone_status
+from zonequake_operator.planning.plan import CreatePartition, Plan, SendOrder, WriteZone, plan
+from zonequake_operator.resources.model import Snapshot, Topology, Zone, ZoneSpec
+from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
+from zonequake_operator.resources.parsing import parse_zone
 
 EPOCH_MS = 1_700_000_000_000
 FILTER = "dataNodesFilter"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_operator.model import Departure, Topology
-from zonequake_operator.topology import Pod, advance
-from zonequake_store.admin_protocol import NodeIdentity
+from zonequake_operator.nodes.topology import Pod, advance
+from zonequake_operator.resources.model import Departure, Topology
+from zonequake_protocol.admin import NodeIdentity
 
 WANTED = {"zq-default": 2}
 

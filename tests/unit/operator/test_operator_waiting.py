@@ -8,8 +8,11 @@ import msgspec
 import pytest
 from settled_zone import healthy, reports, settle, topology
 
-from zonequake_operator.conditions import Health
-from zonequake_operator.model import (
+from zonequake_operator.api_server.rendering import render_partition_status
+from zonequake_operator.planning.conditions import Health
+from zonequake_operator.planning.plan import WritePartition, plan
+from zonequake_operator.planning.waiting import armed, waits_for
+from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
     DataNodes,
@@ -24,16 +27,7 @@ from zonequake_operator.model import (
     ZoneSpec,
     ZoneStatus,
 )
-from zonequake_operator.plan import WritePartition, plan
-from zonequake_operator.rendering import render_partition_status
-from zonequake_operator.waiting import armed, waits_for
-from zonequake_store.admin_protocol import (
-    CatchUpProgress,
-    PeerName,
-    ReplicasReport,
-    Role,
-    Stage,
-)
+from zonequake_protocol.admin import CatchUpProgress, PeerName, ReplicasReport, Role, Stage
 
 NOON_MS = 1_795_348_800_000
 NODES = frozenset("abc")

@@ -20,22 +20,12 @@ from small_group import (
     wish,
 )
 
-from zonequake_operator.groups import Group
-from zonequake_operator.model import (
-    ChangePeersMode,
-    ConsistencyMode,
-    Link,
-    PartitionKeys,
-)
-from zonequake_operator.orders import orders
-from zonequake_operator.rebalance import decide
-from zonequake_operator.switch import is_switch_step
-from zonequake_store.admin_protocol import (
-    CancelChangePeers,
-    ReconfigurationStatus,
-    Stage,
-    StartReplica,
-)
+from zonequake_operator.groups.reports import Group
+from zonequake_operator.rebalance.keys import decide
+from zonequake_operator.rebalance.orders import orders
+from zonequake_operator.rebalance.volatile_switch import is_switch_step
+from zonequake_operator.resources.model import ChangePeersMode, ConsistencyMode, Link, PartitionKeys
+from zonequake_protocol.admin import CancelChangePeers, ReconfigurationStatus, Stage, StartReplica
 
 # ---------------------------------------------------------------------------- Hole 13: who waits
 

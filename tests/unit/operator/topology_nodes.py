@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from zonequake_operator.model import Departure, Topology, TopologyNode
-from zonequake_store.admin_protocol import NodeIdentity
+from zonequake_operator.resources.model import Departure, Topology, TopologyNode
+from zonequake_protocol.admin import NodeIdentity
 
 
 def topology_node(name: str, since: int = 1, **changes: Any) -> TopologyNode:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
-from zonequake_chaos.plugin.sight import OperatorView, Sight, zone_sights
-from zonequake_operator.model import Topology, TopologyNode
-from zonequake_store.admin_protocol import (
+from zonequake_ctl.zq.sight import OperatorView, Sight, zone_sights
+from zonequake_operator.resources.model import Topology, TopologyNode
+from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
     NodeIdentity,

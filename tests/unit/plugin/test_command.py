@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.errors import ClusterError, UsageError
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.plugin.look import find_current
-from zonequake_chaos.plugin.planning import wish_of_settings, wishes_of_file
-from zonequake_chaos.plugin.support_report import redacted, write_report
+from zonequake_ctl.zq.look import find_current
+from zonequake_ctl.zq.planning import wish_of_settings, wishes_of_file
+from zonequake_ctl.zq.support_report import redacted, write_report
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError, UsageError
 
 
 def test_the_namespace_is_that_of_the_current_context(tmp_path: Path) -> None:

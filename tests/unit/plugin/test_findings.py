@@ -9,20 +9,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace as with_fields
 
-from zonequake_chaos.plugin.findings import (
-    Finding,
-    Severity,
-    findings,
-    partitions_text,
-    why_missing,
-)
-from zonequake_chaos.plugin.sight import Sight, ZoneSight
-from zonequake_operator.conditions import judge
-from zonequake_operator.model import Condition, ConditionType, Departure
-from zonequake_operator.parsing import parse_conditions
-from zonequake_operator.rendering import render_conditions
-from zonequake_operator.wire import WireCondition
-from zonequake_store.admin_protocol import LeaseTrouble, Role
+from zonequake_ctl.zq.findings import Finding, Severity, findings, partitions_text, why_missing
+from zonequake_ctl.zq.sight import Sight, ZoneSight
+from zonequake_operator.api_server.rendering import render_conditions
+from zonequake_operator.planning.conditions import judge
+from zonequake_operator.resources.crd_schema import WireCondition
+from zonequake_operator.resources.model import Condition, ConditionType, Departure
+from zonequake_operator.resources.parsing import parse_conditions
+from zonequake_protocol.admin import LeaseTrouble, Role
 
 
 def conditions_of(status: dict[str, object]) -> tuple[Condition, ...]:

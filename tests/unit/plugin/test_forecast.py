@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from zonequake_chaos.plugin.forecast import Forecast, Step, forecast
-from zonequake_chaos.plugin.forecast_screen import forecast_screen, spec_changes
-from zonequake_chaos.plugin.sight import Sight
-from zonequake_operator import affinity
-from zonequake_operator.model import Timers, ZoneSpec
-from zonequake_operator.wire import to_rfc3339
-from zonequake_store.admin_protocol import ConfigurationReport, PeerName, Role
+from zonequake_ctl.zq.forecast import Forecast, Step, forecast
+from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
+from zonequake_ctl.zq.sight import Sight
+from zonequake_operator.nodes import affinity
+from zonequake_operator.resources.crd_schema import to_rfc3339
+from zonequake_operator.resources.model import Timers, ZoneSpec
+from zonequake_protocol.admin import ConfigurationReport, PeerName, Role
 
 NOW_MS = 1_800_000_000_000
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from rich.console import Console, RenderableType
 
-from zonequake_chaos.plugin.screen import screen
-from zonequake_chaos.plugin.sight import Sight
-from zonequake_operator.wire import to_rfc3339
+from zonequake_ctl.zq.screen import screen
+from zonequake_ctl.zq.sight import Sight
+from zonequake_operator.resources.crd_schema import to_rfc3339
 
 NOW_MS = 1_800_000_000_000
 

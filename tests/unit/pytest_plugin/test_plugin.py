@@ -13,23 +13,24 @@ from junitparser import JUnitXml
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[3]
-PLUGIN = ("-p", "no:zonequake", "-p", "zonequake_chaos.pytest_plugin")
+PLUGIN = ("-p", "no:zonequake", "-p", "zonequake_chaos.testing.pytest_plugin")
 """As the entry point loads it, whether this environment has the entry point or not."""
 
 FAKES = """
 import json
 import pytest
-from zonequake_analysis.document import CheckEntry
+from zonequake_analysis.judgement.verdict_json import CheckEntry
 from zonequake_analysis.verdict import Kind, Verdict as Judged
 from pathlib import Path
-from zonequake_chaos import clean_command, own_scenario
-from zonequake_chaos.clean_command import Proof
-from zonequake_chaos.journal import DeleteZone, Journal
-from zonequake_chaos.outcome import Verdict
-from zonequake_chaos.place import Place
-from zonequake_chaos.run_command import Ended
-from zonequake_chaos.run_folder import INTERRUPTED, HarnessReport, RunFolder
-from zonequake_chaos import manifest
+from zonequake_chaos.commands import clean as clean_command
+from zonequake_chaos.testing import scenario as own_scenario
+from zonequake_chaos.commands.clean import Proof
+from zonequake_chaos.record.cleanup_journal import DeleteZone, Journal
+from zonequake_chaos.record.outcome import Verdict
+from zonequake_ctl.context import Place
+from zonequake_chaos.commands.run import Ended
+from zonequake_chaos.record.run_folder import INTERRUPTED, HarnessReport, RunFolder
+from zonequake_chaos.scenario import manifest
 
 PLACE = Place(kubeconfig=None, context="x", namespace="n", release="zq", embedded=False)
 verdict, interrupted, owes = {verdict!r}, {interrupted!r}, {owes!r}
@@ -101,9 +102,9 @@ def run_folders(pytester: pytest.Pytester, under: str = "runs") -> list[Path]:
 def test_a_team_writes_a_scenario_in_a_few_lines_and_it_is_an_ordinary_manifest(
     session: object, pytester: pytest.Pytester
 ) -> None:
-    from zonequake_chaos import manifest
-    from zonequake_chaos.scenario_faults import PodKill, TargetRole
-    from zonequake_chaos.scenario_triggers import OnLeader
+    from zonequake_chaos.scenario import manifest
+    from zonequake_chaos.scenario.faults import PodKill, TargetRole
+    from zonequake_chaos.scenario.triggers import OnLeader
 
     session().assert_outcomes(passed=1)  # type: ignore[operator]
     (folder,) = run_folders(pytester)
@@ -160,7 +161,7 @@ def test_the_sessions_seed_and_folder_stand_above_the_markers(
 def test_a_shipped_scenario_can_be_begun_with_and_changed(
     session: object, pytester: pytest.Pytester
 ) -> None:
-    from zonequake_chaos import manifest
+    from zonequake_chaos.scenario import manifest
 
     session(  # type: ignore[operator]
         """
@@ -241,16 +242,24 @@ def test_the_fixture_without_its_marker_is_an_error_with_a_sentence(session: obj
 
 
 def test_loading_the_plugin_loads_nothing_else() -> None:
-    words = "import sys, zonequake_chaos.pytest_plugin; print(*sorted(sys.modules), sep='\\n')"
+    words = (
+        "import sys, zonequake_chaos.testing.pytest_plugin; print(*sorted(sys.modules), sep='\\n')"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", words], capture_output=True, text=True, check=True
     ).stdout.split()
     ours = [name for name in loaded if name.startswith("zonequake")]
-    assert ours == ["zonequake_chaos", "zonequake_chaos.pytest_plugin"]
+    assert ours == [
+        "zonequake_chaos",
+        "zonequake_chaos.testing",
+        "zonequake_chaos.testing.pytest_plugin",
+    ]
     heavy = {"aiohttp", "kubernetes", "pyspark", "yaml", "rich", "uvloop", "msgspec"}
     assert not heavy & set(loaded)
 
 
 def test_the_entry_point_names_the_plugin() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["pytest11"] == {"zonequake": "zonequake_chaos.pytest_plugin"}
+    assert project["entry-points"]["pytest11"] == {
+        "zonequake": "zonequake_chaos.testing.pytest_plugin"
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from small_cluster import SmallCluster, peers
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_protocol.admin import Stage
 from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,

@@ -8,7 +8,7 @@ import pytest
 from changing import RECEIVED, cancel, change, grant, loaded, stages
 from small_cluster import SmallCluster, peer, peers
 
-from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
+from zonequake_protocol.admin import ReconfigurationStatus, Stage
 from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,

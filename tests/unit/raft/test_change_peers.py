@@ -8,7 +8,7 @@ import pytest
 from changing import FORWARD, RECEIVED, cancel, change, grant, loaded, stages
 from small_cluster import SmallCluster, peer, peers
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_protocol.admin import Stage
 from zonequake_store.raft.api import (
     JOINT_BEFORE_CAUGHT_UP,
     CancelAnswer,

@@ -6,7 +6,7 @@ import pytest
 from changing import FORWARD, RECEIVED, change, grant, loaded, stages
 from small_cluster import SmallCluster, peer, peers
 
-from zonequake_store.admin_protocol import Stage
+from zonequake_protocol.admin import Stage
 from zonequake_store.raft.api import (
     ConfigurationApplied,
     GrantAnswer,

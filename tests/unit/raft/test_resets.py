@@ -6,7 +6,7 @@ import pytest
 from resetting import FORCED, apart, join, propose, reset, silence
 from small_cluster import SmallCluster, peer, peers
 
-from zonequake_store.lineage import lineage_of, number_of, term_of
+from zonequake_protocol.terms import lineage_of, number_of, term_of
 from zonequake_store.raft.api import (
     ConfigurationApplied,
     LineageBegun,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos import manifest
+from zonequake_chaos.scenario import manifest
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE_ROOTS = ("operator", "chaos", "workloads", "analysis")

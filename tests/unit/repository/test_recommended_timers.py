@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from zonequake_operator.model import ZoneSpec
+from zonequake_operator.resources.model import ZoneSpec
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "zonequake"

@@ -13,7 +13,7 @@ from rules_table import Row, rows, unit_tests
 ROW = Row(
     section="distribution-zones",
     rule="An up timer restarts",
-    functions=("zonequake_operator.data_nodes._rearm",),
+    functions=("zonequake_operator.nodes.data_nodes._rearm",),
     tests=("test_it_restarts",),
     mutations=("keeps-its-start",),
 )
@@ -24,8 +24,8 @@ KEEPS_ITS_START = Mutation(
 )
 TESTS = """
 import pytest
-from zonequake_operator.data_nodes import _rearm
-from zonequake_operator.model import Timer
+from zonequake_operator.nodes.data_nodes import _rearm
+from zonequake_operator.resources.model import Timer
 
 def rearmed():
     return _rearm(Timer(nodes=frozenset("A"), armed_ms=1), frozenset("B"), 2)
@@ -118,7 +118,7 @@ def test_a_mutation_that_only_breaks_the_code_is_no_evidence(files: dict[str, Pa
         (Mutation(function=ROW.functions[0], replace="nodes", by=""), "found 5 times"),
         (Mutation(function=ROW.functions[0], replace="armed_ms=now_ms", by="=="), "invalid syntax"),
         (
-            Mutation(function="zonequake_operator.data_nodes.arm", returns="None"),
+            Mutation(function="zonequake_operator.nodes.data_nodes.arm", returns="None"),
             "defines arm 0 times",
         ),
     ],
@@ -130,7 +130,7 @@ def test_a_mutation_that_does_not_apply_is_a_problem(mutation: Mutation, problem
 
 
 def test_a_row_that_names_what_does_not_exist_is_a_problem() -> None:
-    nowhere = "zonequake_operator.data_nodes.arm"
+    nowhere = "zonequake_operator.nodes.data_nodes.arm"
     row = replace(ROW, functions=(nowhere,), tests=("test_of_nobody",), mutations=("a-word",))
     found = problems([row], {"keeps-its-start": KEEPS_ITS_START})
     assert [one for one in found if nowhere in one]
@@ -155,7 +155,7 @@ def test_a_mutation_of_several_lines_keeps_their_indentation() -> None:
 
 
 def test_what_always_returns_something_keeps_its_docstring() -> None:
-    mutation = Mutation(function="zonequake_operator.rebalance.must_reduce", returns="False")
+    mutation = Mutation(function="zonequake_operator.rebalance.keys.must_reduce", returns="False")
     text = apply(mutation).partition("def must_reduce")[2]
     assert text.index('"""') < text.index("    return False\n    if keys.bootstrap is None")
 

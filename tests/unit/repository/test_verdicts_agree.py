@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from zonequake_analysis import verdict as analysis
-from zonequake_chaos import outcome as chaos
+from zonequake_chaos.record import outcome as chaos
 
 
 def test_both_have_the_same_verdicts_in_the_same_precedence() -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.simulation.children import children, in_order
+from zonequake_simulation.children import children, in_order
 
 COMMAND = (
     sys.executable,
-    *("-c", "from zonequake_chaos.cli import main; main()"),
+    *("-c", "from zonequake_chaos.commands.cli import main; main()"),
     *("simulate", "--seeds", "0..99999999", "--jobs", "2", "--each"),
 )
 

@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from zonequake_chaos import cli
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.simulation import SCENARIOS, FaultPlan
-from zonequake_chaos.simulation.replay import read_plan, shrunk, write_plan
-from zonequake_chaos.simulation.report import SeedReport
-from zonequake_chaos.simulation.seeds import find_scenario, parse_seeds
+from zonequake_chaos.commands import cli
+from zonequake_kube.errors import UsageError
+from zonequake_simulation import SCENARIOS, FaultPlan
+from zonequake_simulation.replay import read_plan, shrunk, write_plan
+from zonequake_simulation.report import SeedReport
+from zonequake_simulation.seeds import find_scenario, parse_seeds
 from zonequake_store.raft.log import RaftLog
 
 
@@ -108,7 +108,7 @@ def test_many_broken_seeds_are_told_by_their_rules(
                 phase="run",
             )
 
-    monkeypatch.setattr("zonequake_chaos.simulation.command.simulate_many", broken)
+    monkeypatch.setattr("zonequake_simulation.command.simulate_many", broken)
     assert ended(monkeypatch, "--seeds", "0..29") == 1
     told = capsys.readouterr().out
     assert told.count("breaks a rule") == 10
@@ -138,8 +138,8 @@ def test_each_seed_is_one_json_object_if_asked(
 
 
 def test_seeds_in_which_nothing_is_committed_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zonequake_chaos.simulation.command.summed", lambda reports: {"commits": 0})
-    monkeypatch.setattr("zonequake_chaos.simulation.command._summarize", lambda *given: None)
+    monkeypatch.setattr("zonequake_simulation.command.summed", lambda reports: {"commits": 0})
+    monkeypatch.setattr("zonequake_simulation.command._summarize", lambda *given: None)
     assert ended(monkeypatch, "--seed", "0", "--jobs", "1") == 2
 
 

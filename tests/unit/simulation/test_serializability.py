@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_chaos.simulation.serializability import Told, judge
-from zonequake_chaos.simulation.violation import Violation
+from zonequake_simulation.serializability import Told, judge
+from zonequake_simulation.violation import Violation
 
 LISTS = {"a": (1, 2), "b": (1, 2)}
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from zonequake_chaos.simulation.shrink import NothingToShrink, shrink
+from zonequake_simulation.shrink import NothingToShrink, shrink
 
 
 def test_the_needed_causes_are_left_in_their_order() -> None:

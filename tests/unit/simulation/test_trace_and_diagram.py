@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from zonequake_chaos.simulation.diagram import svg
-from zonequake_chaos.simulation.trace import Excerpt, TraceEvent, TraceKind, excerpt, text_lines
+from zonequake_simulation.diagram import svg
+from zonequake_simulation.trace import Excerpt, TraceEvent, TraceKind, excerpt, text_lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 

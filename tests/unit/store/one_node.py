@@ -9,20 +9,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-from zonequake_store.admin_protocol import Bootstrap, OrderStatus, PeerName, StartReplica
-from zonequake_store.client_protocol import Reply, Write
-from zonequake_store.commands import Command, SetCommand, encode_command
-from zonequake_store.events import Clock, Journal
-from zonequake_store.framing import Departures
-from zonequake_store.host import Host
-from zonequake_store.lease import NodeLease
-from zonequake_store.orders import Orders
-from zonequake_store.peer_protocol import Frame, Messages, decode_frame, encode_frame
+from zonequake_protocol.admin import Bootstrap, OrderStatus, PeerName, StartReplica
+from zonequake_protocol.client import Reply, Write
+from zonequake_store.lease.rule import NodeLease
+from zonequake_store.network.framing import Departures
+from zonequake_store.network.peer_protocol import Frame, Messages, decode_frame, encode_frame
+from zonequake_store.network.transport import Transport
+from zonequake_store.node.host import Host
+from zonequake_store.node.orders import Orders
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
-from zonequake_store.replica import Replica
+from zonequake_store.replica.replica import Replica
+from zonequake_store.serving.journal import Clock, Journal
 from zonequake_store.settings import HEARTBEAT_TICKS, NodeSettings
-from zonequake_store.storage import Storage
-from zonequake_store.transport import Transport
+from zonequake_store.state.commands import Command, SetCommand, encode_command
+from zonequake_store.storage.directory import Storage
 
 GROUP = "z.00000000.0"
 MAP_BYTES = 64 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from one_node import OneNode, until
 
-from zonequake_store.admin_protocol import PeerName
+from zonequake_protocol.admin import PeerName
 from zonequake_store.raft.messages import Entry, Kind, Message, Peer
-from zonequake_store.replica import Replica
+from zonequake_store.replica.replica import Replica
 
 N1, N2 = Peer("n1", "1"), Peer("n2", "1")
 

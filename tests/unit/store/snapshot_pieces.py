@@ -10,12 +10,12 @@ from one_node import GROUP, OneNode
 
 from zonequake_store.catchup.demander import size_of
 from zonequake_store.catchup.messages import Demand, End, Invite, Piece, encode_pairs
-from zonequake_store.cells import MemoryCells
-from zonequake_store.client_table import ClientTable
-from zonequake_store.partition import AppliedState, Cell, Partition
 from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta
-from zonequake_store.replica import Replica
-from zonequake_store.transactions import TransactionTable
+from zonequake_store.replica.replica import Replica
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.partition import AppliedState, Cell, Partition
+from zonequake_store.state.transactions import TransactionTable
+from zonequake_store.storage.cells import MemoryCells
 
 LEADER = Peer("n1", "b")
 

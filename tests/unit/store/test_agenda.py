@@ -9,17 +9,17 @@ from typing import cast
 
 import pytest
 
-from zonequake_store.agenda import Agenda
-from zonequake_store.cells import MemoryCells
-from zonequake_store.log_writes import GroupRecord
-from zonequake_store.partition import Partition
+from zonequake_store.node.ticks import Agenda
 from zonequake_store.raft.api import Event, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
-from zonequake_store.replica import Faults, Replica
-from zonequake_store.replica_log import MemoryLog
+from zonequake_store.replica.log import MemoryLog
+from zonequake_store.replica.replica import Faults, Replica
+from zonequake_store.state.partition import Partition
+from zonequake_store.storage.cells import MemoryCells
+from zonequake_store.storage.log_writes import GroupRecord
 
 PEERS = tuple(Peer(name, "1") for name in "abcd")
 SETTINGS = Settings(heartbeat_ticks=6, catch_up_silence_ticks=15)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_store.blame import is_of_the_loop
+from zonequake_store.node.loop_errors import is_of_the_loop
 
 
 def raised(source: str, filename: str) -> Exception:
@@ -18,7 +18,7 @@ def raised(source: str, filename: str) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("filename", "loops"), [("uvloop/sslproto.pyx", True), ("zonequake_store/host.py", False)]
+    ("filename", "loops"), [("uvloop/sslproto.pyx", True), ("zonequake_store/node/host.py", False)]
 )
 def test_an_error_belongs_to_whoever_took_part_in_it(filename: str, loops: bool) -> None:
     assert is_of_the_loop(raised("raise RuntimeError('closed')", filename)) is loops

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_store.checksums import content, seal, seal_damage
-from zonequake_store.data_store import DataStore, Flush
 from zonequake_store.errors import LogCorrupt, StateCorrupt, StoreCorrupt
-from zonequake_store.log_store import LogStore
-from zonequake_store.log_writes import Append, GroupRecord, PutHardState, PutRecord
-from zonequake_store.partition import AppliedState, Cell
 from zonequake_store.raft.messages import Entry, EntryKind, HardState
+from zonequake_store.state.partition import AppliedState, Cell
+from zonequake_store.storage.checksums import content, seal, seal_damage
+from zonequake_store.storage.data_store import DataStore, Flush
+from zonequake_store.storage.log_store import LogStore
+from zonequake_store.storage.log_writes import Append, GroupRecord, PutHardState, PutRecord
 
 MAP_BYTES = 16 << 20
 

@@ -8,13 +8,13 @@ from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.catchup.comparison import Comparison
 from zonequake_store.catchup.demander import REPEAT_TICKS
 from zonequake_store.catchup.messages import Checkpoint, Report, Verdict
-from zonequake_store.cells import MemoryCells
-from zonequake_store.client_table import ClientTable
-from zonequake_store.partition import AppliedState, Partition
 from zonequake_store.raft.api import Role
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Configuration, Peer
-from zonequake_store.transactions import TransactionTable
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.transactions import TransactionTable
+from zonequake_store.storage.cells import MemoryCells
 
 
 class Standing:

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zonequake_store import counters
-from zonequake_store.counters import PartitionUpdateCounter
 from zonequake_store.errors import CounterError
+from zonequake_store.state import counters
+from zonequake_store.state.counters import PartitionUpdateCounter
 
 
 def state(counter: PartitionUpdateCounter) -> tuple[int, int, tuple[tuple[int, int], ...]]:

@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
+from zonequake_protocol.terms import term_of
 from zonequake_store.catchup.messages import Checkpoint, Demand, Dismissal
 from zonequake_store.catchup.supplier import Supplier, SupplierEdge
-from zonequake_store.lineage import term_of
 from zonequake_store.raft.api import Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.memory import MemoryLogStore

@@ -8,12 +8,12 @@ import lmdb
 import pytest
 from one_node import MAP_BYTES, storage_of
 
-from zonequake_store.distrust import Distrust
 from zonequake_store.errors import StoreCorrupt
-from zonequake_store.lmdb_files import renew
-from zonequake_store.log_store import LogStore
-from zonequake_store.log_writes import Append, GroupRecord, PutRecord
 from zonequake_store.raft.messages import Entry, EntryKind
+from zonequake_store.storage.distrusted_files import Distrust
+from zonequake_store.storage.lmdb_files import renew
+from zonequake_store.storage.log_store import LogStore
+from zonequake_store.storage.log_writes import Append, GroupRecord, PutRecord
 
 REASON = "a commit failed"
 

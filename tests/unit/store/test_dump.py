@@ -12,10 +12,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from one_node import GROUP, OneNode
 from prometheus_client import CollectorRegistry
 
-from zonequake_store import admin
-from zonequake_store.admin import AdminApi
-from zonequake_store.admin_protocol import DumpEntry, DumpHeader, NodeIdentity
-from zonequake_store.partition import Cell, decode_cell, digest
+from zonequake_protocol.admin import DumpEntry, DumpHeader, NodeIdentity
+from zonequake_store.serving import admin_api
+from zonequake_store.serving.admin_api import AdminApi
+from zonequake_store.state.partition import Cell, decode_cell, digest
 
 KEYS = 1_200
 
@@ -34,8 +34,8 @@ async def test_a_dump_is_read_and_encoded_beside_the_loop(
         threads.add(threading.get_ident())
         return decode_cell(cell)
 
-    monkeypatch.setattr(admin, "digest", digested)
-    monkeypatch.setattr(admin, "decode_cell", decoded)
+    monkeypatch.setattr(admin_api, "digest", digested)
+    monkeypatch.setattr(admin_api, "decode_cell", decoded)
     async with OneNode(tmp_path) as node:
         replica = await node.lead(volatile=volatile)
         for number in range(KEYS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_store.endings import Ending, Failure
+from zonequake_store.network.endings import Ending, Failure
 
 REFUSED = Failure.REFUSED
 AT, ELSEWHERE = "10.0.0.7:7001", "10.0.0.8:7001"

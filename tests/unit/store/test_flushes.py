@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zonequake_store.cells import Overlay
-from zonequake_store.client_protocol import RequestId
-from zonequake_store.client_table import ClientTable
-from zonequake_store.data_store import DataStore
-from zonequake_store.partition import AppliedState, Partition, SetCommand
-from zonequake_store.transactions import TransactionTable
+from zonequake_protocol.client import RequestId
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.partition import AppliedState, Partition, SetCommand
+from zonequake_store.state.transactions import TransactionTable
+from zonequake_store.storage.cells import Overlay
+from zonequake_store.storage.data_store import DataStore
 
 WRITES = 200
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_store.client_protocol import MAX_FRAME_BYTES, Read, Request
+from zonequake_protocol.client import MAX_FRAME_BYTES, Read, Request
 from zonequake_store.errors import ProtocolError
-from zonequake_store.framing import FrameConnection, checked
+from zonequake_store.network.framing import FrameConnection, checked
 
 
 class Collected(FrameConnection):

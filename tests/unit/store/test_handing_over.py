@@ -10,7 +10,7 @@ import pytest
 from one_node import GROUP, OneNode, until
 from played_group import N1, N2, PlayedGroup
 
-from zonequake_store.client_protocol import (
+from zonequake_protocol.client import (
     Append,
     Cas,
     Read,
@@ -21,8 +21,8 @@ from zonequake_store.client_protocol import (
     Write,
 )
 from zonequake_store.raft.messages import Kind
-from zonequake_store.replica import MAX_WAITING_PER_REPLICA
-from zonequake_store.waiting_for_successor import HOLD_TICKS
+from zonequake_store.replica.handover import HOLD_TICKS
+from zonequake_store.replica.replica import MAX_WAITING_PER_REPLICA
 
 OPERATIONS = [
     Write(GROUP, "k", 1),

@@ -11,10 +11,7 @@ import pytest
 from one_node import GROUP, OneNode, until
 from snapshot_pieces import LEADER, configuration, invite, snapshot, supply
 
-from zonequake_store import replica as replicas
-from zonequake_store import replica_log
-from zonequake_store.client_protocol import Read, Reply, Status
-from zonequake_store.data_store import DataStore, Flush
+from zonequake_protocol.client import Read, Reply, Status
 from zonequake_store.errors import StorageError
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted
@@ -26,12 +23,15 @@ from zonequake_store.raft.messages import (
     SnapshotMeta,
     encode_configuration,
 )
+from zonequake_store.replica import log
+from zonequake_store.replica import replica as replicas
+from zonequake_store.storage.data_store import DataStore, Flush
 
 
 @pytest.fixture
 def _short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_log, "RETAINED_ENTRIES", 2)
-    monkeypatch.setattr(replica_log, "_STEP_ENTRIES", 1)
+    monkeypatch.setattr(log, "RETAINED_ENTRIES", 2)
+    monkeypatch.setattr(log, "_STEP_ENTRIES", 1)
 
 
 @pytest.mark.usefixtures("_short_logs")

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from one_node import GROUP, OneNode, until
 
-from zonequake_operator.chain import Unjudged, Unwound, unwind
-from zonequake_operator.model import Link
-from zonequake_store.admin_protocol import (
+from zonequake_operator.high_availability.chain import Unjudged, Unwound, unwind
+from zonequake_operator.resources.model import Link
+from zonequake_protocol.admin import (
     InspectReplica,
     OrderReply,
     OrderStatus,
@@ -21,18 +21,13 @@ from zonequake_store.admin_protocol import (
     ResetPeers,
     Role,
 )
-from zonequake_store.client_protocol import Read, Reply, RequestId, Status
-from zonequake_store.commands import (
-    AppendCommand,
-    CasCommand,
-    Command,
-    SetCommand,
-)
-from zonequake_store.lineage import term_of
+from zonequake_protocol.client import Read, Reply, RequestId, Status
+from zonequake_protocol.terms import term_of
 from zonequake_store.raft.messages import Configuration, Kind, Message, Peer, SnapshotMeta
-from zonequake_store.replica import Replica
-from zonequake_store.reports import replica_status
-from zonequake_store.transactions import (
+from zonequake_store.replica.replica import Replica
+from zonequake_store.replica.status import replica_status
+from zonequake_store.state.commands import AppendCommand, CasCommand, Command, SetCommand
+from zonequake_store.state.transactions import (
     CommitCommand,
     DecideCommand,
     ForgetCommand,

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from zonequake_store import events
-from zonequake_store.admin_protocol import StoreEvent
-from zonequake_store.events import Clock, Journal
+from zonequake_protocol.admin import StoreEvent
+from zonequake_store.serving import journal as events
+from zonequake_store.serving.journal import Clock, Journal
 
 
 def clock() -> Clock:

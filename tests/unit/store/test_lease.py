@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonequake_operator.leases import Lease, Renewals
-from zonequake_store.admin_protocol import LeaseTrouble
-from zonequake_store.client_protocol import Reply, Status
-from zonequake_store.lease import NOBODY, LeaseRecord, NodeLease, Permission, Put, Read
+from zonequake_operator.resources.leases import Lease, Renewals
+from zonequake_protocol.admin import LeaseTrouble
+from zonequake_protocol.client import Reply, Status
+from zonequake_store.lease.rule import NOBODY, LeaseRecord, NodeLease, Permission, Put, Read
 
 DURATION_S = 8.0
 

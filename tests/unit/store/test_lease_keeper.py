@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from zonequake_store.admin_protocol import LeaseTrouble
-from zonequake_store.lease import LeaseRecord, NodeLease, Put
-from zonequake_store.lease_clock import boottime_s
-from zonequake_store.lease_keeper import LeaseKeeper
-from zonequake_store.lease_objects import LeaseCallFailed
+from zonequake_protocol.admin import LeaseTrouble
+from zonequake_store.lease.clock import boottime_s
+from zonequake_store.lease.keeper import LeaseKeeper
+from zonequake_store.lease.kubernetes import LeaseCallFailed
+from zonequake_store.lease.rule import LeaseRecord, NodeLease, Put
 
 
 class NoApiServer:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_store.lease import LeaseRecord
-from zonequake_store.lease_clock import boottime_s
-from zonequake_store.metrics import NodeCollector
+from zonequake_store.lease.clock import boottime_s
+from zonequake_store.lease.rule import LeaseRecord
+from zonequake_store.serving.metrics import NodeCollector
 
 from .one_node import OneNode
 

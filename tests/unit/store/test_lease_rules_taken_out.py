@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_store import replica as store_replica
-from zonequake_store.client_protocol import Status
-from zonequake_store.lease import LeaseRecord, NodeLease, Permission
-from zonequake_store.lease_watch import LeaseWatch
-from zonequake_store.replica import Replica
+from zonequake_protocol.client import Status
+from zonequake_store.lease.handover import LeaseWatch
+from zonequake_store.lease.rule import LeaseRecord, NodeLease, Permission
+from zonequake_store.replica import replica as store_replica
+from zonequake_store.replica.replica import Replica
 
 from . import test_lease as leases
 from . import test_permission as permission

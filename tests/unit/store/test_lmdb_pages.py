@@ -9,7 +9,7 @@ import lmdb
 import pytest
 
 from zonequake_store.errors import StoreCorrupt
-from zonequake_store.lmdb_pages import is_cut_short, walk
+from zonequake_store.storage.lmdb_pages import is_cut_short, walk
 
 PAGE_BYTES = 4096
 

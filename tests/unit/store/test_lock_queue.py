@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zonequake_store.client_protocol import Append, Cas, Read, RequestId, Transaction, Write
-from zonequake_store.locks import LockTable
-from zonequake_store.requests import begin_of
-from zonequake_store.transactions import Step, StepKind, TransactionId
+from zonequake_protocol.client import Append, Cas, Read, RequestId, Transaction, Write
+from zonequake_store.replica.requests import begin_of
+from zonequake_store.state.transactions import Step, StepKind, TransactionId
+from zonequake_store.transactions.locks import LockTable
 
 
 def tx(number: int) -> TransactionId:

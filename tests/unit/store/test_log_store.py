@@ -11,16 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonequake_store.errors import LogCorrupt, StorageError
-from zonequake_store.log_store import LogStore
-from zonequake_store.log_writes import (
-    Append,
-    Compact,
-    Erase,
-    GroupRecord,
-    Install,
-    PutHardState,
-    PutRecord,
-)
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,
@@ -30,7 +20,17 @@ from zonequake_store.raft.messages import (
     SnapshotMeta,
     encode_configuration,
 )
-from zonequake_store.replica_log import DurableLog
+from zonequake_store.replica.log import DurableLog
+from zonequake_store.storage.log_store import LogStore
+from zonequake_store.storage.log_writes import (
+    Append,
+    Compact,
+    Erase,
+    GroupRecord,
+    Install,
+    PutHardState,
+    PutRecord,
+)
 
 MAP_BYTES = 64 << 20
 PEERS = Configuration(peers=(Peer("n1", "00"),), token=1)

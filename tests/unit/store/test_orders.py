@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from one_node import GROUP, OneNode, until
 
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     Bootstrap,
     CancelChangePeers,
     ChangePeers,
@@ -20,10 +20,10 @@ from zonequake_store.admin_protocol import (
     Stage,
     StartReplica,
 )
-from zonequake_store.client_protocol import Status
-from zonequake_store.lineage import term_of
-from zonequake_store.replica import Replica
-from zonequake_store.reports import replica_status
+from zonequake_protocol.client import Status
+from zonequake_protocol.terms import term_of
+from zonequake_store.replica.replica import Replica
+from zonequake_store.replica.status import replica_status
 
 
 async def answer(node: OneNode, order: Order) -> OrderStatus:

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_store import client_table
-from zonequake_store.cells import MemoryCells
-from zonequake_store.client_protocol import RequestId
-from zonequake_store.client_table import ClientTable
-from zonequake_store.commands import (
+from zonequake_protocol.client import RequestId
+from zonequake_store.state import client_table
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.commands import (
     AppendCommand,
     CasCommand,
     Command,
@@ -24,9 +23,10 @@ from zonequake_store.commands import (
     decode_command,
     encode_command,
 )
-from zonequake_store.partition import AppliedState, Cell, Partition, digest, encode_cell
-from zonequake_store.state_pairs import from_pairs
-from zonequake_store.transactions import TransactionTable
+from zonequake_store.state.encoding import from_pairs
+from zonequake_store.state.partition import AppliedState, Cell, Partition, digest, encode_cell
+from zonequake_store.state.transactions import TransactionTable
+from zonequake_store.storage.cells import MemoryCells
 
 
 @pytest.fixture(autouse=True, scope="module")

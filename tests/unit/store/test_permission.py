@@ -10,16 +10,16 @@ import pytest
 from msgspec.structs import replace
 from one_node import GROUP, OneNode, until
 
-from zonequake_store.admin_protocol import OrderStatus, StartReplica
-from zonequake_store.client_protocol import Read, Reply, Status, Write
-from zonequake_store.lease import NOT_PERMITTED, LeaseRecord, Put
-from zonequake_store.lease_clock import boottime_s
-from zonequake_store.lease_watch import FIRST_HANDOVER_S, LeaseWatch
-from zonequake_store.peer_protocol import TransactionLetter
-from zonequake_store.replica import Replica
-from zonequake_store.reports import replica_status
-from zonequake_store.transaction_messages import Finish, Letter
-from zonequake_store.transactions import TransactionId
+from zonequake_protocol.admin import OrderStatus, StartReplica
+from zonequake_protocol.client import Read, Reply, Status, Write
+from zonequake_store.lease.clock import boottime_s
+from zonequake_store.lease.handover import FIRST_HANDOVER_S, LeaseWatch
+from zonequake_store.lease.rule import NOT_PERMITTED, LeaseRecord, Put
+from zonequake_store.network.peer_protocol import TransactionLetter
+from zonequake_store.network.transaction_messages import Finish, Letter
+from zonequake_store.replica.replica import Replica
+from zonequake_store.replica.status import replica_status
+from zonequake_store.state.transactions import TransactionId
 
 START = StartReplica(
     group=GROUP, zone="z", partition=0, partitions=1, token=1, needs_lease=True, volatile=True

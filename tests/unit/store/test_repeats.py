@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_store import repeats
 from zonequake_store.errors import ProtocolError
-from zonequake_store.peer_protocol import Messages, decode_frame, encode_frame
+from zonequake_store.network import heartbeat_slots
+from zonequake_store.network.heartbeat_slots import Heard, Said
+from zonequake_store.network.peer_protocol import Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
-from zonequake_store.repeats import Heard, Said
 
 ME, OTHER = Peer("n0", "a"), Peer("n1", "b")
 
@@ -68,7 +68,7 @@ def test_a_number_that_was_never_given_is_refused() -> None:
 
 
 def test_more_groups_than_slots_still_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "MAX_SLOTS", 3)
+    monkeypatch.setattr(heartbeat_slots, "MAX_SLOTS", 3)
     said, heard = Said(), Heard()
     for _ in range(3):
         frame = Messages([(f"g{number}", [heartbeat(number)]) for number in range(5)])

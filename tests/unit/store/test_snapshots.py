@@ -15,15 +15,15 @@ from snapshot_pieces import LEADER, demands, invite, snapshot, supply
 from zonequake_store.catchup import supplied_state
 from zonequake_store.catchup.checkpoints import checkpoint_of
 from zonequake_store.catchup.messages import Demand
-from zonequake_store.cells import View
-from zonequake_store.data_store import DataView
 from zonequake_store.errors import ProtocolError
 from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Kind, Message
-from zonequake_store.replica import Replica
-from zonequake_store.storage import begun_stagings
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.cells import View
+from zonequake_store.storage.data_store import DataView
+from zonequake_store.storage.directory import begun_stagings
 
 
 def value_of(replica: Replica) -> object:

@@ -11,13 +11,13 @@ import pytest
 from one_node import GROUP, OneNode, until
 from snapshot_pieces import demands, invite, snapshot, supply
 
-from zonequake_store.admin_protocol import OrderStatus, StartReplica, StopReplica
-from zonequake_store.cells import Overlay
-from zonequake_store.data_store import DataStore, Flush
-from zonequake_store.flushing import Flushing
+from zonequake_protocol.admin import OrderStatus, StartReplica, StopReplica
+from zonequake_store.node.flushing import Flushing
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Kind, Message
-from zonequake_store.replica import Replica
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.cells import Overlay
+from zonequake_store.storage.data_store import DataStore, Flush
 
 
 def stop(replica: Replica, *, token: int = 1, erase: bool = False) -> StopReplica:

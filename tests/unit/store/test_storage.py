@@ -8,9 +8,9 @@ import pytest
 from one_node import MAP_BYTES, storage_of
 
 from zonequake_store.errors import StoreCorrupt
-from zonequake_store.log_store import LogStore
-from zonequake_store.log_writes import Append, GroupRecord, LogWrite, PutRecord
 from zonequake_store.raft.messages import Entry, EntryKind
+from zonequake_store.storage.log_store import LogStore
+from zonequake_store.storage.log_writes import Append, GroupRecord, LogWrite, PutRecord
 
 PAGE_BYTES = 4096
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zonequake_store import partition as p
-from zonequake_store.cells import MemoryCells, Overlay
-from zonequake_store.client_protocol import RequestId
-from zonequake_store.client_table import ClientTable
-from zonequake_store.commands import (
+from zonequake_protocol.client import RequestId
+from zonequake_store.state import partition as p
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.commands import (
     AppendCommand,
     Command,
     Outcome,
@@ -21,10 +20,9 @@ from zonequake_store.commands import (
     decode_command,
     encode_command,
 )
-from zonequake_store.data_store import DataStore
-from zonequake_store.partition import AppliedState, Partition, digest
-from zonequake_store.state_pairs import cells_of, from_pairs
-from zonequake_store.transactions import (
+from zonequake_store.state.encoding import cells_of, from_pairs
+from zonequake_store.state.partition import AppliedState, Partition, digest
+from zonequake_store.state.transactions import (
     CommitCommand,
     DecideCommand,
     ForgetCommand,
@@ -37,6 +35,8 @@ from zonequake_store.transactions import (
     TransactionId,
     TransactionTable,
 )
+from zonequake_store.storage.cells import MemoryCells, Overlay
+from zonequake_store.storage.data_store import DataStore
 
 HERE, ELSEWHERE = "z.0", "z.1"
 

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from zonequake_store.framing import Departures
-from zonequake_store.peer_protocol import Hello, Messages
+from zonequake_store.network.framing import Departures
+from zonequake_store.network.peer_protocol import Hello, Messages
+from zonequake_store.network.transport import Transport
 from zonequake_store.raft.messages import Kind, Message, Peer
-from zonequake_store.transport import Transport
 
 
 class Seen:

@@ -11,10 +11,10 @@ from transaction_groups import (
     check_serializability,
 )
 
-from zonequake_store import coordinator
-from zonequake_store.client_protocol import Cas, Reply, RequestId, Status, Transaction, Write
-from zonequake_store.participant import ASK_TICKS
-from zonequake_store.requests import begin_of
+from zonequake_protocol.client import Cas, Reply, RequestId, Status, Transaction, Write
+from zonequake_store.replica.requests import begin_of
+from zonequake_store.transactions import coordinator
+from zonequake_store.transactions.participant import ASK_TICKS
 
 
 def run(seed: int, *, steps: int = 600, loss: float, leader_changes: float) -> Groups:

@@ -12,8 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from zonequake_store.cells import MemoryCells
-from zonequake_store.client_protocol import (
+from zonequake_protocol.client import (
     Append,
     Read,
     Reply,
@@ -22,13 +21,14 @@ from zonequake_store.client_protocol import (
     Transaction,
     partition_of,
 )
-from zonequake_store.client_table import ClientTable
-from zonequake_store.commands import Command, decode_command, encode_command
-from zonequake_store.partition import AppliedState, Partition
-from zonequake_store.requests import begin_of
-from zonequake_store.transaction_manager import TransactionManager
-from zonequake_store.transaction_messages import Letter
-from zonequake_store.transactions import TransactionCommand, TransactionTable
+from zonequake_store.network.transaction_messages import Letter
+from zonequake_store.replica.requests import begin_of
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.commands import Command, decode_command, encode_command
+from zonequake_store.state.partition import AppliedState, Partition
+from zonequake_store.state.transactions import TransactionCommand, TransactionTable
+from zonequake_store.storage.cells import MemoryCells
+from zonequake_store.transactions.manager import TransactionManager
 
 Entry = tuple[int, Command | None]  # None: a leader's first entry
 

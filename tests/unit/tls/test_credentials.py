@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_chaos.authority import Authority
+from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import Role, domain_of, identity_of
 from zonequake_tls.settings import TlsSettings

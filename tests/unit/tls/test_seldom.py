@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from zonequake_tls.seldom import MINUTE_S, Seldom
-from zonequake_tls.visitors import Terse
+from zonequake_tls.http_server import Terse
+from zonequake_tls.log_rate_limit import MINUTE_S, Seldom
 
 
 class Clock:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from zonequake_tls.spare_memory import SpareMemory
+from zonequake_tls.memory_trim import SpareMemory
 
 
 def test_memory_is_given_back_after_a_crowd_and_not_more_often_than_every_ten_seconds() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_tls.door import reason_of
-from zonequake_tls.examination import ExaminingContext, IdentityRefused
+from zonequake_tls.certificate_check import ExaminingContext, IdentityRefused
 from zonequake_tls.identity import allowed_by, domain_of
+from zonequake_tls.listener import reason_of
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
 
 DOMAIN = domain_of("zq", "shop")

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from zonequake_chaos.what_if.explain import because
-from zonequake_chaos.what_if.lines import line
-from zonequake_chaos.what_if.reading import read
-from zonequake_chaos.what_if.timeline import run
+from zonequake_ctl.what_if.explain import because
+from zonequake_ctl.what_if.lines import line
+from zonequake_ctl.what_if.reading.fields import read
+from zonequake_ctl.what_if.timeline import run
 
 Line = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from zonequake_operator.affinity import rendezvous
+from zonequake_operator.nodes.affinity import rendezvous
 
 NODES = "ABCDE"
 WISHED = 3

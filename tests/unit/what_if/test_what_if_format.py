@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos import cli
-from zonequake_chaos.errors import WhatIfError
-from zonequake_chaos.what_if.reading import read
+from zonequake_chaos.commands import cli
+from zonequake_ctl.what_if.reading.fields import read
+from zonequake_kube.errors import WhatIfError
 
 WHOLE = """
 topology: {A: {region: US, storage: SSD}, B: [EU, HDD], C: {}}   # attributes, or a list of tags

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.what_if import rounds
-from zonequake_operator.model import Snapshot
-from zonequake_operator.plan import Plan
-from zonequake_store.admin_protocol import Role
+from zonequake_ctl.what_if import rounds
+from zonequake_operator.planning.plan import Plan
+from zonequake_operator.resources.model import Snapshot
+from zonequake_protocol.admin import Role
 
 FIVE = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
 MODES = ["Queue", "Update", "Cancel"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from zonequake_load.client import Client
+from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome
-from zonequake_store.client_protocol import partition_of
+from zonequake_protocol.client import partition_of
 
 
 class ZonequakeTarget:

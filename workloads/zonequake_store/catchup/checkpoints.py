@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from zonequake_store.catchup.messages import Checkpoint
-from zonequake_store.cells import View
-from zonequake_store.partition import Partition
+from zonequake_store.state.partition import Partition
+from zonequake_store.storage.cells import View
 
 # A leader's first entry is a configuration: so many leaderships and changes can be looked back on.
 _REMEMBERED = 8

@@ -31,15 +31,15 @@ from zonequake_store.catchup.messages import (
 from zonequake_store.catchup.staged_state import StagedState, discard
 from zonequake_store.catchup.supplied_state import SuppliedState
 from zonequake_store.catchup.supplier import Supplier
-from zonequake_store.cells import MemoryCells, Overlay
 from zonequake_store.errors import LogCorrupt
-from zonequake_store.log_writes import GroupRecord
-from zonequake_store.partition import Partition
-from zonequake_store.peer_protocol import CatchUpFrame
+from zonequake_store.network.peer_protocol import CatchUpFrame
 from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.messages import SnapshotMeta
-from zonequake_store.replica import Replica
-from zonequake_store.state_pairs import from_pairs
+from zonequake_store.replica.replica import Replica
+from zonequake_store.state.encoding import from_pairs
+from zonequake_store.state.partition import Partition
+from zonequake_store.storage.cells import MemoryCells, Overlay
+from zonequake_store.storage.log_writes import GroupRecord
 
 
 class CatchUp:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from zonequake_store.cells import View
-from zonequake_store.data_store import DataStore
-from zonequake_store.peer_protocol import CatchUpFrame
-from zonequake_store.replica import Replica
+from zonequake_store.network.peer_protocol import CatchUpFrame
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.cells import View
+from zonequake_store.storage.data_store import DataStore
 
 Result = TypeVar("Result")
 

@@ -11,8 +11,8 @@ from zonequake_store.catchup.host import CatchUpHost
 from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Staging
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.messages import Message
-from zonequake_store.replica import LOG_ERRORS, Replica
-from zonequake_store.state_pairs import state_in
+from zonequake_store.replica.replica import LOG_ERRORS, Replica
+from zonequake_store.state.encoding import state_in
 
 
 class StagedState:

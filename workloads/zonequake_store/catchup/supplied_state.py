@@ -13,11 +13,11 @@ from zonequake_store.catchup.demander import size_of
 from zonequake_store.catchup.host import CatchUpHost
 from zonequake_store.catchup.messages import Pairs, encode_pairs
 from zonequake_store.catchup.supplier import OutFrame, Supplier
-from zonequake_store.cells import View
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.errors import RaftError
 from zonequake_store.raft.messages import Peer
-from zonequake_store.replica import Replica
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.cells import View
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
+from zonequake_protocol.admin import ReconfigurationStatus, Stage
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_store.lineage import lineage_of, term_of
+from zonequake_protocol.terms import lineage_of, term_of
 from zonequake_store.raft.errors import BootstrapRefused
 from zonequake_store.raft.messages import Configuration, Entry, EntryKind, encode_configuration
 from zonequake_store.raft.replica import Replica

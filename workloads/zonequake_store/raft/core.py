@@ -400,7 +400,7 @@ class Raft:
 
     def node_ended(self, node: str, *, lot: int = 0) -> None:
         """The process that spoke for `node` until now has ended: there is proof, not only silence
-        (`zonequake_store.endings` says what is one).
+        (`zonequake_store.network.endings` says what is one).
 
         A follower of a leader there waits for no time-out. `lot`: the same at all replicas of the
         group, and another in other groups; it decides who stands first.

@@ -17,7 +17,7 @@ later if nothing came of it. Who has no proof goes on hearing its leader, and re
 
 from __future__ import annotations
 
-from zonequake_store.lineage import number_of, term_of
+from zonequake_protocol.terms import number_of, term_of
 from zonequake_store.raft import quorum
 from zonequake_store.raft.api import LineageBegun, Role
 from zonequake_store.raft.leader import Leader

@@ -97,7 +97,7 @@ class Kind(enum.IntEnum):
 class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_defaults=True):
     """One message. Fields not used by a kind keep their defaults.
 
-    `term` carries the sender's lineage too (`zonequake_store.lineage`).
+    `term` carries the sender's lineage too (`zonequake_protocol.terms`).
 
     `index`, `log_term`: the entry before `entries` (APPEND), the last entry of the candidate
     (VOTE, PRE_VOTE), the last entry now stored (APPEND_REPLY; with `reject`: the APPEND's own

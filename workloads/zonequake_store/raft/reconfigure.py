@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zonequake_store.admin_protocol import ReconfigurationStatus, Stage
+from zonequake_protocol.admin import ReconfigurationStatus, Stage
 from zonequake_store.raft.api import (
     JOINT_BEFORE_CAUGHT_UP,
     CancelAnswer,

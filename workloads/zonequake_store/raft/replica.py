@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zonequake_store.lineage import lineage_of, term_of
+from zonequake_protocol.terms import lineage_of, term_of
 from zonequake_store.raft.api import Event, LeaderChanged, ReadState, Role, Settings, SupplyPeer
 from zonequake_store.raft.catchup import CatchUpLimit
 from zonequake_store.raft.freshness import Freshness

@@ -23,7 +23,7 @@ and the permission to start see to that (design §3, "Membership").
 
 from __future__ import annotations
 
-from zonequake_store.lineage import lineage_of
+from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft import election
 from zonequake_store.raft.api import ResetAnswer
 from zonequake_store.raft.errors import InvalidPeers, ResetRefused

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zonequake_store.admin_protocol import Stage
-from zonequake_store.lineage import lineage_of
+from zonequake_protocol.admin import Stage
+from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft.api import Status
 from zonequake_store.raft.replica import Replica
 

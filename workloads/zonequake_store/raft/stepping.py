@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_store.lineage import lineage_of
+from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft import election, follower
 from zonequake_store.raft.api import Role
 from zonequake_store.raft.messages import Kind, Message

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zonequake_store.admin_protocol import (
+from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
     NodeIdentity,

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from zonequake_chaos.place import Place
+from zonequake_ctl.context import Place
 
 sys.path.insert(0, str(Path(__file__).parent))
 

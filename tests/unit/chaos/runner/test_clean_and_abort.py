@@ -12,14 +12,14 @@ import pytest
 import yaml
 from rich.console import Console
 
-from zonequake_chaos import clean_up as cleaning_up
-from zonequake_chaos.clean_command import abort, clean, find_run
-from zonequake_chaos.errors import GuardError, HarnessError, JournalFailed, UsageError
-from zonequake_chaos.journal import Debt, Journal, RemoveFinalizer
-from zonequake_chaos.outcome import Verdict
-from zonequake_chaos.place import Place
-from zonequake_chaos.run_command import Ask, run_once
-from zonequake_chaos.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.cleanup import prove as cleaning_up
+from zonequake_chaos.commands.clean import abort, clean, find_run
+from zonequake_chaos.commands.run import Ask, run_once
+from zonequake_chaos.record.cleanup_journal import Debt, Journal, RemoveFinalizer
+from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
+from zonequake_ctl.context import Place
+from zonequake_kube.errors import GuardError, HarnessError, JournalFailed, UsageError
 
 QUICK = [
     "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",
@@ -79,7 +79,7 @@ def nowhere() -> Place:
 
 @pytest.fixture(autouse=True)
 def dead_runs_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zonequake_chaos.run_mark.ANSWER_S", 2.0)
+    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 2.0)
 
 
 async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
@@ -239,7 +239,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
 async def test_a_run_that_is_under_way_is_not_cleaned_but_to_be_aborted(
     cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_chaos.clean_command.OTHER_CLEANER_S", 0.2)
+    monkeypatch.setattr("zonequake_chaos.commands.clean.OTHER_CLEANER_S", 0.2)
     running = start(place, tmp_path / "run")
     await asyncio.wait_for(cluster.held.wait(), timeout=20)
     name = RunFolder.open(tmp_path / "run").run_id()
@@ -286,7 +286,7 @@ async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
 async def test_a_fault_waits_for_no_later_look_at_the_consent(
     cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zonequake_chaos.watchman._FAR_S", 1000.0)
+    monkeypatch.setattr("zonequake_chaos.runner.run_limits._FAR_S", 1000.0)
     running = start(place, tmp_path / "run")
     while not cluster.phases:  # noqa: ASYNC110  the made-up cluster tells nobody
         await asyncio.sleep(0.02)

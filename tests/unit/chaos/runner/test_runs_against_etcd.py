@@ -12,18 +12,18 @@ import pytest
 import yaml
 from rich.console import Console
 
-from zonequake_chaos import manifest
-from zonequake_chaos.clean_up import clean_up
-from zonequake_chaos.control import without_control
+from zonequake_chaos.cleanup.prove import clean_up
+from zonequake_chaos.commands.run import Ask, planned, run_once
 from zonequake_chaos.deployments.choice import Choice
 from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
-from zonequake_chaos.errors import UsageError
-from zonequake_chaos.journal import DeleteEtcd, Journal
-from zonequake_chaos.load_objects import Installation
-from zonequake_chaos.outcome import Verdict
-from zonequake_chaos.place import Place
-from zonequake_chaos.run_command import Ask, planned, run_once
-from zonequake_chaos.scenario import Etcd
+from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.record.cleanup_journal import DeleteEtcd, Journal
+from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.control import without_control
+from zonequake_chaos.scenario.run import Etcd
+from zonequake_ctl.context import Place
+from zonequake_kube.errors import UsageError
 
 Events = Callable[[Path], list[dict[str, Any]]]
 

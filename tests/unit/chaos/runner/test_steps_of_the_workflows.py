@@ -17,8 +17,8 @@ import pytest
 import yaml
 from junitparser import JUnitXml
 
-from zonequake_chaos import manifest
-from zonequake_chaos.place import Place
+from zonequake_chaos.scenario import manifest
+from zonequake_ctl.context import Place
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[3]
@@ -36,9 +36,9 @@ class Shell:
         self.summary = folder / "summary.md"
         programs = folder / "bin"
         programs.mkdir()
-        command = "import without_spark; from zonequake_chaos.cli import main; main()"
+        command = "import without_spark; from zonequake_chaos.commands.cli import main; main()"
         self._program(programs / "zonequake", f"{sys.executable} -c '{command}'")
-        plugins = "-p no:zonequake -p without_spark -p zonequake_chaos.pytest_plugin"
+        plugins = "-p no:zonequake -p without_spark -p zonequake_chaos.testing.pytest_plugin"
         self._program(programs / "pytest", f"{sys.executable} -m pytest {plugins}")
         self.environment = {
             **os.environ,

@@ -11,17 +11,17 @@ from typing import Any
 
 from junitparser import Error, JUnitXml
 
-from zonequake_chaos.journal import Journal
-from zonequake_chaos.place import Place
+from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_ctl.context import Place
 
 QUICK = (
     *("--set", "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}"),
     *("--set", "load={registerRate: 10}", "--set", "faults.0.times=1"),
 )
-_COMMAND = "from zonequake_chaos.cli import main; main()"
+_COMMAND = "from zonequake_chaos.commands.cli import main; main()"
 _IMPATIENT = (
-    "from zonequake_chaos import clean_up, cleaning; cleaning.ZONE_GONE_S = 2.0; "
-    f"clean_up.clean_up.__kwdefaults__['within_s'] = 2.0; {_COMMAND}"
+    "from zonequake_chaos.cleanup import prove, undo; undo.ZONE_GONE_S = 2.0; "
+    f"prove.clean_up.__kwdefaults__['within_s'] = 2.0; {_COMMAND}"
 )
 """The same, by somebody who waits two seconds for what must be gone, not a minute."""
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.clean_command import clean, find_run
-from zonequake_chaos.place import Place
+from zonequake_chaos.commands.clean import clean, find_run
+from zonequake_ctl.context import Place
 
 KILLED = Path(__file__).parents[3] / "cluster" / "killed_harness"
 OUTAGE = "zonequake.io/outage"
@@ -81,7 +81,7 @@ async def test_after_a_kill_another_process_proves_that_nothing_is_left(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("zonequake_chaos.run_mark.ANSWER_S", 1.0)
+    monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 1.0)
     run, steps = await killed_at(place, tmp_path, "mortal-loss", pattern, str(number), way)
     assert steps.endswith("died\n")
     proof = await clean(find_run(str(run), lambda: place))

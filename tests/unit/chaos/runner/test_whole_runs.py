@@ -17,14 +17,14 @@ import pytest
 import yaml
 from rich.console import Console
 
-from zonequake_chaos.cli import main
-from zonequake_chaos.control import holding
-from zonequake_chaos.errors import ClusterError, GuardError, PlanRefused, UsageError
-from zonequake_chaos.journal import Journal
-from zonequake_chaos.outcome import Verdict
-from zonequake_chaos.place import Place
-from zonequake_chaos.run_command import Ask, dry_run, run_once
-from zonequake_chaos.state import ClusterView
+from zonequake_chaos.commands.cli import main
+from zonequake_chaos.commands.run import Ask, dry_run, run_once
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.scenario.control import holding
+from zonequake_ctl.context import Place
+from zonequake_kube.errors import ClusterError, GuardError, PlanRefused, UsageError
 
 QUICK = [
     "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}",
@@ -103,7 +103,7 @@ async def test_a_fault_that_cannot_be_prepared_is_missed_and_the_next_one_is_don
     async def refused(_: object) -> object:
         raise ClusterError("GET pods: HTTP 503: not now", status=503)
 
-    monkeypatch.setattr("zonequake_chaos.faults.operator._operators", refused)
+    monkeypatch.setattr("zonequake_chaos.faults.kinds.operator._operators", refused)
     killed = {"name": "second", "type": "process_kill", "target": {"role": "leader"}}
     faults = json.dumps([{"name": "first", "type": "operator_kill"}, killed])
     folder, report = await run_once(
@@ -448,7 +448,7 @@ async def test_a_control_whose_nodes_hold_something_compares_nothing(
         moved["chaos", 0] = replace(moved["chaos", 0], members=("zq-default-0", nodes[1]))
         return holding(replace(view, partitions=moved), nodes)
 
-    monkeypatch.setattr("zonequake_chaos.runner.holding", found)
+    monkeypatch.setattr("zonequake_chaos.runner.runner.holding", found)
     folder, report = await run_once(
         ask("rolling-restart", tmp_path / "run"), place, quiet_console()
     )

@@ -9,17 +9,17 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from zonequake_analysis import document
-from zonequake_analysis.tell import write_told
+from zonequake_analysis.judgement import verdict_json
+from zonequake_analysis.judgement.write_reports import write_told
 from zonequake_analysis.verdict import Verdict
 
 
 def judge_folder(run: Path) -> Verdict:
-    check = document.CheckEntry(
+    check = verdict_json.CheckEntry(
         name="lost-writes", verdict=Verdict.PASSED, summary="0 of 1,000 are lost", checked=1000
     )
-    told = document.without_analysis([check], document.read_facts(run))
-    write_told(document.Told(document=told, folder=str(run)), run)
+    told = verdict_json.without_analysis([check], verdict_json.read_facts(run))
+    write_told(verdict_json.Told(document=told, folder=str(run)), run)
     return Verdict.PASSED
 
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.cli import main
-from zonequake_chaos.kube import Kube
-from zonequake_chaos.sql import command
-from zonequake_chaos.sql.parser import parse
+from zonequake_chaos.commands.cli import main
+from zonequake_ctl import sql_command
+from zonequake_ctl.sql.parser import parse
+from zonequake_kube.client import Kube
 
 ZONE = {"metadata": {"name": "z", "uid": "u"}, "spec": {}}
 
@@ -41,12 +41,12 @@ class HeldByItsFinalizer:
 async def test_a_zone_is_dropped_only_once_it_is_gone(
     monkeypatch: pytest.MonkeyPatch, stays: bool, said: str
 ) -> None:
-    monkeypatch.setattr(command, "DROP_PATIENCE_S", 0.0)
-    monkeypatch.setattr(command, "DROP_LOOK_S", 0.0)
+    monkeypatch.setattr(sql_command, "DROP_PATIENCE_S", 0.0)
+    monkeypatch.setattr(sql_command, "DROP_LOOK_S", 0.0)
     text = "DROP ZONE z"
     (statement,) = parse(text)
     kube = cast("Kube", HeldByItsFinalizer(stays=stays))
-    done = await command._carry_out(kube, statement, text)
+    done = await sql_command._carry_out(kube, statement, text)
     assert done.notice.startswith(said)
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zonequake_chaos.errors import SqlError
-from zonequake_chaos.sql.parser import parse, parse_name
-from zonequake_chaos.sql.statements import (
+from zonequake_ctl.sql.parser import parse, parse_name
+from zonequake_ctl.sql.statements import (
     AlterTable,
     AlterZone,
     CreateTable,
@@ -21,6 +20,7 @@ from zonequake_chaos.sql.statements import (
     SelectAll,
     TableView,
 )
+from zonequake_kube.errors import SqlError
 
 UP, DOWN, BOTH = (
     "dataNodesAutoAdjustScaleUp",

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.errors import SqlError
-from zonequake_chaos.sql.command import as_text
-from zonequake_chaos.sql.names import SQL_NAME
-from zonequake_chaos.sql.parser import parse
-from zonequake_chaos.sql.translate import Create, Delete, Outcome, Update, World, translate
-from zonequake_chaos.sql.views import Rows
+from zonequake_ctl.sql.names import SQL_NAME
+from zonequake_ctl.sql.parser import parse
+from zonequake_ctl.sql.translate import Create, Delete, Outcome, Update, World, translate
+from zonequake_ctl.sql.views import Rows
+from zonequake_ctl.sql_command import as_text
+from zonequake_kube.errors import SqlError
 
 
 def run(text: str, world: World | None = None) -> tuple[World, list[Outcome]]:

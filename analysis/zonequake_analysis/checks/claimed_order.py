@@ -1,0 +1,247 @@
+"""Check 1: the order that the store claims, by (lineage, term, index) of its replies.
+
+A certificate: if the operations of a key, ranked by their claimed places, respect real time and
+replay to the values that were read, the key is linearizable, whatever else is true. Rules
+(research "Claimed order", design §7):
+
+    rank = (lineage, term, index), a read behind the entry whose state it saw
+    real time    no operation starts after one of higher rank has finished
+    replay       a read returns what the last write of lower rank wrote; a list read, all appends
+    precondition a cas that was applied found what it expected
+    one entry    no two writes have one place in a partition
+
+A write without an answer takes the place of the first operation that observed it, and is left out
+if nothing did: it may never have happened. An append takes an earlier place if an answered append
+stands behind it in a list:
+
+    append x (no answer), append y at 7, read [x, y] at 9: x belongs before 7, not before 9
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from zonequake_analysis.checks.findings import findings
+from zonequake_analysis.inputs.shapes import Function, Outcome
+
+CHECK = "claimed-order"
+
+_KEY = ["partition_id", "key_id"]
+_HASH_MASK = (1 << 40) - 1
+"""Element hashes are cut to 40 bits, so that the sum over a list can't overflow 64."""
+
+
+def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """Violations of the claimed order, as findings.
+
+    `unplaced` is the number of answered operations without a place; keys with one are left out.
+    """
+    return by_rank(ops, unplaced=unplaced).unionByName(entries(ops, unplaced=unplaced))
+
+
+def by_rank(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """What breaks real time, replay or a precondition, as findings; each key by itself."""
+    judged = _judged(ops, unplaced)
+    placed = _placed(
+        judged.withColumns({"writes": _writes(), "answered": F.col("outcome") == Outcome.OK.value})
+    )
+    return _replay(placed).unionByName(_real_time(placed))
+
+
+def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
+    """Places that two writes claim, as findings; each partition by itself."""
+    return _one_entry(
+        _judged(ops, unplaced).where(
+            (F.col("outcome") == Outcome.OK.value) & _writes() & ~F.col("copy")
+        )
+    )
+
+
+def _judged(ops: DataFrame, unplaced: int) -> DataFrame:
+    outcome = F.col("outcome")
+    ok = outcome == Outcome.OK.value
+    read = F.col("f") == Function.READ.value
+    judged = ops.where((outcome != Outcome.FAIL.value) & ~F.col("bounded") & ~(read & ~ok))
+    if unplaced:
+        holes = judged.where(ok & F.col("position").isNull()).select(*_KEY).distinct()
+        judged = judged.join(holes, _KEY, "left_anti")
+    return judged
+
+
+def _writes() -> Column:
+    f = F.col("f")
+    return f.isin(Function.WRITE.value, Function.APPEND.value) | (
+        (f == Function.CAS.value) & (F.col("applied") | (F.col("outcome") != Outcome.OK.value))
+    )
+
+
+def _placed(judged: DataFrame) -> DataFrame:
+    """Adds `rank` and drops unanswered writes that nothing observed.
+
+    The last bit of a rank is 1 for reads: they stand behind the entry of the same place. What a
+    read at place p observed stands at p or before, rank 2p; what a cas expected, or an append
+    followed, stands before it, rank 2p - 1.
+    """
+    unanswered = judged.where(~F.col("answered"))
+    sought = F.broadcast(
+        unanswered.select(*_KEY, F.col("value").alias("element"), F.lit(True).alias("sought"))
+    )
+    observed = (
+        judged.where("answered")
+        .select(
+            *_KEY,
+            (F.shiftleft("position", 1) - F.when(F.col("writes"), 1).otherwise(0)).alias("at_most"),
+            F.when(F.col("list").isNotNull(), F.col("list"))
+            .when(F.col("f") == Function.READ.value, F.array("value"))
+            .when(F.col("writes"), F.array("expected"))
+            .otherwise(F.array("found"))
+            .alias("elements"),
+        )
+        .join(F.broadcast(unanswered.select(*_KEY).distinct()), _KEY, "left_semi")
+        .select(*_KEY, "at_most", F.explode("elements").alias("element"))
+        .join(sought, [*_KEY, "element"])
+        .groupBy(*_KEY, "element")
+        .agg(F.min("at_most").alias("seen_rank"))
+    )
+    places = F.broadcast(
+        observed.join(_followers(judged, unanswered), [*_KEY, "element"], "left").select(
+            *_KEY,
+            F.col("element").alias("value"),
+            F.least("seen_rank", "followed_rank").alias("seen_rank"),
+            "place_in_list",
+        )
+    )
+    hidden = F.broadcast(
+        sought.join(observed, [*_KEY, "element"], "left_anti").select(
+            *_KEY, F.col("element").alias("expected"), F.lit(True).alias("expects_hidden")
+        )
+    )
+    return (
+        judged.join(places, [*_KEY, "value"], "left")
+        .join(hidden, [*_KEY, "expected"], "left")
+        .withColumn(
+            "rank",
+            F.when(
+                F.col("answered"),
+                F.shiftleft("position", 1) + F.when(F.col("writes"), 0).otherwise(1),
+            ).otherwise(F.col("seen_rank")),
+        )
+        .where(F.col("rank").isNotNull())
+    )
+
+
+def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
+    """For elements of lists with unanswered appends: the rank of the next answered one."""
+    append = F.col("f") == Function.APPEND.value
+    lists = F.broadcast(unanswered.where(append).select(*_KEY).distinct())
+    longest = (
+        judged.where(F.col("list").isNotNull())
+        .join(lists, _KEY, "left_semi")
+        .groupBy(*_KEY)
+        .agg(F.max_by("list", F.size("list")).alias("longest"))
+        .select(*_KEY, F.posexplode("longest").alias("place_in_list", "element"))
+    )
+    answered = (
+        judged.where(append & F.col("answered"))
+        .join(lists, _KEY, "left_semi")
+        .select(*_KEY, F.col("value").alias("element"), "position")
+    )
+    behind = Window.partitionBy(*_KEY).orderBy(F.desc("place_in_list"))
+    return longest.join(answered, [*_KEY, "element"], "left").select(
+        *_KEY,
+        "element",
+        "place_in_list",
+        (F.shiftleft(F.min("position").over(behind), 1) - 1).alias("followed_rank"),
+    )
+
+
+def _replay(placed: DataFrame) -> DataFrame:
+    """Reads and cas whose value is not what the writes of lower rank left."""
+    order = Window.partitionBy(*_KEY).orderBy("rank", "answered", "place_in_list")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    append = F.col("f") == Function.APPEND.value
+    listed = F.aggregate(
+        F.transform("list", lambda element, place: _mark(element, place + 1)),
+        F.lit(0).cast("bigint"),
+        lambda total, mark: total + mark,
+    )
+    # Lists stay behind: their marks are enough, and a window copies every row it looks at.
+    narrow = placed.withColumns(
+        {"is_list": F.col("list").isNotNull(), "listed": F.when(F.col("list").isNotNull(), listed)}
+    ).drop("list")
+    replayed = narrow.withColumns(
+        {
+            "state": F.last(F.when(F.col("writes"), F.col("value")), ignorenulls=True).over(before),
+            "place": F.count_if(append).over(order.rowsBetween(Window.unboundedPreceding, 0)),
+        }
+    ).withColumn("marks", F.sum(F.when(append, _mark(F.col("value"), F.col("place")))).over(before))
+    read = F.col("f") == Function.READ.value
+    cas = F.col("f") == Function.CAS.value
+    is_list = F.col("is_list")
+    state = F.col("state")
+    wrong_list = is_list & (F.coalesce("marks", F.lit(0)) != F.col("listed"))
+    wrong_read = read & ~is_list & ~F.col("value").eqNullSafe(state)
+    wrong_found = cas & ~F.col("writes") & ~F.col("found").eqNullSafe(state)
+    wrong_expected = (
+        cas
+        & F.col("writes")
+        & ~F.col("expected").eqNullSafe(state)
+        & (F.col("answered") | F.col("expects_hidden").isNull())
+    )
+    kind = (
+        F.when(wrong_list, "list")
+        .when(wrong_read | wrong_found, "value")
+        .when(wrong_expected, "precondition")
+    )
+    wrong = replayed.withColumns({"kind": kind, "at_ns": F.col("inv")}).where("kind is not null")
+    return findings(wrong, check=CHECK, kind=F.col("kind"), value="state", position="position")
+
+
+def _mark(element: Column, place: Column) -> Column:
+    return F.xxhash64(element, place.cast("bigint")).bitwiseAND(F.lit(_HASH_MASK))
+
+
+def _real_time(placed: DataFrame) -> DataFrame:
+    """Operations that start after one of higher rank has finished.
+
+    From the highest rank down, the earliest finish so far must not lie before a start. At equal
+    stamps intervals touch, and such operations are concurrent. Among equal ranks the later start
+    comes first, so that two reads of one place never blame each other: whatever stands before a
+    read there started, and so finished, no earlier than it starts.
+    """
+    higher = (
+        Window.partitionBy(*_KEY)
+        .orderBy(F.desc("rank"), F.desc("inv"))
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    finish = F.when(F.col("answered"), F.col("fin"))
+    late = (
+        placed.select(*_KEY, "value", "rank", "inv", finish.alias("finish"))
+        .withColumns(
+            {
+                "earliest": F.min("finish").over(higher),
+                "seen": F.min_by("rank", F.col("finish")).over(higher),
+            }
+        )
+        .where("earliest < inv")
+        .withColumn("at_ns", F.col("inv"))
+    )
+    return findings(
+        late, check=CHECK, kind="order", value="value", position=F.shiftright("seen", 1)
+    )
+
+
+def _one_entry(writes: DataFrame) -> DataFrame:
+    """Places of a partition that two writes claim."""
+    twice = (
+        writes.groupBy("partition_id", "position")
+        .agg(
+            F.count(F.lit(1)).alias("claims"),
+            F.max("key_id").alias("key_id"),
+            F.max("value").alias("value"),
+            F.max("inv").alias("at_ns"),
+        )
+        .where("claims > 1")
+    )
+    return findings(twice, check=CHECK, kind="entry-twice", value="value", position="position")

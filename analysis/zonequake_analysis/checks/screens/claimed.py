@@ -1,0 +1,186 @@
+"""Screen of `claimed_order`: the same rules, over columns sorted by claimed rank.
+
+Shares nothing with the screens of the black box, as the two checks share nothing. Ranks are those
+of `claimed_order`: twice the place, one more for what only reads; a write without an answer stands
+where the first one that observed it allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints
+from zonequake_analysis.checks.screens.segments import (
+    NEVER,
+    first_of,
+    heads,
+    lookup,
+    marked,
+    ordered,
+    running,
+    spread,
+)
+from zonequake_analysis.inputs.shapes import Function, Outcome
+
+_NO_RANK = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unanswered:
+    """Writes without an answer: rank (-1: nothing observed it) and place in the longest list.
+
+    `doubtful`: keys whose values don't tell which write was observed.
+    """
+
+    rows: Ints
+    rank: Ints
+    place: Ints
+    doubtful: Bools
+
+
+def suspects(c: Columns) -> Bools:
+    """By key, whether the claimed order could fail at it."""
+    judged, writes = _judged(c)
+    answered = c.outcome == Outcome.OK.value
+    unanswered = _unanswered(c, judged, writes)
+    placed = unanswered.rank != _NO_RANK
+    early = np.flatnonzero(placed)[np.argsort(unanswered.place[placed], kind="stable")]
+    certain = np.flatnonzero(judged & answered)
+    # At equal ranks the unanswered stand first, and else the order of the starts remains.
+    rows = np.concatenate([unanswered.rows[early], certain])
+    rank = np.concatenate([unanswered.rank[early], 2 * c.position[certain] + ~writes[certain]])
+    order = ordered(c.key[rows], rank)
+    rows = rows[order]
+    hidden = _expects_hidden(c, unanswered, rows)
+    bad = _replay_fails(c, rows, writes, hidden) | _out_of_time(c, rows, answered)
+    return bad | unanswered.doubtful | c.odd
+
+
+def shared_entries(c: Columns) -> Bools:
+    """By partition, whether two writes could have one place."""
+    judged, writes = _judged(c)
+    rows = np.flatnonzero(judged & writes & (c.outcome == Outcome.OK.value) & ~c.copy)
+    order = ordered(c.partition[rows], c.position[rows])
+    partition = c.partition[rows][order]
+    twice = ~heads(partition, c.position[rows][order])
+    found = marked(partition[twice], len(c.partition_ids))
+    found[c.partition_of[c.odd]] = True
+    return found
+
+
+def _judged(c: Columns) -> tuple[Bools, Bools]:
+    """Rows that are judged, without keys that have an answer without a place; which ones write."""
+    ok = c.outcome == Outcome.OK.value
+    read = c.f == Function.READ.value
+    judged = (c.outcome != Outcome.FAIL.value) & ~c.bounded & ~(read & ~ok)
+    holes = marked(c.key[judged & ok & (c.position < 0)], c.keys)
+    writes = ~read & ((c.f != Function.CAS.value) | c.applied | ~ok)
+    return judged & ~holes[c.key], writes
+
+
+def _unanswered(c: Columns, judged: Bools, writes: Bools) -> Unanswered:
+    ok = c.outcome == Outcome.OK.value
+    rows = np.flatnonzero(judged & ~ok)
+    count = len(rows)
+    doubtful = np.zeros(c.keys, bool)
+    if not count:
+        return Unanswered(rows=rows, rank=rows, place=rows, doubtful=doubtful)
+    near = judged & marked(c.key[rows], c.keys)[c.key]
+    asked = np.flatnonzero(near & (c.f != Function.READ.value) & (c.value != NULL))
+    by_value = asked[ordered(c.key[asked], c.value[asked])]
+    again = ~heads(c.key[by_value], c.value[by_value])
+    doubtful[c.key[by_value[again]]] = True
+
+    observers = np.flatnonzero(near & ok)
+    single = observers[~c.has_list[observers]]
+    shown = np.where(writes, c.expected, np.where(c.f == Function.READ.value, c.value, c.found))
+    lists = observers[c.has_list[observers]]
+    owner, at = spread(c.list_start[lists], c.list_size[lists])
+    by = np.concatenate([single, lists[owner]])
+    element = np.concatenate([shown[single], c.elements[at]])
+    by, element = by[element != NULL], element[element != NULL]
+    write = lookup(c.key[rows], c.value[rows], c.key[by], element)
+    seen = np.full(count, NEVER)
+    met = write >= 0
+    np.minimum.at(seen, write[met], (2 * c.position[by] - writes[by])[met])
+    rank = np.where(seen == NEVER, _NO_RANK, seen)
+
+    place, followed = _followers(c, rows, lists, near & ok)
+    rank = np.where((rank != _NO_RANK) & (followed != NEVER), np.minimum(rank, followed), rank)
+    return Unanswered(rows=rows, rank=rank, place=place, doubtful=doubtful)
+
+
+def _followers(c: Columns, rows: Ints, lists: Ints, answered: Bools) -> tuple[Ints, Ints]:
+    """Of unanswered appends: place in the longest list, and rank before the next answered one."""
+    place, followed = np.zeros(len(rows), np.int64), np.full(len(rows), NEVER)
+    longest = np.full(c.keys, -1)
+    by_size = lists[np.argsort(c.list_size[lists], kind="stable")]
+    longest[c.key[by_size]] = by_size
+    ends = longest[longest >= 0]
+    if not len(ends):
+        return place, followed
+    owner, at = spread(c.list_start[ends], c.list_size[ends])
+    key, element = c.key[ends[owner]], c.elements[at]
+    appends = np.flatnonzero(answered & (c.f == Function.APPEND.value))
+    known = lookup(c.key[appends], c.value[appends], key, element)
+    position = (
+        np.where(known >= 0, c.position[appends[known]], NEVER)
+        if len(appends)
+        else (np.full(len(key), NEVER))
+    )
+    backwards = position[::-1]
+    head = heads(owner[::-1])
+    behind = np.minimum(running(backwards, head, np.minimum, NEVER), backwards)[::-1]
+    before = np.where(behind == NEVER, NEVER, 2 * np.where(behind == NEVER, 0, behind) - 1)
+    where = lookup(key, element, c.key[rows], c.value[rows])
+    append = (where >= 0) & (c.f[rows] == Function.APPEND.value)
+    at_list = at - c.list_start[ends[owner]]
+    place[append], followed[append] = at_list[where[append]], before[where[append]]
+    return place, followed
+
+
+def _expects_hidden(c: Columns, unanswered: Unanswered, rows: Ints) -> Bools:
+    """Whether what an unanswered cas expected is the value of a write that nothing observed."""
+    hidden = unanswered.rows[unanswered.rank == _NO_RANK]
+    result = np.zeros(len(rows), bool)
+    asking = np.flatnonzero((c.outcome[rows] != Outcome.OK.value) & (c.expected[rows] != NULL))
+    if len(hidden) and len(asking):
+        cas = rows[asking]
+        result[asking] = lookup(c.key[hidden], c.value[hidden], c.key[cas], c.expected[cas]) >= 0
+    return result
+
+
+def _replay_fails(c: Columns, rows: Ints, writes: Bools, hidden: Bools) -> Bools:
+    """By key, whether something read, found or expected is not what the writes before it left."""
+    if not len(rows):
+        return np.zeros(c.keys, bool)
+    key, f, value, size = c.key[rows], c.f[rows], c.value[rows], len(rows)
+    wrote, has_list = writes[rows], c.has_list[rows]
+    first = first_of(heads(key))
+    newest = np.maximum.accumulate(np.where(wrote & (value != NULL), np.arange(size), -1))
+    newest = np.concatenate([[-1], newest[:-1]])
+    state = np.where(newest >= first, value[newest], NULL)
+    append = f == Function.APPEND.value
+    earlier = np.cumsum(append) - append
+    length = earlier - earlier[first]
+    cas = f == Function.CAS.value
+    wrong = (f == Function.READ.value) & ~has_list & (value != state)
+    wrong |= cas & ~wrote & (c.found[rows] != state)
+    wrong |= cas & wrote & (c.expected[rows] != state) & ~hidden
+    wrong |= has_list & (c.list_size[rows] != length)
+    lists = np.flatnonzero(has_list & ~wrong)
+    start = c.list_start[rows[lists]]
+    owner, at = spread(start, length[lists])
+    expected = value[append][earlier[first][lists][owner] + at - start[owner]]
+    wrong[lists[owner[c.elements[at] != expected]]] = True
+    return marked(key[wrong], c.keys)
+
+
+def _out_of_time(c: Columns, rows: Ints, answered: Bools) -> Bools:
+    """By key, whether an operation starts after one further down the order has finished."""
+    finish = np.where(answered[rows], c.fin[rows], NEVER)[::-1]
+    key = c.key[rows][::-1]
+    earliest = running(finish, heads(key), np.minimum, NEVER)
+    return marked(key[earliest < c.inv[rows][::-1]], c.keys)

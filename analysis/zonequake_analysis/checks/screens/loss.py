@@ -1,0 +1,135 @@
+"""Screens of `loss`: reads that miss what was known, and sessions that went back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints
+from zonequake_analysis.checks.screens.segments import (
+    NEVER,
+    NOTHING,
+    first_of,
+    heads,
+    lookup,
+    marked,
+    ordered,
+    running,
+    spread,
+)
+from zonequake_analysis.inputs.shapes import Function, Outcome
+
+_ABSENT = -1
+"""Version of an absent key, below every place."""
+
+
+def suspects(c: Columns) -> Bools:
+    """By key, whether `loss` could find a lost value, a stale read or flicker."""
+    judged = (c.outcome == Outcome.OK.value) & ~c.bounded
+    rows, version, write = _registers(c, judged)
+    list_rows, list_version, bad = _lists(c, judged)
+    rows = np.concatenate([rows, list_rows])
+    version = np.concatenate([version, list_version])
+    write = np.concatenate([write, c.f[list_rows] == Function.APPEND.value])
+    asks = np.flatnonzero(~write)
+    # Starts stand before finishes, so a stable order keeps them so at equal times.
+    key = np.concatenate([c.key[rows[asks]], c.key[rows]])
+    time = np.concatenate([c.inv[rows[asks]], c.fin[rows]])
+    known = np.concatenate([np.full(len(asks), NOTHING), version])
+    order = ordered(key, time)
+    before = running(known[order], heads(key[order]), np.maximum, NOTHING)
+    start = order < len(asks)
+    late = version[asks[order[start]]] < before[start]
+    bad[key[order[start][late]]] = True
+    return bad | c.odd
+
+
+def _registers(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
+    """Rows of registers with a version, the versions, and which of them are writes."""
+    cas = c.f == Function.CAS.value
+    write = (c.f == Function.WRITE.value) | (cas & c.applied)
+    rows = np.flatnonzero(judged & ~c.has_list & (c.f != Function.APPEND.value))
+    element = np.where(cas & ~write, c.found, c.value)[rows]
+    key, writes, at = c.key[rows], write[rows], c.position[rows]
+    order = ordered(key, element)
+    head = heads(key[order], element[order])
+    version = np.full(len(rows), NEVER)
+    if len(rows):
+        first = np.flatnonzero(head)
+        written = np.maximum.reduceat(np.where(writes, at, -1)[order], first)
+        seen = np.minimum.reduceat(np.where(~writes & (at >= 0), at, NEVER)[order], first)
+        group = np.cumsum(head) - 1
+        version[order] = np.where(written >= 0, written, seen)[group]
+    version[element == NULL] = _ABSENT
+    has = version != NEVER
+    return rows[has], version[has], writes[has]
+
+
+def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
+    """Rows of lists with a version, the versions, and the keys that are suspect already.
+
+    A list's version is its length as long as it is a prefix of the key's last one; else it's a
+    suspect.
+    """
+    append = c.f == Function.APPEND.value
+    absent = (c.f == Function.READ.value) & (c.value == NULL)
+    mine = judged & (append | c.has_list | absent)
+    is_list = marked(c.key[mine & (append | c.has_list)], c.keys)
+    last = np.full(c.keys, -1)
+    shown = np.flatnonzero(mine & ~append & is_list[c.key])
+    last[c.key[shown]] = shown  # rows are in the order of their starts, so the last one stays
+    mine &= is_list[c.key] & (last[c.key] >= 0)
+    bad = np.zeros(c.keys, bool)
+    reads = np.flatnonzero(mine & ~append)
+    of_read = last[c.key[reads]]
+    size = c.list_size[reads]
+    bad[c.key[reads[size > c.list_size[of_read]]]] = True
+    tie = (c.inv[reads] == c.inv[of_read]) & (size != c.list_size[of_read])
+    bad[c.key[reads[tie]]] = True
+    owner, place = spread(c.list_start[reads], np.minimum(size, c.list_size[of_read]))
+    other = c.list_start[of_read[owner]] + place - c.list_start[reads[owner]]
+    bad[c.key[reads[owner[c.elements[place] != c.elements[other]]]]] = True
+    keys = np.flatnonzero(last >= 0)
+    ends = last[keys]
+    owner, place = spread(c.list_start[ends], c.list_size[ends])
+    appends = np.flatnonzero(mine & append)
+    row = lookup(keys[owner], c.elements[place], c.key[appends], c.value[appends])
+    missing = row < 0
+    ahead = c.fin[appends] < c.inv[last[c.key[appends]]]
+    bad[c.key[appends[missing & ahead]]] = True
+    there = appends[~missing]
+    rank = place[row[~missing]] - c.list_start[last[c.key[there]]] + 1
+    # An empty list stands where `_registers` has put the same read of an absent key.
+    shown_version = np.where(size == 0, _ABSENT, size)
+    return np.concatenate([reads, there]), np.concatenate([shown_version, rank]), bad
+
+
+def went_back(c: Columns) -> Bools:
+    """By partition, whether a process could have been answered from an earlier place."""
+    rows = np.flatnonzero((c.outcome == Outcome.OK.value) & ~c.bounded & (c.position >= 0))
+    names, process = np.unique(c.process[rows], return_inverse=True)
+    session = c.partition[rows] * max(1, len(names)) + process
+    order = ordered(session, c.inv[rows])
+    session, at, inv = session[order], c.position[rows][order], c.inv[rows][order]
+    head = heads(session)
+    bad = at < running(at, head, np.maximum, NOTHING)
+    tied = first_of(heads(session, inv)) != np.arange(len(rows))
+    bad[1:] |= tied[1:] & (at[1:] != at[:-1])
+    found = marked(c.partition[rows[order[bad]]], len(c.partition_ids))
+    found[c.partition_of[c.odd]] = True
+    return found
+
+
+def coverage(c: Columns) -> tuple[int, int]:
+    """Acknowledged writes, and those that no later read of their key covers. Exact."""
+    judged = (c.outcome == Outcome.OK.value) & ~c.bounded
+    write = (
+        (c.f == Function.WRITE.value)
+        | (c.f == Function.APPEND.value)
+        | ((c.f == Function.CAS.value) & c.applied)
+    )
+    last_read = np.full(c.keys, NOTHING)
+    reads = np.flatnonzero(judged & ~write)
+    last_read[c.key[reads]] = c.inv[reads]  # in the order of their starts
+    writes = judged & write
+    late = last_read[c.key[writes]] <= c.fin[writes]
+    return int(writes.sum()), int(late.sum())

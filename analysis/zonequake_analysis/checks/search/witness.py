@@ -1,0 +1,298 @@
+"""A few operations that are a violation by themselves, for each finding.
+
+From all operations of the key, delta debugging (Zeller 2002) drops whole values and then single
+operations for as long as the rest still has no order; `reference` then proves what is left by
+search. Dropping is sound: forgetting an element everywhere, a read, or a write that nobody read,
+never makes a legal history illegal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from zonequake_analysis.checks.register_zones import ABSENT, Clusters, violations
+from zonequake_analysis.checks.search.reference import State, Step, is_linearizable
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome, Role
+
+_T = TypeVar("_T")
+
+MOST_OPERATIONS = 5000
+"""Of one key; beyond that the witness comes from the operations around the finding."""
+
+PROVABLE_OPERATIONS = 14
+"""So many the search decides at once, whatever they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One violation, with its names."""
+
+    check: str
+    kind: str
+    zone: str
+    partition: int | None
+    key: str
+    value: int | None
+    op: str
+    at_ns: int
+    position: tuple[int, int, int] | None  # lineage, term, index
+    magnitude_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation as the witness shows it."""
+
+    op: str
+    process: int
+    node: str
+    role: str
+    outcome: str
+    step: Step
+    term: int | None
+    index: int | None
+    bounded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """Operations that show a finding; `proven` if the search found no order for them."""
+
+    operations: tuple[Operation, ...]
+    proven: bool
+
+
+def operations_of(ops: DataFrame, key_ids: Sequence[int]) -> dict[int, list[Row]]:
+    """All operations of the given keys, by key id, each in the order of their starts."""
+    if not key_ids:
+        return {}
+    rows = (
+        ops.where(F.col("key_id").isin([int(key) for key in key_ids]))
+        .limit(len(key_ids) * MOST_OPERATIONS)
+        .collect()
+    )
+    by_key: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["inv"]):
+        by_key.setdefault(row["key_id"], []).append(row)
+    return by_key
+
+
+def operation(row: Row) -> Operation:
+    """A row of `ops` as an operation."""
+    f = Function(row["f"])
+    outcome = Outcome(row["outcome"])
+    refused = f is Function.CAS and outcome is Outcome.OK and not row["applied"]
+    value: State = row["value"]
+    if row["list"] is not None:
+        value = tuple(row["list"])
+    return Operation(
+        op=row["op"],
+        process=row["process"],
+        node=row["node"] or "",
+        role=Role(row["role"]).name.lower(),
+        outcome=outcome.name.lower(),
+        step=Step(
+            f=f,
+            inv_ns=row["inv"],
+            fin_ns=row["fin"],
+            value=value,
+            expected=row["expected"],
+            found=row["found"],
+            refused=refused,
+        ),
+        term=row["term"],
+        index=row["index"],
+        bounded=row["bounded"],
+    )
+
+
+def find_witness(operations: Sequence[Operation], finding: Finding) -> Witness:
+    """The smallest violation found among `operations` of the finding's key."""
+    judged = [
+        o
+        for o in operations
+        if o.outcome != "fail"
+        and not o.bounded
+        and not (o.step.f is Function.READ and o.outcome != "ok")
+    ]
+    is_list = any(o.step.f is Function.APPEND or isinstance(o.step.value, tuple) for o in judged)
+    fails = lists_fail if is_list else registers_fail
+    known: set[int] = set()  # values that the whole history explains
+    if finding.kind in ("phantom", "aborted") or not fails([o.step for o in judged]):
+        return Witness(operations=tuple(_around(operations, finding)), proven=False)
+    if is_list:
+        elements = sorted({o.step.value for o in judged if isinstance(o.step.value, int)})
+        kept = _minimize(elements, lambda some: fails(_steps(_project(judged, set(some)))))
+        judged = _project(judged, set(kept))
+    else:
+        values = sorted({_element(o.step) for o in judged})
+        known = {*values, ABSENT}
+        kept = _minimize(
+            values,
+            lambda some: fails(
+                _relaxed([o.step for o in judged if _element(o.step) in some], known)
+            ),
+        )
+        judged = [o for o in judged if _element(o.step) in set(kept)]
+    small = _minimize(
+        judged,
+        lambda some: fails(_relaxed(_steps(some), known)) and _explained(some, judged),
+    )
+    steps = _relaxed(_steps(small), known)
+    proven = len(steps) <= PROVABLE_OPERATIONS and not is_linearizable(steps)
+    return Witness(operations=tuple(sorted(small, key=lambda o: o.step.inv_ns)), proven=proven)
+
+
+def _steps(operations: Sequence[Operation]) -> list[Step]:
+    return [o.step for o in operations]
+
+
+def _minimize(items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> list[_T]:
+    """The classic ddmin: a subset that fails and no single item of which can be dropped."""
+    left, pieces = list(items), 2
+    while len(left) >= 2:
+        size = -(-len(left) // pieces)
+        for first in range(0, len(left), size):
+            rest = left[:first] + left[first + size :]
+            if rest and fails(rest):
+                left, pieces = rest, max(2, pieces - 1)
+                break
+        else:
+            if size == 1:
+                break
+            pieces = min(len(left), 2 * pieces)
+    return left
+
+
+def _explained(some: Sequence[Operation], whole: Sequence[Operation]) -> bool:
+    """Whether no read lost its write: that would be a phantom of our own making."""
+    written = {o.step.value for o in whole if _writes(o.step)}
+    kept = {o.step.value for o in some if _writes(o.step)}
+    for o in some:
+        shown = o.step.value if isinstance(o.step.value, tuple) else (_element(o.step),)
+        if any(element in written and element not in kept for element in shown):
+            return False
+    return True
+
+
+def _writes(step: Step) -> bool:
+    return step.f is not Function.READ and not step.refused
+
+
+def _element(step: Step) -> int:
+    shown = step.found if step.refused else step.value
+    return shown if isinstance(shown, int) else ABSENT
+
+
+def _relaxed(steps: Sequence[Step], known: AbstractSet[int]) -> list[Step]:
+    """A cas whose expected value was `known` and then dropped becomes a write: it forbids less."""
+    dropped = known - {_element(step) for step in steps} - {ABSENT}
+    return [
+        replace(step, f=Function.WRITE, expected=None)
+        if step.f is Function.CAS and not step.refused and step.expected in dropped
+        else step
+        for step in steps
+    ]
+
+
+def _project(operations: Sequence[Operation], elements: set[int]) -> list[Operation]:
+    """The history with every other element forgotten."""
+    projected = []
+    for o in operations:
+        value = o.step.value
+        if o.step.f is Function.APPEND and value not in elements:
+            continue
+        if isinstance(value, tuple):
+            shown = tuple(element for element in value if element in elements)
+            o = replace(o, step=replace(o.step, value=shown or None))
+        projected.append(o)
+    return projected
+
+
+def registers_fail(steps: Sequence[Step]) -> bool:
+    """The zone test over the operations of one register: True if no order exists."""
+    clusters: dict[int, list[Step]] = {}
+    for step in steps:
+        clusters.setdefault(_element(step), []).append(step)
+
+    def column(of: Callable[[list[Step]], int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array([of(group) for group in clusters.values()], dtype=np.int64)
+
+    def writes(group: list[Step]) -> list[Step]:
+        return [step for step in group if _writes(step)]
+
+    codes = violations(
+        Clusters(
+            key=np.zeros(len(clusters), dtype=np.int64),
+            value=np.array(list(clusters), dtype=np.int64),
+            first_finish=column(lambda g: min(step.fin_ns for step in g)),
+            last_start=column(lambda g: max(step.inv_ns for step in g)),
+            write_start=column(lambda g: max((s.inv_ns for s in writes(g)), default=NEVER_NS)),
+            first_read_end=column(
+                lambda g: min((s.fin_ns for s in g if not _writes(s)), default=NEVER_NS)
+            ),
+            writes=column(lambda g: len(writes(g))),
+            answered=column(lambda g: sum(s.fin_ns != NEVER_NS for s in writes(g))),
+            expected=column(
+                lambda g: max(
+                    (s.expected or ABSENT for s in writes(g) if s.f is Function.CAS), default=-1
+                )
+            ),
+        )
+    )
+    return bool(codes.any())
+
+
+def lists_fail(steps: Sequence[Step]) -> bool:
+    """The prefix test over the operations of one list: True if no order exists."""
+    reads = [(step, step.value or ()) for step in steps if step.f is Function.READ]
+    shown = [elements for _, elements in reads if isinstance(elements, tuple)]
+    longest = max(shown, key=len, default=())
+    if any(elements != longest[: len(elements)] for elements in shown):
+        return True
+    appended = {step.value for step in steps if step.f is Function.APPEND}
+    if len(set(longest)) < len(longest) or not set(longest) <= appended:
+        return True
+    place = {element: i + 1 for i, element in enumerate(longest)}
+    beyond = 2 * len(longest) + 2
+    events: list[tuple[int, bool, int]] = []
+    for step in steps:
+        if step.f is Function.READ:
+            rank = 2 * len(step.value if isinstance(step.value, tuple) else ()) + 1
+        else:
+            rank = 2 * place[step.value] if step.value in place else beyond
+        if rank < beyond:
+            events.append((step.inv_ns, False, rank))
+        if step.fin_ns != NEVER_NS:
+            events.append((step.fin_ns, True, rank))
+    highest = -1
+    for _, finish, rank in sorted(events):
+        if finish:
+            highest = max(highest, rank)
+        elif rank < highest:
+            return True
+    return False
+
+
+def _around(operations: Sequence[Operation], finding: Finding) -> list[Operation]:
+    """Operations named by the finding: those that start then, and those of its value or place."""
+
+    def named(o: Operation) -> bool:
+        value = o.step.value
+        mentions = finding.value is not None and (
+            finding.value in (value, o.step.found)
+            or (isinstance(value, tuple) and finding.value in value)
+        )
+        placed = finding.position is not None and (o.term, o.index) == finding.position[1:]
+        return mentions or placed or o.step.inv_ns == finding.at_ns
+
+    chosen = [o for o in operations if named(o)]
+    chosen.sort(key=lambda o: (abs(o.step.inv_ns - finding.at_ns), o.step.inv_ns))
+    return sorted(chosen[:6], key=lambda o: o.step.inv_ns)

@@ -1,0 +1,91 @@
+"""Sets: what was attempted, acknowledged and observed (research "Sets", "Definitions").
+
+    phantom        a value was read that nobody attempted
+    aborted        a value was read whose every attempt certainly never happened
+    duplicate      an element stands twice in a list
+    applied-twice  a value was read at a place before the one where its write was acknowledged: the
+                   request was applied at two entries
+    wrong-refusal  a cas was refused though it found what it expected
+
+Bounded reads count here too: they may be old, but not invented.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from zonequake_analysis.checks.findings import findings
+from zonequake_analysis.inputs.shapes import Function, Outcome
+
+CHECK = "sets"
+
+_KEY = ["partition_id", "key_id"]
+
+
+def sets(ops: DataFrame) -> DataFrame:
+    """Phantoms, aborted reads and duplicates, as findings."""
+    f = F.col("f")
+    ok = F.col("outcome") == Outcome.OK.value
+    read, cas = f == Function.READ.value, f == Function.CAS.value
+    refused = cas & ok & ~F.col("applied")
+    attempted = F.array(F.struct(F.col("value").alias("element"), F.lit(True).alias("attempt")))
+
+    def seen(column: str) -> Column:
+        return F.array(F.struct(F.col(column).alias("element"), F.lit(False).alias("attempt")))
+
+    mentions = (
+        F.when(
+            F.col("list").isNotNull(),
+            F.transform(
+                "list", lambda x: F.struct(x.alias("element"), F.lit(False).alias("attempt"))
+            ),
+        )
+        .when(read, seen("value"))
+        .when(refused, F.concat(attempted, seen("found")))
+        .when(cas & ok, F.concat(attempted, seen("expected")))
+        .otherwise(attempted)
+    )
+    elements = (
+        ops.where(ok | ~read)
+        .select(
+            *_KEY,
+            "inv",
+            "position",
+            (ok & ~refused).alias("acked"),
+            ((F.col("outcome") != Outcome.FAIL.value) & ~refused).alias("possible"),
+            F.explode(mentions).alias("m"),
+        )
+        .where("m.element is not null")
+        .groupBy(*_KEY, F.col("m.element").alias("value"))
+        .agg(
+            F.count_if("m.attempt").alias("attempts"),
+            F.count_if(F.col("m.attempt") & F.col("possible")).alias("possible"),
+            F.count_if(~F.col("m.attempt")).alias("reads"),
+            F.max(F.when(F.col("m.attempt") & F.col("acked"), F.col("position"))).alias("written"),
+            F.min(F.when(~F.col("m.attempt"), F.col("position"))).alias("first_read"),
+            F.min(F.when(~F.col("m.attempt"), F.col("inv"))).alias("at_ns"),
+        )
+    )
+    kind = (
+        F.when((F.col("reads") > 0) & (F.col("attempts") == 0), "phantom")
+        .when((F.col("reads") > 0) & (F.col("possible") == 0), "aborted")
+        .when(F.col("first_read") < F.col("written"), "applied-twice")
+    )
+    named = elements.withColumn("kind", kind).where("kind is not null")
+    twice = ops.where(ok & (F.size("list") != F.size(F.array_distinct("list")))).withColumns(
+        {"at_ns": F.col("inv")}
+    )
+    wrong = ops.where(refused & F.col("found").eqNullSafe(F.col("expected")))
+    return (
+        findings(named, check=CHECK, kind=F.col("kind"), value="value", position="written")
+        .unionByName(findings(twice, check=CHECK, kind="duplicate"))
+        .unionByName(
+            findings(
+                wrong.withColumn("at_ns", F.col("inv")),
+                check=CHECK,
+                kind="wrong-refusal",
+                value="found",
+            )
+        )
+    )

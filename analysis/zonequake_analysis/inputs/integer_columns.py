@@ -1,0 +1,176 @@
+"""Lines → operations: codes for names, ids, positions, and what a range of lines says of itself.
+
+Works on Arrow columns as a whole; pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from zonequake_analysis.inputs.ids import name_ids
+from zonequake_analysis.inputs.shapes import (
+    CORRUPT,
+    INDEX_BITS,
+    LINEAGE_BITS,
+    NEVER_NS,
+    OPS,
+    SCHEMA_VERSION,
+    TERM_BITS,
+    Function,
+    Outcome,
+    Role,
+)
+
+_OPS = [field for field in to_arrow_schema(OPS) if field.name != "copy"]
+EVENTS = pa.schema([*_OPS, pa.field("invoke", pa.bool_()), pa.field("paired", pa.bool_())])
+"""Operations before pairing: which are invokes, and which completions' invokes were dropped."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What some lines say of themselves. Times in ns, None if there is none."""
+
+    lines: int = 0
+    corrupt: int = 0
+    foreign_schema: int = 0
+    unknown_names: int = 0
+    too_wide: int = 0
+    first_clock: str | None = None
+    last_clock: str | None = None
+    wall_offset: int | None = None
+    start: int | None = None
+    end: int | None = None
+
+
+def together(facts: Sequence[Facts]) -> Facts:
+    """What several parts of the lines say as one."""
+    return Facts(
+        lines=sum(f.lines for f in facts),
+        corrupt=sum(f.corrupt for f in facts),
+        foreign_schema=sum(f.foreign_schema for f in facts),
+        unknown_names=sum(f.unknown_names for f in facts),
+        too_wide=sum(f.too_wide for f in facts),
+        first_clock=min((f.first_clock for f in facts if f.first_clock is not None), default=None),
+        last_clock=max((f.last_clock for f in facts if f.last_clock is not None), default=None),
+        wall_offset=max((f.wall_offset for f in facts if f.wall_offset is not None), default=None),
+        start=min((f.start for f in facts if f.start is not None), default=None),
+        end=max((f.end for f in facts if f.end is not None), default=None),
+    )
+
+
+def typed(lines: pa.RecordBatch, *, writer: str, clock_offset_ns: int) -> tuple[pa.Table, Facts]:
+    """The events (shape `EVENTS`) among `lines` (shape `schema.LINES`), and facts of all lines.
+
+    `writer` wrote their file: the vantage of its probes. `clock_offset_ns` widens intervals.
+    """
+    get = lines.column
+    invoke = pc.fill_null(pc.equal(get("type"), "invoke"), False)
+    outcome = pc.if_else(invoke, _int8(Outcome.INFO), _codes(get("type"), Outcome))
+    f, role = _codes(get("f"), Function), _codes(get("role"), Role)
+    inv = pc.subtract(get("inv"), clock_offset_ns)
+    fin = pc.if_else(
+        pc.fill_null(pc.equal(outcome, _int8(Outcome.INFO)), False),
+        pa.scalar(NEVER_NS, pa.int64()),
+        pc.add(get("time"), clock_offset_ns),
+    )
+    sched = pc.coalesce(get("sched"), get("inv"))
+    position = _positions(lines)
+    needed = [outcome, f, role, get("inv"), get("process"), get("partition"), get("key")]
+    usable = _all_valid(needed) & (_true(invoke) | _valid(get("time")))
+    columns: dict[str, pa.Array] = {
+        name: get(name)
+        for name in (
+            *("zone", "partition", "key", "process", "op", "value", "list", "expected", "found"),
+            *("node", "term", "index", "paired"),
+        )
+    } | {
+        "role": role,
+        "f": f,
+        "outcome": outcome,
+        "applied": pc.fill_null(get("applied"), False),
+        "sched": sched,
+        "inv": inv,
+        "fin": fin,
+        "position": position,
+        "bounded": pc.fill_null(pc.equal(get("read"), "bounded"), False),
+        "vantage": pc.if_else(
+            pc.fill_null(pc.equal(role, _int8(Role.PROBE)), False),
+            pa.scalar(writer, pa.string()),
+            pa.scalar(None, pa.string()),
+        ),
+        "invoke": invoke,
+        "partition_id": name_ids(get("zone"), pc.cast(get("partition"), pa.string())),
+        "key_id": name_ids(get("zone"), get("key")),
+    }
+    table = pa.table([columns[field.name] for field in EVENTS], schema=EVENTS)
+    if not usable.all():
+        table = table.filter(pa.array(usable))
+    clocks = pc.min_max(get("clock"))
+    ended = pc.filter(fin, pc.less(fin, NEVER_NS))
+    readable = ~_valid(get(CORRUPT))
+    return table, Facts(
+        lines=len(lines) + int(_true(get("paired")).sum()),
+        corrupt=int((~readable).sum()),
+        foreign_schema=int(_true(pc.not_equal(get("schema"), SCHEMA_VERSION)).sum()),
+        unknown_names=int((~usable & readable).sum()),
+        too_wide=int((_valid(get("index")) & ~_valid(position)).sum()),
+        first_clock=clocks["min"].as_py(),
+        last_clock=clocks["max"].as_py(),
+        wall_offset=pc.max(pc.subtract(get("wall"), get("time"))).as_py(),
+        start=pc.min(sched).as_py(),
+        end=max(
+            (t for t in (pc.max(inv).as_py(), pc.max(ended).as_py()) if t is not None),
+            default=None,
+        ),
+    )
+
+
+def _positions(lines: pa.RecordBatch) -> pa.Array:
+    """(lineage, term, index) of answers as one integer in their order; null if absent or wide."""
+    parts = [
+        (lines.column(name), bits)
+        for name, bits in (("lineage", LINEAGE_BITS), ("term", TERM_BITS), ("index", INDEX_BITS))
+    ]
+    there = _true(pc.equal(lines.column("type"), "ok"))
+    packed = np.zeros(len(lines), np.int64)
+    for column, bits in parts:
+        number = pc.fill_null(column, 1 << bits).to_numpy()
+        there &= number < 1 << bits
+        packed = (packed << bits) | np.where(there, number, 0)
+    return pa.array(packed, mask=~there)
+
+
+def _codes(names: pa.Array, known: type[IntEnum]) -> pa.Array:
+    """The small integer that stands for a name, null for a name that isn't known."""
+    rows = pc.index_in(names, pa.array([name.name.lower() for name in known]))
+    codes = pa.array([name.value for name in known], pa.int8())
+    return codes.take(rows)
+
+
+def _int8(name: IntEnum) -> pa.Scalar:
+    return pa.scalar(name.value, pa.int8())
+
+
+def _valid(column: pa.Array) -> NDArray[np.bool_]:
+    result: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    return result
+
+
+def _true(column: pa.Array) -> NDArray[np.bool_]:
+    result: NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    return result
+
+
+def _all_valid(columns: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    result = np.ones(len(columns[0]), bool)
+    for column in columns:
+        if column.null_count:
+            result &= _valid(column)
+    return result

@@ -1,0 +1,113 @@
+"""How operations travel to their bucket and lie there.
+
+Spark's shuffle moves few rows with a blob each, not one row to an operation: rows of Arrow never
+become rows of the JVM. A blob is what one range of lines holds for one bucket, as an Arrow stream,
+with the range's facts beside it, so that every bucket knows the whole history's extent. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from zonequake_analysis.inputs.ids import bucket_of
+from zonequake_analysis.inputs.integer_columns import EVENTS
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """Operations in the order of the layout, and how many of them lacked their other half."""
+
+    ops: pa.Table
+    orphans: int
+    cut_off: int
+
+
+def split(events: pa.Table, buckets: int) -> Iterator[bytes]:
+    """The blob for each bucket, from 0 on; empty where nothing is for it."""
+    bucket = bucket_of(events.column("partition_id").to_numpy(), buckets)
+    order = np.argsort(bucket, kind="stable")
+    rows = events.take(pa.array(order)).combine_chunks()
+    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
+    for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        if start == end:
+            yield b""
+            continue
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, EVENTS, options=_OPTIONS) as stream:
+            stream.write_table(rows.slice(start, end - start))
+        yield sink.getvalue().to_pybytes()
+
+
+def joined(blobs: Sequence[bytes]) -> pa.Table:
+    """The events of a bucket's blobs."""
+    tables = [pa.ipc.open_stream(blob, options=_READ).read_all() for blob in blobs if blob]
+    return pa.concat_tables(tables) if tables else EVENTS.empty_table()
+
+
+def laid_out(events: pa.Table) -> Paired:
+    """One row per operation, sorted by (partition, key, invoke).
+
+    An invoke that travelled meets its completion as a neighbour, as both have the same start and
+    process; one without a completion was cut off and stands as unknown.
+    """
+    partition, key, inv, process = (
+        events.column(name).to_numpy() for name in ("partition_id", "key_id", "inv", "process")
+    )
+    order = np.lexsort((process, inv, key, partition))
+    invoke = events.column("invoke").to_numpy()[order]
+    alone = invoke | ~events.column("paired").to_numpy()[order]
+    drop = np.zeros(len(order), bool)
+    orphan = np.zeros(len(order), bool)
+    if alone.any():
+        same = np.zeros(len(order), bool)
+        same[1:] = True
+        for column in (partition, key, inv, process):
+            same[1:] &= column[order[1:]] == column[order[:-1]]
+        _pair(events, order, np.cumsum(~same) - 1, invoke, alone, drop, orphan)
+        order = order[~drop]
+        invoke = invoke[~drop]
+    ops = events.drop_columns(["invoke", "paired"]).take(pa.array(order)).combine_chunks()
+    return Paired(ops=ops, orphans=int(orphan.sum()), cut_off=int(invoke.sum()))
+
+
+def _pair(
+    events: pa.Table,
+    order: NDArray[np.int64],
+    group: NDArray[np.int64],
+    invoke: NDArray[np.bool_],
+    alone: NDArray[np.bool_],
+    drop: NDArray[np.bool_],
+    orphan: NDArray[np.bool_],
+) -> None:
+    """Marks invokes that have a completion, and completions that have no invoke.
+
+    Looks only at groups of one start and process with a row that is `alone`: an invoke, or a
+    completion whose invoke was not dropped where the lines were read.
+    """
+    wanted = np.zeros(int(group[-1]) + 1, bool)
+    wanted[group[alone]] = True
+    rows = np.flatnonzero(wanted[group])
+    names = events.column("op").take(pa.array(order[rows])).to_pylist()
+    of_operation: dict[tuple[int, str], list[int]] = {}
+    for row, number, name in zip(rows.tolist(), group[rows].tolist(), names, strict=True):
+        if name is None:
+            orphan[row] = not invoke[row]
+        else:
+            of_operation.setdefault((number, name), []).append(row)
+    for same in of_operation.values():
+        asked = [row for row in same if invoke[row]]
+        answered = [row for row in same if not invoke[row]]
+        if answered:
+            drop[asked] = True
+            if not asked:
+                orphan[[row for row in answered if alone[row]]] = True
+        else:
+            drop[asked[1:]] = True

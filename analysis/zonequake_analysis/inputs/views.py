@@ -1,0 +1,116 @@
+"""A partition's history, lineage by lineage: what each must explain.
+
+A reset takes back what its survivor did not have, so no single order explains the answers of both
+lineages. In the eyes of a lineage an answer counts if the state it saw is part of this lineage. A
+write that is not part of it may still have happened: an earlier attempt of it may be what the
+survivor had, so that it stands as one without an answer. A read that saw another state says
+nothing.
+
+The views of one partition are told apart by their keys' ids, so that every check judges each for
+itself and none has to know of lineages. Pure, over whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from zonequake_analysis.inputs.lineages import Bools, Ints, Lineages
+from zonequake_analysis.inputs.shapes import INDEX_BITS, NEVER_NS, TERM_BITS, Function, Outcome
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def viewed(ops: pa.Table, lineages: Mapping[int, Lineages]) -> pa.Table:
+    """`ops` with every partition that was reset once for each of its lineages, and `copy` set.
+
+    `lineages`: by partition id, those that were recorded. Rows stay in the order of the layout.
+    `copy`: the row is an operation that another row shows in its own lineage. Without any reset,
+    the rows as they are.
+    """
+    partition = ops.column("partition_id").to_numpy()
+    place = ops.column("position").fill_null(-1).to_numpy()
+    answered = (ops.column("outcome").to_numpy() == Outcome.OK.value) & (place >= 0)
+    lineage = np.where(answered, place >> (TERM_BITS + INDEX_BITS), -1)
+    several = {
+        number: found
+        for number in np.unique(partition).tolist()
+        if len(found := lineages_of(number, partition, lineage, lineages)) > 1
+    }
+    plain = ops.append_column("copy", pa.array(np.zeros(len(ops), bool)))
+    if not several:
+        return plain
+    parts = [plain.filter(pa.array(~np.isin(partition, list(several))))]
+    for number, found in several.items():
+        rows = np.flatnonzero(partition == number)
+        own, at = plain.take(pa.array(rows)), place[rows]
+        known = lineages.get(number) or Lineages(zone="", partition=0, begun={})
+        parts += [_view(own, at, answered[rows], view, view == found[0], known) for view in found]
+    whole = pa.concat_tables(parts)
+    order = np.lexsort(
+        [whole.column(name).to_numpy() for name in ("process", "inv", "key_id", "partition_id")]
+    )
+    return whole.take(pa.array(order)).combine_chunks()
+
+
+def lineages_of(
+    number: int, partition: Ints, lineage: Ints, recorded: Mapping[int, Lineages]
+) -> list[int]:
+    """The lineages of one partition: those recorded, and those of its answers."""
+    seen = np.unique(lineage[(partition == number) & (lineage >= 0)]).tolist()
+    known = recorded.get(number)
+    return known.with_seen(seen) if known is not None else seen
+
+
+def last_view(ops: pa.Table, lineages: Mapping[int, Lineages]) -> Bools:
+    """Which answers are part of their partition's last lineage; all where there is only one."""
+    partition = ops.column("partition_id").to_numpy()
+    place = ops.column("position").fill_null(-1).to_numpy()
+    lineage = np.where(place >= 0, place >> (TERM_BITS + INDEX_BITS), -1)
+    result = np.ones(len(ops), bool)
+    for number in np.unique(partition).tolist():
+        found = lineages_of(number, partition, lineage, lineages)
+        if len(found) > 1:
+            rows = (partition == number) & (place >= 0)
+            known = lineages.get(number) or Lineages(zone="", partition=0, begun={})
+            result[rows] = known.has(found[-1], place[rows])
+    return result
+
+
+def _view(
+    own: pa.Table, place: Ints, answered: Bools, lineage: int, first: bool, known: Lineages
+) -> pa.Table:
+    """One partition's rows as this lineage sees them."""
+    foreign = answered & ~known.has(lineage, place)
+    reads = own.column("f").to_numpy() == Function.READ.value
+    copy = np.where(answered, place >> (TERM_BITS + INDEX_BITS) != lineage, not first)
+    changed = {
+        "key_id": _key_ids(own.column("key_id").to_numpy(), 0 if first else lineage),
+        "outcome": np.where(foreign, np.int8(Outcome.INFO.value), own.column("outcome").to_numpy()),
+        "fin": np.where(foreign, NEVER_NS, own.column("fin").to_numpy()),
+        "applied": own.column("applied").to_numpy(zero_copy_only=False) & ~foreign,
+        "copy": copy,
+    }
+    nothing = pa.array(foreign)
+    columns = []
+    for name in own.column_names:
+        if name in changed:
+            columns.append(pa.array(changed[name], own.schema.field(name).type))
+        elif name in ("position", "found", "node", "term", "index"):
+            column = own.column(name).combine_chunks()
+            columns.append(pa.compute.if_else(nothing, pa.scalar(None, column.type), column))
+        else:
+            columns.append(own.column(name).combine_chunks())
+    seen = pa.table(columns, schema=own.schema)
+    return seen.filter(pa.array(~(foreign & reads)))
+
+
+def _key_ids(ids: Ints, lineage: int) -> Ints:
+    """Other ids for the keys of each lineage but the first."""
+    if not lineage:
+        return ids
+    with np.errstate(over="ignore"):
+        mixed = ids.view(np.uint64) ^ (np.uint64(lineage) * _MIX)
+    return mixed.view(np.int64)

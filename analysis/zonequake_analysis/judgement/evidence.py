@@ -1,0 +1,65 @@
+"""All that a verdict rests on, in one value, so that judging it is pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zonequake_analysis.inputs.run_folder import RunDescription
+from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.measures.majorities import Unfounded
+from zonequake_analysis.measures.rebalances import EarlyJoint, FaultLanding, Rebalance
+from zonequake_analysis.measures.replica_audit import Audit
+from zonequake_analysis.measures.resets import Reset
+from zonequake_analysis.measures.sacrificed import Cut
+from zonequake_analysis.measures.windows import Availability
+from zonequake_analysis.spark_pass.ingest import Quality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutOrder:
+    """How many keys no order explains, by who says so; without keys whose assumptions failed."""
+
+    by_both: int
+    by_claim_only: int
+    by_black_box_only: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the checks over operations found: rows per (check, kind), and keys.
+
+    `lost_on_replica`: of the lost writes, how many a replica dump still holds.
+    """
+
+    counts: Counter[tuple[str, str]]
+    without_order: WithoutOrder
+    lost_on_replica: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that a verdict rests on.
+
+    `journalled`: the partitions of which data nodes' own journals tell; a reset would stand there.
+    """
+
+    description: RunDescription
+    quality: Quality
+    bad_events: int
+    found: Found
+    counts: dict[tuple[str, str, str], int]  # (role, f, outcome)
+    acknowledged: int
+    uncovered: int
+    availability: Availability
+    rebalances: Sequence[Rebalance]
+    early_joints: Sequence[EarlyJoint]
+    faults: Sequence[FaultLanding]
+    audit: Audit
+    journalled: int
+    resets: Sequence[Reset]
+    cuts: Sequence[Cut]
+    unfounded: Sequence[Unfounded]
+    one_clock: bool
+    p99: P99s

@@ -1,0 +1,47 @@
+"""Checks of the harness itself, by its own word: whether it did its work, and cleaned up after it.
+
+Pure, and light to load: they are all that is judged of a run that broke off early.
+"""
+
+from __future__ import annotations
+
+from zonequake_analysis.inputs.run_folder import Harness
+from zonequake_analysis.verdict import Check, Kind, Verdict
+
+
+def harness_checks(harness: Harness | None) -> list[Check]:
+    """Those that can be made: none where no harness made the folder."""
+    if harness is None:
+        return []
+    if harness.unclean is None:
+        return [harness_check(harness)]
+    return [harness_check(harness), cleanup_check(harness.unclean)]
+
+
+def harness_check(harness: Harness) -> Check:
+    """What the harness says of its work in `run.yaml`; a run that broke off says nothing there."""
+    good = "Every planned step was done."
+    silent = "the harness left no word of its end: the run broke off"
+    verdict = harness.verdict if harness.work is None else harness.work
+    problems = [text for text in harness.problems if text not in (harness.unclean or [])]
+    passed = verdict is Verdict.PASSED
+    return Check(
+        kind=Kind.HARNESS,
+        name="harness",
+        verdict=verdict,
+        summary="; ".join(problems) or (good if passed else silent),
+        violations=len(problems),
+        checked=1,
+    )
+
+
+def cleanup_check(unclean: list[str]) -> Check:
+    """Whether all that the run made, and all that it did, is gone: what isn't, in `unclean`."""
+    return Check(
+        kind=Kind.CLEANUP,
+        name="cleanup",
+        verdict=Verdict.CLEANUP_NOT_PROVEN if unclean else Verdict.PASSED,
+        summary="; ".join(unclean) or "All that the run did and made is undone.",
+        violations=len(unclean),
+        checked=1,
+    )

@@ -1,0 +1,302 @@
+"""The whole job: a run folder in, everything that is known about it out.
+
+ingest, screens, windows and numbers (one pass) → exact checks of the suspects, if there are any
+    → names and witnesses for what was found → verdict
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from zonequake_analysis.checks import claimed_order, list_prefixes, loss, sets
+from zonequake_analysis.checks.exact_checks import findings_of_suspects
+from zonequake_analysis.checks.search.witness import (
+    Finding,
+    Witness,
+    find_witness,
+    operation,
+    operations_of,
+)
+from zonequake_analysis.inputs.ids import name_id
+from zonequake_analysis.inputs.lineages import read_lineages
+from zonequake_analysis.inputs.run_folder import (
+    Dump,
+    Event,
+    RunDescription,
+    read_description,
+    read_dumps,
+    read_events,
+)
+from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS
+from zonequake_analysis.judgement.evidence import Evidence, Found, WithoutOrder
+from zonequake_analysis.judgement.latency import P99s
+from zonequake_analysis.judgement.objectives import objective_checks
+from zonequake_analysis.judgement.reset_checks import reset_checks
+from zonequake_analysis.judgement.safety import safety_checks
+from zonequake_analysis.judgement.sufficiency import sufficiency_checks
+from zonequake_analysis.measures.hidden_writes import count_hidden
+from zonequake_analysis.measures.majorities import without_majority
+from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
+from zonequake_analysis.measures.replica_audit import audit
+from zonequake_analysis.measures.resets import journalled, resets
+from zonequake_analysis.measures.timeline import Timeline, all_of, timeline
+from zonequake_analysis.measures.windows import availability
+from zonequake_analysis.spark_pass.bucket import Known
+from zonequake_analysis.spark_pass.ingest import Ingested, ingest
+from zonequake_analysis.verdict import Check, Verdict, worst
+
+_T = TypeVar("_T")
+
+MOST_FINDINGS = 2000
+"""Rows kept of each kind; all are counted."""
+
+MOST_WITNESSES = 12
+"""Findings that get a witness: of each check and kind the first ones, on different keys."""
+
+_WITNESSES_OF_A_KIND = 3
+_TELLING = (loss.CHECK, sets.CHECK, list_prefixes.CHECK, claimed_order.CHECK)
+"""Checks in the order in which their names for a fault say most; they often find the same one."""
+
+_ASSUMPTION = "value-twice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A finding with its witness."""
+
+    finding: Finding
+    witness: Witness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """All that the report shows."""
+
+    description: RunDescription
+    verdict: Verdict
+    checks: Sequence[Check]
+    evidence: Evidence
+    ingested: Ingested
+    events: Sequence[Event]
+    timeline: Timeline
+    shown: Sequence[Shown]
+    steps_s: dict[str, float]
+
+
+def judge_run(
+    spark: SparkSession, run: Path, *, progress: Callable[[str], None] = lambda _: None
+) -> Judgement:
+    """Judges the run folder `run`; writes its `tables/`. Raises RunFolderError."""
+    steps: dict[str, float] = {}
+    began = time.monotonic()
+
+    def done(step: str) -> None:
+        nonlocal began
+        now = time.monotonic()
+        steps[step] = now - began
+        progress(f"{step}: {now - began:.1f} s")
+        began = now
+
+    description = read_description(run)
+    events, bad_events = read_events(run)
+    dumps = read_dumps(run)
+    lineages, lost = read_lineages(events), without_majority(events)
+    one_clock = len({event.clock for event in events if event.clock}) <= 1
+    ingested = ingest(
+        spark,
+        run,
+        clock_offset_ns=description.clock_offset_ns,
+        dumps=bool(dumps),
+        known=Known(lineages=_by_id(lineages), without_majority=_by_id(lost), one_clock=one_clock),
+    )
+    ops, buckets = ingested.ops, ingested.buckets
+    done("ingest")
+    suspects = [bucket.suspects for bucket in buckets]
+    findings = findings_of_suspects(ops, suspects, unplaced=ingested.quality.unplaced)
+    rows, without_order, hidden = _collected(ops, findings, dumps)
+    drawn = timeline(
+        (bucket.tally for bucket in buckets), start_ns=ingested.start_ns, end_ns=ingested.end_ns
+    )
+    done("checks")
+    shown = _witnesses(ops, rows)
+    done("witnesses")
+    evidence = Evidence(
+        description=description,
+        quality=ingested.quality,
+        bad_events=bad_events,
+        found=Found(
+            counts=Counter({(row["check"], row["kind"]): row["total"] for row in rows}),
+            without_order=without_order,
+            lost_on_replica=hidden,
+        ),
+        counts=drawn.counts,
+        acknowledged=sum(bucket.acknowledged for bucket in buckets),
+        uncovered=sum(bucket.uncovered for bucket in buckets),
+        availability=availability(
+            [vantage for bucket in buckets for vantage in bucket.vantages],
+            [island for bucket in buckets for island in bucket.islands],
+            events,
+        ),
+        rebalances=rebalances(events),
+        early_joints=early_joints(events),
+        faults=fault_landings(events),
+        audit=audit([one for bucket in buckets for one in bucket.held], events, dumps),
+        journalled=journalled(events),
+        resets=resets(lineages, events, lost),
+        cuts=[one for bucket in buckets for one in bucket.cuts],
+        unfounded=[one for bucket in buckets for one in bucket.unfounded],
+        one_clock=one_clock,
+        p99=_p99s(drawn, events),
+    )
+    checks = judge(evidence)
+    return Judgement(
+        description=description,
+        verdict=worst(check.verdict for check in checks),
+        checks=checks,
+        evidence=evidence,
+        ingested=ingested,
+        events=events,
+        timeline=drawn,
+        shown=shown,
+        steps_s=steps,
+    )
+
+
+def _by_id(places: Mapping[tuple[str, int], _T]) -> dict[int, _T]:
+    """By the id that the layout gives each zone and partition."""
+    return {name_id(zone, str(number)): found for (zone, number), found in places.items()}
+
+
+def judge(evidence: Evidence) -> list[Check]:
+    """Every check of a run, safety first."""
+    return [
+        *safety_checks(evidence),
+        *reset_checks(evidence),
+        *sufficiency_checks(evidence),
+        *objective_checks(evidence),
+    ]
+
+
+def _collected(
+    ops: DataFrame, found: DataFrame | None, dumps: Sequence[Dump]
+) -> tuple[list[Row], WithoutOrder, int]:
+    """What is kept of all findings, the number of keys among them, and of hidden writes."""
+    if found is None:
+        return [], _without_order({}), 0
+    found.persist()
+    try:
+        return (
+            _first_of_each_kind(found),
+            _without_order(_keys_by_checks(found)),
+            count_hidden(ops, found, dumps),
+        )
+    finally:
+        found.unpersist()
+
+
+def _first_of_each_kind(found: DataFrame) -> list[Row]:
+    """Rows with `total`, the number of all of their kind."""
+    kind = Window.partitionBy("check", "kind")
+    return (
+        found.withColumns(
+            {
+                "total": F.count(F.lit(1)).over(kind),
+                "number": F.row_number().over(kind.orderBy("at_ns", "key_id")),
+            }
+        )
+        .where(F.col("number") <= MOST_FINDINGS)
+        .orderBy("check", "kind", "number")
+        .collect()
+    )
+
+
+def _keys_by_checks(found: DataFrame) -> dict[tuple[bool, bool], int]:
+    """Number of keys by (found by the claimed order, found by the black box).
+
+    From all rows: one lost append makes everything that follows it stale, so that the first rows of
+    a kind may leave out most of the keys.
+    """
+    check = F.col("check")
+    by_key = found.groupBy("key_id").agg(
+        F.bool_or(check == claimed_order.CHECK).alias("claimed"),
+        F.bool_or(check == list_prefixes.CHECK).alias("outside"),
+        F.bool_or(F.col("kind") == _ASSUMPTION).alias("unfit"),
+    )
+    counted = by_key.where(~F.col("unfit")).groupBy("claimed", "outside").count().collect()
+    return {(row["claimed"], row["outside"]): row["count"] for row in counted}
+
+
+def _without_order(keys: Mapping[tuple[bool, bool], int]) -> WithoutOrder:
+    return WithoutOrder(
+        by_both=keys.get((True, True), 0),
+        by_claim_only=keys.get((True, False), 0),
+        by_black_box_only=keys.get((False, True), 0),
+    )
+
+
+def _witnesses(ops: DataFrame, rows: Sequence[Row]) -> list[Shown]:
+    """Names and witnesses for a few findings of each kind, on different keys."""
+    chosen: list[Row] = []
+    taken: Counter[tuple[str, str]] = Counter()
+    seen: set[tuple[str, str, int]] = set()
+    for row in sorted(rows, key=lambda row: _TELLING.index(row["check"])):
+        kind = (row["check"], row["kind"])
+        if taken[kind] < _WITNESSES_OF_A_KIND and (*kind, row["key_id"]) not in seen:
+            taken[kind] += 1
+            seen.add((*kind, row["key_id"]))
+            chosen.append(row)
+    chosen = chosen[: 3 * MOST_WITNESSES]
+    by_key = operations_of(ops, sorted({row["key_id"] for row in chosen}))
+    shown: list[Shown] = []
+    for row in chosen:
+        operations = [operation(found) for found in by_key.get(row["key_id"], [])]
+        first = by_key[row["key_id"]][0] if operations else None
+        position = row["position"]
+        finding = Finding(
+            check=row["check"],
+            kind=row["kind"],
+            zone=first["zone"] if first else "",
+            partition=first["partition"] if first else None,
+            key=first["key"] if first else "",
+            value=row["value"],
+            op=next((o.op for o in operations if o.step.inv_ns == row["at_ns"]), ""),
+            at_ns=row["at_ns"],
+            position=None
+            if position is None
+            else (
+                position >> (TERM_BITS + INDEX_BITS),
+                position >> INDEX_BITS & ((1 << TERM_BITS) - 1),
+                position & ((1 << INDEX_BITS) - 1),
+            ),
+            magnitude_ns=row["magnitude_ns"],
+        )
+        shown.append(Shown(finding=finding, witness=find_witness(operations, finding)))
+    return shown
+
+
+def _p99s(drawn: Timeline, events: Sequence[Event]) -> P99s:
+    """p99 of the load by phase, from the runner's own word on when each began."""
+    phases = {event.text("phase"): event.time for event in events if event.kind == "run.phase"}
+    if not {"before", "faults"} <= phases.keys() or not drawn.latencies:
+        return P99s()
+    load = all_of(drawn.latencies.values())
+
+    def between(begin: str, end: str) -> float:
+        last = drawn.slice_of(phases.get(end, drawn.end_ns))
+        return load.percentile_ns(0.99, drawn.slice_of(phases[begin]), last)
+
+    if "control" not in phases:
+        return P99s(before_ns=between("before", "faults"), during_ns=between("faults", "quiet"))
+    return P99s(
+        before_ns=between("before", "control"),
+        control_ns=between("control", "faults"),
+        during_ns=between("faults", "quiet"),
+    )

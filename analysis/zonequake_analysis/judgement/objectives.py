@@ -1,0 +1,103 @@
+"""Checks of objectives: rebalances that end, unavailability windows, latency. Pure."""
+
+from __future__ import annotations
+
+from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.latency import latency_check
+from zonequake_analysis.measures.windows import Unavailability
+from zonequake_analysis.verdict import Check, Kind, Verdict
+
+
+def objective_checks(e: Evidence) -> list[Check]:
+    """Whether the store was as good as the run expects; a miss is no violation."""
+    latency = latency_check(
+        e.p99, e.description.expectations, has_control=e.description.has_control
+    )
+    return [_rebalances_end(e), _windows(e), latency]
+
+
+def _rebalances_end(e: Evidence) -> Check:
+    running = [r for r in e.rebalances if r.ended_ns is None]
+    judged = e.description.expectations.all_rebalances_end
+    summary = f"all {len(e.rebalances)} rebalances ended"
+    if running:
+        summary = (
+            f"{len(running)} of {len(e.rebalances)} rebalances have not ended, for instance "
+            f"partition {running[0].partition} (token {running[0].token})"
+        )
+    elif not e.rebalances:
+        summary = "not judged: the events show no rebalance"
+    return Check(
+        kind=Kind.OBJECTIVE,
+        name="rebalances-end",
+        verdict=Verdict.SLO_BREACHED if running and judged else Verdict.PASSED,
+        summary=summary,
+        violations=len(running),
+        checked=len(e.rebalances),
+    )
+
+
+def _windows(e: Evidence) -> Check:
+    a, expected = e.availability, e.description.expectations
+    limit, reset_limit = expected.max_window_ms, expected.max_reset_window_ms
+    proven_limit = expected.max_reset_after_proof_ms
+    limits_ms = [most for most in (limit, reset_limit, proven_limit) if most is not None]
+
+    def is_over(window: Unavailability) -> bool:
+        if not window.by_reset or (reset_limit is None and proven_limit is None):
+            return limit is not None and window.certain_ns / 1e6 > limit
+        is_long = reset_limit is not None and window.certain_ns / 1e6 > reset_limit
+        return is_long or (proven_limit is not None and window.proven_ns / 1e6 > proven_limit)
+
+    longest = max((w.certain_ns for w in a.windows), default=0) / 1e6
+    possible = max((w.possible_ns for w in a.windows), default=0) / 1e6
+    unexplained = sum(not w.causes for w in a.windows)
+    by_reset = [w for w in a.windows if w.by_reset]
+    over = sum(map(is_over, a.windows))
+    summary = "no unavailability window"
+    if a.windows:
+        summary = (
+            f"{len(a.windows)} windows, the longest {longest:,.0f} ms for certain and "
+            f"{possible:,.0f} ms at most; {unexplained} unexplained"
+        )
+    if by_reset:
+        most = max(w.certain_ns for w in by_reset) / 1e6
+        proven = max(w.proven_ns for w in by_reset) / 1e6
+        summary += (
+            f"; {len(by_reset)} ended by a reset, the longest {most:,.0f} ms, and {proven:,.0f} ms "
+            f"behind the proof of the last loss"
+        )
+    summary += f"; resolution {a.resolution_ns / 1e6:,.0f} ms"
+    verdict = Verdict.PASSED
+    if not a.vantages:
+        verdict = Verdict.UNKNOWN if limits_ms else Verdict.PASSED
+        summary = "not judged: nobody probed"
+    elif over:
+        verdict = Verdict.SLO_BREACHED
+        limits = [f"{each:,.0f} ms" for each in (limit,) if each is not None]
+        limits += [f"{each:,.0f} ms with a reset" for each in (reset_limit,) if each is not None]
+        limits += [
+            f"{each:,.0f} ms behind its proof" for each in (proven_limit,) if each is not None
+        ]
+        summary += f"; {over} are certainly longer than {' or '.join(limits)}"
+    elif a.silences:
+        strictest_ms = min(limits_ms, default=None)
+        hidden_ms = a.hidden_ns / 1e6
+        summary += f"; {len(a.silences)} times a vantage did not probe"
+        if strictest_ms is not None and hidden_ms > strictest_ms:
+            verdict = Verdict.UNKNOWN
+            summary += (
+                f", which can hide a window of {hidden_ms:,.0f} ms, longer than the "
+                f"{strictest_ms:,.0f} ms that are allowed: was there too little processor time?"
+            )
+    elif limit is not None and possible > limit:
+        summary += "; none is certainly longer than allowed"
+    return Check(
+        kind=Kind.OBJECTIVE,
+        name="availability",
+        verdict=verdict,
+        summary=summary,
+        violations=over,
+        checked=sum(v.probes for v in a.vantages),
+        excluded=len(a.silences),
+    )

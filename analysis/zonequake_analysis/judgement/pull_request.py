@@ -1,0 +1,242 @@
+"""`summary.md`: one run, or several, for whoever reads a pull request. The verdict comes first.
+
+It is short enough for a comment on GitHub (65,536 characters), and so for a step's summary (1 MiB):
+whole blocks are left out from the end, and the text says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from zonequake_analysis.judgement.verdict_json import CheckEntry, FaultEntry, Told, VerdictDocument
+from zonequake_analysis.verdict import MARKS, Verdict, worst
+
+COMMENT_CHARACTERS = 65_536
+"""The most that a comment on GitHub holds."""
+
+STEP_SUMMARY_BYTES = 1_048_576
+"""The most that GitHub shows of what one step wrote to $GITHUB_STEP_SUMMARY."""
+
+MOST_PARTITIONS = 10
+"""Rows of the table of windows; the rest is counted."""
+
+MOST_RUNS = 100
+"""Rows of the table of runs, those that did not pass before the others; the rest is counted."""
+
+MOST_CHARACTERS = 600
+"""Of one cell or sentence."""
+
+_LEFT_OUT = "\n_{} more blocks are left out: together they are too long for a comment._\n"
+
+
+def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
+    """The text for these runs, of so many that were asked for. Raises ValueError without any."""
+    if not runs:
+        raise ValueError("a summary needs a run")
+    missing = max(0, asked - len(runs))
+    if len(runs) == 1 and not missing:
+        return _fitting(_one(runs[0], level=1))
+    verdict = worst(told.document.verdict for told in runs)
+    counted = Counter(told.document.verdict for told in runs)
+    counts = ", ".join(f"{counted[v]} {v}" for v in Verdict if counted[v])
+    names = ", ".join(dict.fromkeys(told.title for told in runs))
+    series = f"{len(runs)} of {asked} runs" if missing else f"{len(runs)} runs"
+    rest = f" {missing} of {asked} were not made: the series ended early." if missing else ""
+    blocks = [
+        f"# {MARKS[verdict]} {_cell(names)}: {verdict} in {series}\n\n{counts}.{rest}\n",
+        _table_of_runs(runs),
+    ]
+    for told in runs:
+        if told.document.verdict is not Verdict.PASSED:
+            blocks += _one(told, level=2)
+    if verdict is Verdict.PASSED:
+        judged = any(told.folder and told.document.numbers for told in runs)
+        reports = ["The report of a run is `report.html` in its folder."] if judged else []
+        blocks.append("\n".join([*reports, *_versions(runs[0]), ""]))
+    return _fitting(blocks)
+
+
+def append_summary(file: Path, text: str) -> bool:
+    """Adds `text` to a file as GitHub reads it; False if there was no room and a line says so."""
+    before = file.stat().st_size if file.exists() else 0
+    room = STEP_SUMMARY_BYTES - before
+    fits = len(text.encode()) <= room
+    note = "zonequake: no room for a summary here; it is in the run's folder.\n"
+    with file.open("a", encoding="utf-8") as out:
+        if fits:
+            out.write(text)
+        elif len(note.encode()) <= room:
+            out.write(note)
+    return fits
+
+
+def _fitting(blocks: Sequence[str]) -> str:
+    """The blocks from the first on that fit into a comment."""
+    kept: list[str] = []
+    size = 0
+    reserve = len(_LEFT_OUT) + 10
+    for number, block in enumerate(blocks):
+        if size + len(block) + 1 + reserve > COMMENT_CHARACTERS:
+            return "\n".join(kept) + _LEFT_OUT.format(len(blocks) - number)
+        kept.append(block)
+        size += len(block) + 1
+    return "\n".join(kept)
+
+
+def _one(told: Told, *, level: int) -> list[str]:
+    document = told.document
+    seed = f", seed {told.seed}" if told.seed else ""
+    heading = "#" * level
+    head = (
+        f"{heading} {MARKS[document.verdict]} {_cell(told.title)}: {document.verdict}\n\n"
+        f"{_cell(document.headline)}\n\n"
+        f"Exit code {document.exit_code}{seed}.\n"
+    )
+    wrong = [c for c in document.checks if c.verdict is not Verdict.PASSED]
+    good = [c for c in document.checks if c.verdict is Verdict.PASSED and c.judged]
+    idle = [c for c in document.checks if not c.judged]
+    blocks = [head]
+    if wrong:
+        blocks += [_table_of_checks(wrong), *_witnesses(wrong)]
+    if good or idle:
+        words = f"{len(good)} checks passed"
+        words += f", {len(idle)} had nothing to judge" if idle else ""
+        blocks.append(_folded(words, _table_of_checks([*good, *idle])))
+    blocks += _latency(document) + _windows(document) + _faults(document) + _resets(document)
+    blocks.append(_where(told))
+    return blocks
+
+
+def _table_of_runs(runs: Sequence[Told]) -> str:
+    lines = [
+        "| | run | seed | verdict | what was found | longest window | operations | folder |",
+        "| --- | --- | ---: | --- | --- | ---: | ---: | --- |",
+    ]
+    numbered = sorted(
+        enumerate(runs, 1), key=lambda item: item[1].document.verdict is Verdict.PASSED
+    )
+    for number, told in sorted(numbered[:MOST_RUNS], key=lambda item: item[0]):
+        document = told.document
+        longest = document.numbers.get("longest_window_certain_ms")
+        operations = document.numbers.get("operations")
+        lines.append(
+            f"| {MARKS[document.verdict]} | {number} | {told.seed or '–'} | {document.verdict} | "
+            f"{_cell(document.headline, 200)} | "
+            f"{'–' if longest is None else f'{longest:,.0f} ms'} | "
+            f"{'–' if operations is None else f'{operations:,.0f}'} | {_cell(told.folder) or '–'} |"
+        )
+    rest = Counter(told.document.verdict for _, told in numbered[MOST_RUNS:])
+    lines += [""] if rest else []
+    lines += [f"{rest[v]} more runs {'passed' if v is Verdict.PASSED else v}." for v in rest]
+    return "\n".join([*lines, ""])
+
+
+def _table_of_checks(checks: Sequence[CheckEntry]) -> str:
+    lines = [
+        "| | check | verdict | what was found | judged | left out |",
+        "| --- | --- | --- | --- | ---: | ---: |",
+    ]
+    lines += [
+        f"| {MARKS[c.verdict] if c.judged else '–'} | {c.name} | "
+        f"{c.verdict if c.judged else 'not judged'} | {_cell(c.summary)} | "
+        f"{c.checked:,} | {c.excluded:,} |"
+        for c in checks
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _witnesses(checks: Sequence[CheckEntry]) -> list[str]:
+    """Of each check that has one, the first: a few operations that no order explains."""
+    return [
+        _folded(f"A witness for {check.name}", f"```\n{check.witnesses[0]}\n```\n")
+        for check in checks
+        if check.witnesses
+    ]
+
+
+def _latency(document: VerdictDocument) -> list[str]:
+    """How long clients waited, also where that was well: next to the windows it says how a fault
+    was felt."""
+    said = [c.summary for c in document.checks if c.name == "latency" and c.judged]
+    return [f"Latency: {_cell(summary)}.\n" for summary in said]
+
+
+def _windows(document: VerdictDocument) -> list[str]:
+    if not document.windows:
+        return []
+    lines = [
+        "| partition | longest unavailability | at most | cause |",
+        "| --- | ---: | ---: | --- |",
+    ]
+    lines += [
+        f"| {_cell(w.zone)}/{w.partition} ({w.function}) | {w.certain_ms:,.0f} ms | "
+        f"{w.possible_ms:,.0f} ms | {_cell(w.cause) or 'unexplained'} |"
+        for w in document.windows[:MOST_PARTITIONS]
+    ]
+    left_out = len(document.windows) - MOST_PARTITIONS
+    if left_out > 0:
+        lines += ["", f"{left_out} more partitions had shorter ones."]
+    return ["\n".join([*lines, ""])]
+
+
+def _faults(document: VerdictDocument) -> list[str]:
+    if not document.faults:
+        return []
+    lines = ["| fault | asked for | what it hit | progress |", "| --- | --- | --- | ---: |"]
+    lines += [
+        f"| {_cell(f.name)} | {_cell(f.asked) or '–'} | {_cell(_landing(f))} | "
+        f"{'–' if f.progress is None else f'{f.progress:.0%}'} |"
+        for f in document.faults
+    ]
+    return ["\n".join([*lines, ""])]
+
+
+def _landing(fault: FaultEntry) -> str:
+    """A fault that no stage was asked of landed, if it took effect."""
+    if fault.missed:
+        return f"missed: {fault.missed}"
+    return fault.landed or ("took effect" if fault.effective else "no proven effect")
+
+
+def _resets(document: VerdictDocument) -> list[str]:
+    if not document.resets:
+        return []
+    rule = "| --- " * 3 + "| ---: " * (len(document.reset_columns) - 3) + "|"
+    lines = [f"| {' | '.join(document.reset_columns)} |", rule]
+    lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in document.resets]
+    return ["\n".join([*lines, ""])]
+
+
+def _where(told: Told) -> str:
+    facts = told.document.run
+    lines = []
+    if facts is not None and facts.replay:
+        lines += ["To run it again:", "", f"    {facts.replay}", ""]
+    if told.folder:
+        # A run that nobody judged has no page.
+        what = "Report: `report.html` in" if told.document.numbers else "Run folder:"
+        lines.append(f"{what} {_cell(told.folder)}")
+    return "\n".join([*lines, *_versions(told), ""])
+
+
+def _versions(told: Told) -> list[str]:
+    facts = told.document.run
+    if facts is None:
+        return []
+    known = {"target": facts.target, "kubernetes": facts.cluster, **facts.versions}
+    said = ", ".join(f"{name} {_cell(version)}" for name, version in known.items() if version)
+    return ["", f"<sub>{said}</sub>"] if said else []
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
+
+
+def _cell(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Text in one line, that neither ends a table's cell nor opens a tag."""
+    line = " ".join(text.split())
+    if len(line) > most:
+        line = f"{line[: most - 1]}…"
+    return line.replace("|", "\\|").replace("<", "&lt;")

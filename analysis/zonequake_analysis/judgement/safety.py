@@ -1,0 +1,193 @@
+"""Checks of what must never happen: lost, stale and invented values, order, replicas. Pure."""
+
+from __future__ import annotations
+
+from zonequake_analysis.checks import list_prefixes, loss, sets
+from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.verdict import Check, Verdict, limited
+
+
+def safety_checks(e: Evidence) -> list[Check]:
+    """Whether the store kept its promises."""
+    return [
+        *_loss_checks(e),
+        *_set_checks(e),
+        _linearizability(e),
+        _sessions(e),
+        _replicas(e),
+        _joint(e),
+    ]
+
+
+def _loss_checks(e: Evidence) -> list[Check]:
+    counts, allowed = e.found.counts, e.description.expectations
+    lost, hidden = counts[loss.CHECK, "lost"] - e.found.lost_on_replica, e.found.lost_on_replica
+    stale = counts[loss.CHECK, "stale"]
+    flicker = counts[loss.CHECK, "flicker"]
+    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    skipped = e.quality.unplaced
+    return [
+        Check(
+            name="lost-writes",
+            verdict=limited(lost, allowed.lost),
+            summary=f"{lost} of {e.acknowledged:,} acknowledged writes are lost",
+            violations=lost,
+            checked=e.acknowledged - e.uncovered,
+            excluded=e.uncovered,
+        ),
+        Check(
+            name="hidden-writes",
+            verdict=limited(hidden, 0),
+            summary=f"{hidden} acknowledged writes are on a replica and not served",
+            violations=hidden,
+            checked=e.acknowledged - e.uncovered,
+            excluded=e.uncovered,
+        ),
+        Check(
+            name="stale-reads",
+            verdict=limited(stale, allowed.stale),
+            summary=f"{stale} of {reads:,} reads are stale",
+            violations=stale,
+            checked=reads,
+            excluded=skipped,
+        ),
+        Check(
+            name="flicker",
+            verdict=limited(flicker, allowed.stale),
+            summary=f"{flicker} reads miss a write that was not acknowledged and was seen before",
+            violations=flicker,
+            checked=reads,
+            excluded=skipped,
+        ),
+    ]
+
+
+def _set_checks(e: Evidence) -> list[Check]:
+    reads = sum(n for (_, f, o), n in e.counts.items() if f == "read" and o == "ok")
+    named = {
+        "phantoms": (("phantom",), "values were read that nobody wrote"),
+        "aborted-reads": (("aborted",), "values were read whose writes certainly failed"),
+        "duplicates": (
+            ("duplicate", "applied-twice"),
+            "reads or writes show one request applied twice",
+        ),
+        "refusals": (("wrong-refusal",), "cas were refused though they found what they expected"),
+    }
+    result = []
+    for name, (kinds, words) in named.items():
+        count = sum(e.found.counts[sets.CHECK, kind] for kind in kinds)
+        result.append(
+            Check(
+                name=name,
+                verdict=limited(count, 0),
+                summary=f"{count} {words}",
+                violations=count,
+                checked=reads,
+            )
+        )
+    return result
+
+
+def _linearizability(e: Evidence) -> Check:
+    """The claimed order is a certificate; the black box trusts nobody; they watch each other."""
+    without = e.found.without_order
+    outside = without.by_both + without.by_black_box_only
+    twice = e.found.counts[list_prefixes.CHECK, "value-twice"]
+    certificate = e.quality.unplaced == 0
+    operations = sum(n for (role, _, _), n in e.counts.items() if role != "probe")
+    if without.by_both or (outside and not certificate):
+        bad = outside
+        verdict, summary = (
+            Verdict.VIOLATED,
+            f"{bad} keys are not linearizable: by zones or prefixes, and by the claimed order",
+        )
+        if not certificate:
+            summary = f"{bad} keys are not linearizable, by zones or prefixes"
+    elif without.by_claim_only:
+        bad, verdict = without.by_claim_only, Verdict.VIOLATED
+        summary = (
+            f"the store's claim is wrong at {bad} keys: what clients saw has an order, "
+            "but not the one that the store states"
+        )
+    elif outside:
+        bad, verdict = outside, Verdict.HARNESS_FAILED
+        summary = (
+            f"the checkers contradict each other at {bad} keys: the claimed order explains "
+            "everything, zones or prefixes find no order; one of them is wrong"
+        )
+    elif twice:
+        bad, verdict = twice, Verdict.UNKNOWN
+        summary = f"{twice} values were written twice; the checks need unique values"
+    else:
+        bad, verdict = 0, Verdict.PASSED
+        summary = "every key is linearizable, by the claimed order and by zones and prefixes"
+        if not certificate:
+            summary = "every key is linearizable by zones and prefixes; the store claims no order"
+    return Check(
+        name="linearizability",
+        verdict=verdict,
+        summary=summary,
+        violations=bad,
+        checked=operations,
+        excluded=e.quality.unplaced,
+    )
+
+
+def _sessions(e: Evidence) -> Check:
+    count = e.found.counts[loss.CHECK, "session"]
+    return Check(
+        name="sessions",
+        verdict=limited(count, 0),
+        summary=f"{count} operations stand before one that their own process had already reached",
+        violations=count,
+        checked=sum(e.counts.values()),
+        excluded=e.quality.unplaced,
+    )
+
+
+def _replicas(e: Evidence) -> Check:
+    unsettled = {(d.zone, d.partition) for d in e.audit.disagreements if d.kind == "applied"}
+    bad = [d for d in e.audit.disagreements if (d.zone, d.partition) not in unsettled]
+    if bad:
+        verdict = Verdict.VIOLATED
+        summary = f"{len(bad)} replicas differ: partition {bad[0].partition}: {bad[0].what}"
+    elif unsettled:
+        verdict = Verdict.UNKNOWN
+        first = next(d for d in e.audit.disagreements if d.kind == "applied")
+        where = f"partition {first.partition}: {first.what}"
+        summary = f"{len(unsettled)} partitions had not settled: {where}"
+    elif e.audit.replicas == 0:
+        verdict, summary = Verdict.PASSED, "not judged: the run has no replica dumps"
+    else:
+        verdict = Verdict.PASSED
+        summary = f"{e.audit.replicas} replicas of {e.audit.partitions} partitions are equal" + (
+            f"; {e.audit.writes_compared:,} writes found" if e.audit.writes_compared else ""
+        )
+    return Check(
+        name="replicas",
+        verdict=verdict,
+        summary=summary,
+        violations=len(bad),
+        checked=e.audit.replicas,
+        excluded=len(unsettled),
+    )
+
+
+def _joint(e: Evidence) -> Check:
+    early = e.early_joints
+    joints = sum("JOINT" in r.stage_ns for r in e.rebalances)
+    summary = f"{joints} joint configurations, all after their peers had caught up"
+    if early:
+        summary = (
+            f"{len(early)} joint configurations came too early: partition "
+            f"{early[0].partition}: {early[0].why}"
+        )
+    elif not joints:
+        summary = "not judged: the events show no joint configuration"
+    return Check(
+        name="joint-after-caught-up",
+        verdict=limited(len(early), 0),
+        summary=summary,
+        violations=len(early),
+        checked=joints,
+    )

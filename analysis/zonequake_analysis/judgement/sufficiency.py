@@ -1,0 +1,102 @@
+"""Checks of the run itself: whether it showed enough for its other checks to mean anything. Pure.
+
+No data is not success: unreadable lines, writes that nobody read again, a fault that did not land
+and a harness that could not do what was planned leave a run *unknown*, or worse.
+"""
+
+from __future__ import annotations
+
+from zonequake_analysis.judgement.evidence import Evidence
+from zonequake_analysis.judgement.harness_checks import harness_checks
+from zonequake_analysis.verdict import Check, Kind, Verdict
+
+
+def sufficiency_checks(e: Evidence) -> list[Check]:
+    """Whether the history, the load, the faults and the harness were as they should be."""
+    return [_history(e), _coverage(e), _faults(e), *harness_checks(e.description.harness)]
+
+
+def _history(e: Evidence) -> Check:
+    q = e.quality
+    problems = []
+    if q.bad_lines:
+        problems.append(f"{q.bad_lines} lines can't be read")
+    if q.foreign_schema_lines:
+        problems.append(f"{q.foreign_schema_lines} lines are of another schema version")
+    if q.unknown_names:
+        problems.append(f"{q.unknown_names} lines lack a field or name what is not known")
+    if q.orphans:
+        problems.append(f"{q.orphans} completions have no invoke")
+    if q.wide_positions:
+        problems.append(f"{q.wide_positions} positions are too wide")
+    if e.bad_events:
+        problems.append(f"{e.bad_events} events can't be read")
+    if len(q.clocks) > 1 and not e.description.clock_offset_ns:
+        problems.append("several clocks and no clock_offset_ns in run.yaml")
+    good = (
+        f"{q.lines:,} lines in {q.files} files; {q.torn_lines} torn at the end, "
+        f"{q.cut_off} operations cut off"
+    )
+    return Check(
+        kind=Kind.COVERAGE,
+        name="history",
+        verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
+        summary="; ".join(problems) or good,
+        violations=q.bad_lines + q.unknown_names + q.orphans,
+        checked=q.lines,
+        excluded=q.torn_lines,
+    )
+
+
+def _coverage(e: Evidence) -> Check:
+    """No data is not success: every kind that was tried must have worked, and been read again."""
+    problems = []
+    tried = {f for (role, f, _) in e.counts if role == "load"}
+    worked = {f for (role, f, outcome) in e.counts if role == "load" and outcome == "ok"}
+    if not tried:
+        problems.append("there was no load")
+    elif not worked & {"write", "append", "cas"}:
+        problems.append("no write was acknowledged")
+    finals = sum(n for (role, _, o), n in e.counts.items() if role == "final" and o == "ok")
+    if not finals:
+        problems.append("there are no final reads")
+    if "read" not in worked and not finals:
+        problems.append("no read was answered")
+    problems += [f"no {f} worked" for f in sorted(tried - worked)]
+    if e.uncovered:
+        problems.append(f"{e.uncovered} acknowledged writes were never read again")
+    return Check(
+        kind=Kind.COVERAGE,
+        name="coverage",
+        verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
+        summary="; ".join(problems)
+        or f"every acknowledged write was read again; {finals:,} final reads",
+        violations=len(problems),
+        checked=e.acknowledged,
+        excluded=e.uncovered,
+    )
+
+
+def _faults(e: Evidence) -> Check:
+    by_name = {fault.name: fault for fault in e.faults}
+    planned = e.description.planned_faults or tuple(by_name)
+    problems = []
+    for name in planned:
+        fault = by_name.get(name)
+        if fault is None or (fault.start_ns is None and not fault.missed):
+            problems.append(f"{name} was not installed")
+        elif fault.missed:
+            problems.append(f"{name} missed: {fault.missed}")
+        elif not fault.hit:
+            problems.append(f"{name} had no proven effect")
+    summary = f"{len(planned)} faults had to land, and all did as asked"
+    if not planned:
+        summary = "not judged: no fault was planned, and the events show none"
+    return Check(
+        kind=Kind.COVERAGE,
+        name="faults",
+        verdict=Verdict.UNKNOWN if problems else Verdict.PASSED,
+        summary="; ".join(problems) or summary,
+        violations=len(problems),
+        checked=len(planned),
+    )

@@ -1,0 +1,201 @@
+"""`verdict.json`: all that programs, a pull request and a test report say of a run.
+
+`junit.xml` and `summary.md` are drawn from it alone, so that they exist for every run, also for one
+that broke off before there was anything to judge, and so that several runs make one report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.run_folder import target_in_words
+from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, worst
+
+OURS = "zonequake"
+VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
+
+
+class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A check, with `witnesses`: each a few operations, in text, that are a violation alone."""
+
+    name: str
+    verdict: Verdict
+    summary: str
+    violations: int = 0
+    checked: int = 0
+    excluded: int = 0
+    kind: Kind = Kind.SAFETY
+    witnesses: list[str] = []
+
+    @property
+    def judged(self) -> bool:
+        """Whether there was anything to judge; a pass without it says nothing."""
+        return self.verdict is not Verdict.PASSED or self.checked > 0
+
+
+class WindowEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The longest unavailability of a partition; `cause` is empty if nothing explains it."""
+
+    zone: str
+    partition: int
+    function: str
+    certain_ms: float
+    possible_ms: float
+    cause: str = ""
+
+
+class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault: the stage that was asked for, and where it landed or why it didn't; `effective`:
+    whether an effect of it was proven."""
+
+    name: str
+    asked: str = ""
+    landed: str = ""
+    missed: str = ""
+    effective: bool = False
+    progress: float | None = None
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run it was, from `run.yaml`; `replay` is the command that does it again."""
+
+    run: str
+    scenario: str
+    seed: str = ""
+    target: str = ""
+    versions: dict[str, str] = {}
+    cluster: str = ""
+    replay: str = ""
+    started_wall_ns: int = 0
+
+
+class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The file. `resets` are rows for the summary's table, under `reset_columns`."""
+
+    schema: int = 1
+    verdict: Verdict
+    exit_code: int
+    checks: list[CheckEntry]
+    headline: str = ""
+    numbers: dict[str, float | int | None] = {}
+    run: RunFacts | None = None
+    windows: list[WindowEntry] = []
+    faults: list[FaultEntry] = []
+    reset_columns: list[str] = []
+    resets: list[list[str]] = []
+
+    @property
+    def duration_s(self) -> float:
+        """How long the history is; 0 where nothing was judged."""
+        return float(self.numbers.get("duration_s") or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A run as a report tells it: its document, and the folder where the rest of it lies."""
+
+    document: VerdictDocument
+    folder: str = ""
+
+    @property
+    def name(self) -> str:
+        run = self.document.run
+        return (run.scenario if run is not None else "") or Path(self.folder).name or "zonequake"
+
+    @property
+    def title(self) -> str:
+        """Its name, and what it was against where that isn't our own store."""
+        target = self.document.run.target if self.document.run is not None else ""
+        foreign = target and target.split()[0] != OURS
+        return f"{self.name} against {target}" if foreign else self.name
+
+    @property
+    def seed(self) -> str:
+        return self.document.run.seed if self.document.run is not None else ""
+
+
+def entry(check: Check, witnesses: Sequence[str] = ()) -> CheckEntry:
+    """A check as the document holds it."""
+    return CheckEntry(
+        name=check.name,
+        verdict=check.verdict,
+        summary=check.summary,
+        violations=check.violations,
+        checked=check.checked,
+        excluded=check.excluded,
+        kind=check.kind,
+        witnesses=list(witnesses),
+    )
+
+
+def without_analysis(
+    checks: Sequence[CheckEntry], run: RunFacts | None = None, *, verdict: Verdict | None = None
+) -> VerdictDocument:
+    """The document of a run that no analysis judged. `verdict`: where it isn't the worst check's"""
+    ended = worst(check.verdict for check in checks) if verdict is None else verdict
+    told = [check.summary for check in checks if check.verdict is ended]
+    return VerdictDocument(
+        verdict=ended,
+        exit_code=EXIT_CODES[ended],
+        checks=list(checks),
+        headline="; ".join(told[:3]),
+        run=run,
+    )
+
+
+def with_exit_code(document: VerdictDocument, code: int) -> VerdictDocument:
+    """The same with another exit code: wrong usage has one and is no verdict."""
+    return msgspec.structs.replace(document, exit_code=code)
+
+
+def read_facts(run: Path) -> RunFacts | None:
+    """Which run a folder holds; None without `run.yaml`. Raises RunFolderError."""
+    file = run / "run.yaml"
+    if not file.exists():
+        return None
+    try:
+        document = yaml.safe_load(file.read_text()) or {}
+        cluster = document.get("cluster") or {}
+        return RunFacts(
+            run=str(document.get("run") or run.resolve().name),
+            scenario=str(document.get("scenario") or document.get("name") or run.resolve().name),
+            seed=str(document.get("seed", "")),
+            target=target_in_words(document.get("target")),
+            versions={str(k): str(v) for k, v in (document.get("versions") or {}).items()},
+            cluster=str(cluster.get("version") or ""),
+            replay=str(document.get("replay") or ""),
+            started_wall_ns=int(document.get("started_wall_ns") or 0),
+        )
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{file}: {error}; expected what docs/interfaces.md says") from error
+
+
+def read_document(run: Path) -> VerdictDocument:
+    """A folder's `verdict.json`. Raises RunFolderError."""
+    file = run / VERDICT_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=VerdictDocument)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RunFolderError(
+            f"{file}: {error}; expected what `zonequake analyze` writes"
+        ) from error
+
+
+def write_document(run: Path, document: VerdictDocument) -> None:
+    """Writes `verdict.json`."""
+    encoded = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    (run / VERDICT_FILE).write_bytes(encoded + b"\n")
+
+
+def started(facts: RunFacts | None) -> str:
+    """When a run began, in UTC to the second; empty if nobody knows."""
+    if facts is None or not facts.started_wall_ns:
+        return ""
+    return datetime.fromtimestamp(facts.started_wall_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S")

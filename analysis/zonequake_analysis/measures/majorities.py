@@ -1,0 +1,181 @@
+"""When no majority of a partition's members lived: nothing may be answered then.
+
+From what is certain only. A member is dead from the instant at which its end was proven (the proof
+of a fault's effect) until the `node.started` of the process that took its place. A partition's
+configuration is one of the sets that its resource held as `stable` or `pending` about then; only if
+the majority of each of them was dead, nobody could answer. A reset ends the time without majority:
+its forced `pending` is such a set, and so is the survivor's own word. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+
+SLACK_NS = 2_000_000_000
+"""A resource's change may be seen so much later than it was made, or act so much later."""
+
+MOST_EXAMPLES = 3
+
+Span = tuple[int, int]
+
+
+class Unfounded(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers of one partition that were begun and given while no majority lived."""
+
+    zone: str
+    partition: int
+    count: int
+    examples: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A set that stood in a resource from `begin_ns` to `end_ns`."""
+
+    nodes: frozenset[str]
+    begin_ns: int
+    end_ns: int
+
+
+def without_majority(events: Sequence[Event]) -> dict[tuple[str, int], list[Span]]:
+    """By zone and partition, the times in which certainly no majority lived."""
+    dead = deaths(events)
+    resets: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for event in events:
+        if event.kind == "group.reset" and event.partition is not None:
+            resets[event.zone or "", event.partition].append(event.time)
+    found = {}
+    for place, held in _held_sets(events).items():
+        spans = _spans(held, dead, sorted(resets[place]))
+        if spans:
+            found[place] = spans
+    return found
+
+
+def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfounded]:
+    """Answers within the spans of their partition (by its id); bounded reads need no majority."""
+    partition = ops.column("partition_id").to_numpy()
+    inv, fin = ops.column("inv").to_numpy(), ops.column("fin").to_numpy()
+    answered = (ops.column("outcome").to_numpy() == Outcome.OK.value) & ~ops.column(
+        "bounded"
+    ).to_numpy(zero_copy_only=False)
+    found = []
+    for number in sorted(set(spans) & set(np.unique(partition).tolist())):
+        within = np.zeros(len(partition), bool)
+        for begin, end in spans[number]:
+            within |= (inv >= begin) & (fin <= end)
+        rows = np.flatnonzero((partition == number) & answered & within)
+        if len(rows):
+            shown = ops.select(["zone", "partition", "f", "key", "node"]).take(
+                pa.array(rows[:MOST_EXAMPLES])
+            )
+            named = shown.to_pylist()
+            found.append(
+                Unfounded(
+                    zone=named[0]["zone"] or "",
+                    partition=named[0]["partition"],
+                    count=len(rows),
+                    examples=[
+                        f"{Function(row['f']).name.lower()} of {row['key']} by "
+                        f"{row['node'] or 'somebody'}"
+                        for row in named
+                    ],
+                )
+            )
+    return found
+
+
+def deaths(events: Iterable[Event]) -> dict[str, list[Span]]:
+    """By node, from when to when its process was certainly dead.
+
+    A proof says when the end was *seen*: by then the successor may answer already, and nothing is
+    certain of the time between them.
+    """
+    ended: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    began: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for event in events:
+        if event.kind == "fault.effective":
+            for node, at_ns, process in _ends(event.data.get("proof")):
+                ended[node].append((at_ns, process))
+        elif event.kind == "node.started" and event.node:
+            began[event.node].append((event.time, str(event.data.get("process_incarnation"))))
+    dead = {}
+    for node, ends in ended.items():
+        spans = [(at, _successor_ns(began[node], process)) for at, process in sorted(ends)]
+        dead[node] = [(at, back) for at, back in spans if back > at]
+    return dead
+
+
+def _ends(proof: object) -> list[tuple[str, int, str]]:
+    """(node, when its end was seen, which process ended) for each victim of a proven fault."""
+    if not isinstance(proof, dict) or not isinstance(proof.get("gone_ns"), dict):
+        return []
+    gone = proof["gone_ns"]
+    return [
+        (str(victim["node"]), int(gone[victim["node"]]), str(victim["process_incarnation"]))
+        for victim in proof.get("victims", [])
+    ]
+
+
+def _successor_ns(began: Iterable[tuple[int, str]], process: str) -> int:
+    """When the process after this one began at its node. One whose own start no journal holds was
+    there before all others."""
+    own = max((at for at, who in began if who == process), default=-1)
+    return min((at for at, who in began if at > own and who != process), default=NEVER_NS)
+
+
+def _held_sets(events: Iterable[Event]) -> dict[tuple[str, int], list[_Held]]:
+    """By partition, every set that was stable or pending, with slack on both sides."""
+    changes: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind == "partition.changed" and event.partition is not None:
+            changes[event.zone or "", event.partition].append(event)
+    result = {}
+    for place, own in changes.items():
+        own.sort(key=lambda event: event.time)
+        ends = [event.time + SLACK_NS for event in own[1:]] + [NEVER_NS]
+        result[place] = [
+            _Held(nodes=frozenset(nodes), begin_ns=event.time - SLACK_NS, end_ns=end)
+            for event, end in zip(own, ends, strict=True)
+            for key in ("stable", "pending")
+            if isinstance(nodes := event.data.get(key), list) and nodes
+        ]
+    return result
+
+
+def _spans(
+    held: Sequence[_Held], dead: Mapping[str, Sequence[Span]], resets: Sequence[int]
+) -> list[Span]:
+    """Maximal times in which a set is known and each that may hold has lost its majority."""
+    edges = {edge for one in held for edge in (one.begin_ns, one.end_ns)}
+    edges |= {edge for spans in dead.values() for span in spans for edge in span}
+    edges |= set(resets)
+    moments = sorted(edges)
+    spans: list[Span] = []
+    for begin, end in pairwise(moments):
+        possible = [one.nodes for one in held if one.begin_ns <= begin and one.end_ns >= end]
+        if not possible or not all(is_lost(nodes, dead, begin, end) for nodes in possible):
+            continue
+        if spans and spans[-1][1] == begin and begin not in resets:
+            spans[-1] = (spans[-1][0], end)
+        elif begin not in resets:
+            spans.append((begin, end))
+    return spans
+
+
+def is_lost(
+    nodes: Collection[str], dead: Mapping[str, Sequence[Span]], begin: int, end: int
+) -> bool:
+    """Whether a majority of these nodes was dead all the time from `begin` to `end`."""
+    gone = sum(any(a <= begin and b >= end for a, b in dead.get(node, ())) for node in nodes)
+    return len(nodes) - gone < len(nodes) // 2 + 1

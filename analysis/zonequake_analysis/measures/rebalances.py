@@ -1,0 +1,288 @@
+"""Rebalances per partition with their stage times, and where each fault landed, from the events.
+
+A rebalance is known by its partition and configuration token:
+
+    CATCHING_UP → CAUGHT_UP → JOINT → STABLE, then NONE with a reason if it went back
+
+and has ended with the `NONE` that follows STABLE, when a newer token took over, or when the
+partition's `pending` is empty at that token. Where the resource wasn't watched, STABLE must do.
+
+Above all that stands what the leader itself said last. One that is in another stage than NONE still
+works on a change, whoever asked for it and whatever the resource says:
+
+    partition.changed (token 4, pending empty), CAUGHT_UP (token 4), end of the run: not ended
+
+A stage ends without a NONE only with its leader, when another term begins or its replica stops.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from zonequake_analysis.inputs.run_folder import Event
+
+STAGES = ("CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE")
+
+
+@dataclass(slots=True, kw_only=True)
+class Rebalance:
+    """One change of one partition's configuration. Times in ns, None if the stage never came."""
+
+    zone: str
+    partition: int
+    token: int
+    peers: tuple[str, ...] = ()
+    adding: tuple[str, ...] = ()
+    stage_ns: dict[str, int] = field(default_factory=dict)  # first time of each stage
+    attempts: int = 0  # how often it entered CATCHING_UP
+    fell_back: list[str] = field(default_factory=list)  # reasons of NONE
+    ended_ns: int | None = None
+    ended_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyJoint:
+    """A joint configuration appended before the peers it adds had caught up."""
+
+    zone: str
+    partition: int
+    token: int
+    at_ns: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultLanding:
+    """What became of one fault: when it began and ended, and in which stage it landed."""
+
+    name: str
+    type: str
+    targets: tuple[str, ...]
+    start_ns: int | None
+    effective_ns: int | None
+    stop_ns: int | None
+    recovered_ns: int | None
+    asked: str
+    landed: str
+    progress: float | None
+    partition: int | None
+    missed: str  # why, empty if it did not miss
+
+    @property
+    def hit(self) -> bool:
+        """Whether it was installed and, if a stage was asked for, landed in it."""
+        return self.effective_ns is not None and not self.missed
+
+
+def rebalances(events: Sequence[Event]) -> list[Rebalance]:
+    """Every rebalance that the events tell of, by partition and token."""
+    found: dict[tuple[str, int, int], Rebalance] = {}
+    for event in events:
+        if event.partition is None or event.kind not in ("rebalance.stage", "partition.changed"):
+            continue
+        place = (event.zone or "", event.partition)
+        token = int(event.number("token") or 0)
+        if event.kind == "partition.changed":
+            _watch_keys(found, place, token, event)
+            continue
+        rebalance = found.setdefault(
+            (*place, token), Rebalance(zone=place[0], partition=place[1], token=token)
+        )
+        stage = event.text("stage")
+        if stage in STAGES:
+            rebalance.stage_ns.setdefault(stage, event.time)
+            rebalance.peers = _nodes(event, "peers") or rebalance.peers
+            rebalance.adding = _nodes(event, "adding") or rebalance.adding
+            rebalance.attempts += stage == "CATCHING_UP"
+        if stage == "NONE":
+            if event.text("reason") or "STABLE" not in rebalance.stage_ns:
+                rebalance.fell_back.append(event.text("reason") or "no reason given")
+            else:
+                _end(rebalance, event.time, "applied")
+        if stage == "CATCHING_UP":
+            for (zone, partition, earlier), other in found.items():
+                if (zone, partition) == place and earlier < token:
+                    _end(other, event.time, f"replaced by token {token}")
+    watched = {(e.zone or "", e.partition) for e in events if e.kind == "partition.changed"}
+    for rebalance in found.values():
+        if (rebalance.zone, rebalance.partition) not in watched and "STABLE" in rebalance.stage_ns:
+            _end(rebalance, rebalance.stage_ns["STABLE"], "stable")
+    for name in _still_running(events):
+        found[name].ended_ns, found[name].ended_by = None, ""
+    moved = [r for r in found.values() if r.stage_ns]
+    return sorted(moved, key=lambda r: (min(r.stage_ns.values()), r.zone, r.partition))
+
+
+def _still_running(events: Sequence[Event]) -> Iterator[tuple[str, int, int]]:
+    """(zone, partition, token) of every stage other than NONE that no later event takes back."""
+    last: dict[tuple[str, int], Event] = {}
+    for event in events:
+        if event.partition is None:
+            continue
+        place = (event.zone or "", event.partition)
+        stage = last.get(place)
+        if event.kind == "rebalance.stage":
+            if stage is None or _term(event) >= _term(stage):
+                last[place] = event
+        elif stage is not None and (
+            (event.kind == "leader.change" and _term(event) > _term(stage))
+            or (event.kind == "replica.stopped" and event.node == stage.node)
+        ):
+            del last[place]
+    for (zone, partition), event in last.items():
+        if event.text("stage") in STAGES:
+            yield zone, partition, int(event.number("token") or 0)
+
+
+def _term(event: Event) -> float:
+    return event.number("term") or 0
+
+
+def _watch_keys(
+    found: dict[tuple[str, int, int], Rebalance],
+    place: tuple[str, int],
+    token: int,
+    event: Event,
+) -> None:
+    """`partition.changed`: without pending, every rebalance up to its token has ended."""
+    if event.data.get("pending"):
+        return
+    for (zone, partition, earlier), rebalance in found.items():
+        if (zone, partition) == place and earlier <= token:
+            _end(rebalance, event.time, "pending empty")
+
+
+def _end(rebalance: Rebalance, at_ns: int, by: str) -> None:
+    if rebalance.ended_ns is None:
+        rebalance.ended_ns, rebalance.ended_by = at_ns, by
+
+
+def _nodes(event: Event, name: str) -> tuple[str, ...]:
+    """Names of peers, written as names, as [node, incarnation] or as objects with `node`."""
+    given = event.data.get(name)
+    if not isinstance(given, list):
+        return ()
+    names = []
+    for peer in given:
+        if isinstance(peer, dict):
+            names.append(str(peer.get("node", "")))
+        elif isinstance(peer, list) and peer:
+            names.append(str(peer[0]))
+        else:
+            names.append(str(peer))
+    return tuple(names)
+
+
+def early_joints(events: Sequence[Event]) -> list[EarlyJoint]:
+    """Joint configurations that came before their new peers had caught up (stage order).
+
+    Legal is JOINT only after CAUGHT_UP of the same partition, term and token; and a progress that
+    the event states must be complete for every peer.
+
+        CATCHING_UP (term 3, token 7, progress 0.4) → JOINT (term 3, token 7): too early
+    """
+    caught_up: set[tuple[str | None, int | None, float | None, float | None]] = set()
+    found = []
+    for event in events:
+        if event.kind != "rebalance.stage":
+            continue
+        name = (event.zone, event.partition, event.number("term"), event.number("token"))
+        stage = event.text("stage")
+        if stage == "CAUGHT_UP":
+            caught_up.add(name)
+        if stage not in ("JOINT", "CAUGHT_UP"):
+            continue
+        behind = _behind(event)
+        if behind:
+            why = f"{stage} while {behind}"
+        elif stage == "JOINT" and _adds(event) and name not in caught_up:
+            why = "JOINT without CAUGHT_UP in the same term and token"
+        else:
+            continue
+        found.append(
+            EarlyJoint(
+                zone=event.zone or "",
+                partition=event.partition or 0,
+                token=int(event.number("token") or 0),
+                at_ns=event.time,
+                why=why,
+            )
+        )
+    return found
+
+
+def _adds(event: Event) -> bool:
+    """Whether the change adds peers; one that only removes has nobody to catch up."""
+    return bool(event.data.get("adding"))
+
+
+def _behind(event: Event) -> str:
+    """Which peers the event itself shows as not caught up, empty if none."""
+    progress = event.data.get("progress")
+    if isinstance(progress, int | float) and progress < 1 and _adds(event):
+        return f"progress was {progress:.0%}"
+    peers: list[tuple[str, object]] = []
+    if isinstance(progress, dict):
+        peers = [(str(node), value) for node, value in progress.items()]
+    elif isinstance(progress, list):
+        for entry in progress:
+            if isinstance(entry, dict):
+                peer = entry.get("peer", entry.get("node", ""))
+                name = peer.get("node", "") if isinstance(peer, dict) else peer
+                peers.append((str(name), entry.get("fraction", entry.get("progress"))))
+    late = [f"{n} at {v:.0%}" for n, v in peers if isinstance(v, int | float) and v < 1]
+    return ", ".join(late)
+
+
+def fault_landings(events: Sequence[Event]) -> list[FaultLanding]:
+    """Every fault of the run in order of its first event, and where it landed."""
+    by_name: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if event.kind.startswith("fault."):
+            by_name[event.text("fault")].append(event)
+    landings = []
+    for name, own in by_name.items():
+
+        def first(kind: str, own: list[Event] = own) -> Event | None:
+            return next((event for event in own if event.kind == kind), None)
+
+        def last_ns(kind: str, own: list[Event] = own) -> int | None:
+            return max((event.time for event in own if event.kind == kind), default=None)
+
+        start, hit, missed = first("fault.start"), first("fault.hit"), first("fault.missed")
+        effective = first("fault.effective")
+        described = start or effective or own[0]
+        landings.append(
+            FaultLanding(
+                name=name,
+                type=described.text("type"),
+                targets=_nodes(described, "targets"),
+                start_ns=start.time if start else None,
+                effective_ns=effective.time if effective else None,
+                stop_ns=last_ns("fault.stop"),
+                recovered_ns=last_ns("fault.recovered"),
+                asked=_words(hit.data.get("asked")) if hit else "",
+                landed=_words(hit.data.get("stage")) if hit else "",
+                progress=hit.number("progress") if hit else None,
+                partition=_partition(hit),
+                missed=missed.text("reason") or "missed" if missed else "",
+            )
+        )
+    return landings
+
+
+def _partition(hit: Event | None) -> int | None:
+    if hit is None:
+        return None
+    number = hit.number("partition")
+    return hit.partition if number is None else int(number)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, list):
+        return " or ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(inner)}" for name, inner in value.items())
+    return "" if value is None else str(value)

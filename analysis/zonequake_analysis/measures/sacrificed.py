@@ -1,0 +1,126 @@
+"""What resets took, and what an unwind brought back: exact, from acknowledged places. Pure.
+
+    sacrificed   an acknowledged write that is no part of the last lineage. Legal if it was begun
+                 before the reset that cut it off: its place lies behind the survivor's last one
+    restored     an acknowledged write that a lineage in between lacked, and the last one has
+    beside       an answer of an older lineage that was begun after a newer one led: forbidden, two
+                 lineages answered side by side
+
+What is part of the last lineage and missing all the same is lost, and not sacrificed: that is what
+the other checks find in the last lineage's view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from zonequake_analysis.inputs.lineages import Bools, Ints, Lineages, in_words
+from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS, Function, Outcome
+from zonequake_analysis.inputs.views import lineages_of
+
+MOST_EXAMPLES = 3
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one partition's acknowledged writes in its resets.
+
+    `sacrificed`: by the lineage that cut them off. `unrecorded`: lineages that answered and whose
+    reset no data node recorded. `first_write_ns`: when each lineage first acknowledged a write.
+    """
+
+    zone: str
+    partition: int
+    lineages: list[int]
+    sacrificed: dict[int, int]
+    restored: int
+    beside: int
+    unrecorded: list[int]
+    first_write_ns: dict[int, int]
+    examples: list[str]
+
+
+def cuts(ops: pa.Table, lineages: Mapping[int, Lineages], *, one_clock: bool = True) -> list[Cut]:
+    """One for each partition of `ops` (as laid out, not `views`) with more than one lineage.
+
+    Without `one_clock` nobody can say what came after a reset, and nothing is `beside`.
+    """
+    partition = ops.column("partition_id").to_numpy()
+    place = ops.column("position").fill_null(-1).to_numpy()
+    ok = (ops.column("outcome").to_numpy() == Outcome.OK.value) & (place >= 0)
+    lineage = np.where(ok, place >> (TERM_BITS + INDEX_BITS), -1)
+    found = []
+    for number in np.unique(partition).tolist():
+        several = lineages_of(number, partition, lineage, lineages)
+        if len(several) > 1:
+            rows = np.flatnonzero((partition == number) & ok)
+            name = int(np.flatnonzero(partition == number)[0])
+            known = lineages.get(number) or Lineages(
+                zone=ops.column("zone")[name].as_py() or "",
+                partition=ops.column("partition")[name].as_py(),
+                begun={},
+            )
+            found.append(_cut(ops.take(pa.array(rows)), place[rows], several, known, one_clock))
+    return found
+
+
+def _cut(ops: pa.Table, place: Ints, several: list[int], known: Lineages, one_clock: bool) -> Cut:
+    own = place >> (TERM_BITS + INDEX_BITS)
+    f = ops.column("f").to_numpy()
+    applied = ops.column("applied").to_numpy(zero_copy_only=False)
+    writes = np.isin(f, (Function.WRITE.value, Function.APPEND.value)) | (
+        (f == Function.CAS.value) & applied
+    )
+    inv, fin = ops.column("inv").to_numpy(), ops.column("fin").to_numpy()
+    bounded = ops.column("bounded").to_numpy(zero_copy_only=False)
+    cut_by = _cut_by(place, several, known)
+    lasting = cut_by == 0
+    lacked = np.zeros(len(place), bool)
+    beside = np.zeros(len(place), bool)
+    for lineage in several[1:]:
+        lacked |= (own < lineage) & ~known.has(lineage, place)
+        begun = known.begun.get(lineage)
+        if begun is not None and one_clock:
+            beside |= (own < lineage) & (inv >= begun.at_ns) & ~bounded
+    taken, counts = np.unique(cut_by[writes & ~lasting], return_counts=True)
+    return Cut(
+        zone=known.zone,
+        partition=known.partition,
+        lineages=several,
+        sacrificed=dict(zip(taken.tolist(), counts.tolist(), strict=True)),
+        restored=int((writes & lasting & lacked).sum()),
+        beside=int(beside.sum()),
+        unrecorded=[lineage for lineage in several[1:] if lineage not in known.begun],
+        first_write_ns={
+            lineage: int(fin[writes & (own == lineage)].min())
+            for lineage in several
+            if (writes & (own == lineage)).any()
+        },
+        examples=_examples(ops, place, beside),
+    )
+
+
+def _cut_by(place: Ints, several: list[int], known: Lineages) -> Ints:
+    """The lineage that cut each place off the last one, 0 for those that are part of it.
+
+    It is the first one behind the place's own from which on no lineage has it again.
+    """
+    result = np.zeros(len(place), np.int64)
+    own = place >> (TERM_BITS + INDEX_BITS)
+    for lineage in several[1:]:
+        lacks = (own < lineage) & ~known.has(lineage, place)
+        result = np.where(lacks, np.where(result == 0, lineage, result), 0)
+    return result
+
+
+def _examples(ops: pa.Table, place: Ints, beside: Bools) -> list[str]:
+    shown = np.flatnonzero(beside)[:MOST_EXAMPLES]
+    names = ops.select(["f", "key", "node"]).take(pa.array(shown)).to_pylist()
+    return [
+        f"{Function(row['f']).name.lower()} of {row['key']} at {in_words(int(place[number]))}"
+        f" by {row['node'] or 'somebody'}"
+        for number, row in zip(shown.tolist(), names, strict=True)
+    ]

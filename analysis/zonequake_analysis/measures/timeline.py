@@ -1,0 +1,156 @@
+"""Numbers over time: latency, throughput and availability, for the report and for the SLOs.
+
+Latencies go into logarithmic bins, 16 to an octave (4.4 % wide), counted per slice of time, so that
+any percentile of any stretch of time comes from one small table. Maxima are exact. An open loop's
+latency counts from the scheduled time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zonequake_analysis.inputs.shapes import Function, Outcome, Role
+from zonequake_analysis.measures.tally import BINS, BINS_PER_OCTAVE, Place, Tally, extent
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Counts by slice and bin of one class of operations; `max_ns` per slice."""
+
+    counts: Ints  # slices × bins
+    max_ns: Ints
+    ok: Ints
+    bad: Ints
+
+    def percentile_ns(self, fraction: float, first: int = 0, last: int | None = None) -> float:
+        """The percentile over slices [first, last), nan if there were no operations."""
+        return _percentile(self.counts[first:last].sum(axis=0), fraction)
+
+    def percentiles_ns(self, fraction: float) -> Floats:
+        """The percentile of each slice, nan where nothing happened."""
+        return np.array([_percentile(row, fraction) for row in self.counts])
+
+
+def _percentile(counts: Ints, fraction: float) -> float:
+    total = counts.sum()
+    if total == 0:
+        return float("nan")
+    place = int(np.searchsorted(np.cumsum(counts), fraction * total, side="left"))
+    return float(2 ** ((place + 1) / BINS_PER_OCTAVE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """One partition over time: what was answered in time and what wasn't, by probes if any."""
+
+    zone: str
+    partition: int
+    good: Ints
+    bad: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Everything by slices of `slice_ns` from `start_ns` on."""
+
+    start_ns: int
+    slice_ns: int
+    slices: int
+    latencies: dict[str, Latencies]  # by function, of role load
+    partitions: tuple[PartitionRow, ...]
+    counts: dict[tuple[str, str, str], int]  # (role, function, outcome) -> operations
+
+    @property
+    def end_ns(self) -> int:
+        """End of the last slice."""
+        return self.start_ns + self.slices * self.slice_ns
+
+    def slice_of(self, at_ns: int) -> int:
+        """The slice a moment lies in, within 0..slices."""
+        return int(min(self.slices, max(0, (at_ns - self.start_ns) // self.slice_ns)))
+
+    def total(self, *, role: str | None = None, outcome: str | None = None) -> int:
+        """Operations of a role and outcome."""
+        return sum(
+            number
+            for (its_role, _, its_outcome), number in self.counts.items()
+            if role in (None, its_role) and outcome in (None, its_outcome)
+        )
+
+
+def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timeline:
+    """What the buckets counted between the first start and the last line, as one."""
+    over = extent(start_ns, end_ns)
+    functions, slices = list(Function), over.slices
+    counts = np.zeros(len(functions) * slices * BINS, np.int64)
+    longest, bad = np.zeros((2, len(functions) * slices), np.int64)
+    outcomes = np.zeros(len(Role) * len(functions) * len(Outcome), np.int64)
+    places: dict[int, tuple[Place, Ints]] = {}
+    for one in tallies:
+        counts[np.frombuffer(one.cells, np.int32)] += np.frombuffer(one.counts, np.int32)
+        np.maximum(longest, np.frombuffer(one.max_ns, np.int64), out=longest)
+        bad += np.frombuffer(one.bad, np.int32)
+        outcomes += np.frombuffer(one.outcomes, np.int64)
+        for place in one.places:
+            _, answers = places.setdefault(
+                place.partition_id, (place, np.zeros((4, slices), np.int64))
+            )
+            given = np.frombuffer(place.answers, np.int32).reshape(4, -1)
+            answers[:, : given.shape[1]] += given
+    by_outcome = {
+        (role.name.lower(), f.name.lower(), outcome.name.lower()): int(number)
+        for (role, f, outcome), number in zip(
+            product(Role, Function, Outcome), outcomes, strict=True
+        )
+        if number
+    }
+    probed = any(role == "probe" for role, _, _ in by_outcome)
+    first = 0 if probed else 2
+    shape = (len(functions), slices)
+    by_function = zip(
+        functions,
+        counts.reshape(*shape, BINS),
+        longest.reshape(shape),
+        bad.reshape(shape),
+        strict=True,
+    )
+    latencies = {
+        f.name.lower(): Latencies(counts=cells, max_ns=most, ok=cells.sum(axis=1), bad=failed)
+        for f, cells, most, failed in by_function
+    }
+    rows = [
+        PartitionRow(
+            zone=place.zone,
+            partition=place.partition,
+            good=answers[first],
+            bad=answers[first + 1],
+        )
+        for place, answers in places.values()
+    ]
+    return Timeline(
+        start_ns=start_ns,
+        slice_ns=over.slice_ns,
+        slices=slices,
+        latencies={f: one for f, one in latencies.items() if one.ok.any() or one.bad.any()},
+        partitions=tuple(sorted(rows, key=lambda row: (row.zone, row.partition))),
+        counts=by_outcome,
+    )
+
+
+def all_of(classes: Iterable[Latencies]) -> Latencies:
+    """Several classes as one."""
+    given = list(classes)
+    return Latencies(
+        counts=np.sum([c.counts for c in given], axis=0),
+        max_ns=np.max([c.max_ns for c in given], axis=0),
+        ok=np.sum([c.ok for c in given], axis=0),
+        bad=np.sum([c.bad for c in given], axis=0),
+    )

@@ -1,0 +1,256 @@
+"""Unavailability windows per partition and operation class, from probes (research "Windows").
+
+A probe succeeds if it is answered within the deadline of its scheduled start; late, failed and
+unknown ones have failed. A window is a maximal run of failures between two successes of a vantage:
+
+    possible   from the finish of the last success to the finish of the next
+    certain    from the start of the first failed probe to the start of the last
+    proven     of the certain part, what lies behind the last end of a pod that the API server
+               showed in the window: nobody may act on a loss before
+
+The outage lies between; a vantage that did not probe for three intervals is *no data*, which is
+neither success nor failure. A window is total if every vantage that probed then saw it.
+
+The cause is what happened last before the window began: Prometheus explains windows, it never
+measures them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.measures.probes import Island, Vantage
+from zonequake_analysis.measures.resets import RESET
+
+LOOK_BACK_NS = 5_000_000_000
+"""A cause lies at most this long before the window: longer than any election or restart here."""
+
+_CAUSES = (
+    "fault.start",
+    RESET,
+    "leader.change",
+    "rebalance.stage",
+    "node.stopping",
+    "node.started",
+    "replica.broken",
+    "replica.stopped",
+    "pod.event",
+)
+"""Kinds of events that can take a partition away, the more telling first."""
+
+_ENDED = ("Failed", "Succeeded")
+"""Phases of a pod whose containers have all ended, as the kubelet says."""
+
+_OF_ONE_PARTITION = (RESET, "leader.change", "rebalance.stage", "replica.broken", "replica.stopped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """An event that may have brought a window about, `lag_ns` before its first failed probe."""
+
+    kind: str
+    what: str
+    lag_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unavailability:
+    """One window of one partition and class, over all vantages."""
+
+    zone: str
+    partition: int
+    function: str
+    start_ns: int  # possible bounds
+    end_ns: int
+    certain_ns: int  # length of the certain part
+    proven_ns: int  # the same behind the proof of the last loss; without one, certain_ns
+    failed: int
+    vantages: tuple[str, ...]
+    total: bool
+    causes: tuple[Cause, ...]  # the leading one first; empty: unexplained
+
+    @property
+    def by_reset(self) -> bool:
+        """Whether a reset is among what explains it: it took as long as the loss and the reset."""
+        return any(cause.kind == RESET for cause in self.causes)
+
+    @property
+    def possible_ns(self) -> int:
+        """Length of the window by its possible bounds."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """All that the probes say. `hidden_ns`: no window that began, lasted or ended in a silence was
+    longer; 0 without silences."""
+
+    windows: tuple[Unavailability, ...]
+    vantages: tuple[Vantage, ...]
+    silences: tuple[Island, ...]
+    hidden_ns: int
+    resolution_ns: int  # the longest median interval; 0 without probes
+
+
+def availability(
+    vantages: Sequence[Vantage], islands: Sequence[Island], events: Sequence[Event]
+) -> Availability:
+    """Windows, what was probed, and where no vantage looked."""
+    failures = [island for island in islands if not island.silent]
+    return Availability(
+        windows=tuple(_merge(failures, vantages, events)),
+        vantages=tuple(vantages),
+        silences=tuple(island for island in islands if island.silent),
+        hidden_ns=_longest_hidden_ns(islands),
+        resolution_ns=max((v.interval_ns for v in vantages), default=0),
+    )
+
+
+def _longest_hidden_ns(islands: Iterable[Island]) -> int:
+    """Every probe that a vantage didn't send may have failed: then its silence and the failures
+    that touch it are one window.
+
+        ok  fail  fail  (silence)  fail  ok      the window is known to be no longer than this
+    """
+    of_vantage: dict[tuple[str, int, str, str], list[Island]] = defaultdict(list)
+    for island in islands:
+        series = (island.zone, island.partition, island.function, island.vantage)
+        of_vantage[series].append(island)
+    longest_ns = 0
+    for series_islands in of_vantage.values():
+        begin_ns = end_ns = 0
+        silent = False
+        for island in sorted(series_islands, key=lambda island: island.possible):
+            if island.possible[0] > end_ns:
+                begin_ns, end_ns, silent = *island.possible, False
+            end_ns = max(end_ns, island.possible[1])
+            silent = silent or island.silent
+            if silent:
+                longest_ns = max(longest_ns, end_ns - begin_ns)
+    return longest_ns
+
+
+def _merge(
+    failures: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[Event]
+) -> list[Unavailability]:
+    """Joins the vantages' runs that overlap in their certain parts into windows."""
+    by_place: dict[tuple[str, int, str], list[Island]] = defaultdict(list)
+    for island in failures:
+        by_place[island.zone, island.partition, island.function].append(island)
+    watching: dict[tuple[str, int, str], list[Vantage]] = defaultdict(list)
+    for vantage in vantages:
+        watching[vantage.zone, vantage.partition, vantage.function].append(vantage)
+    windows = []
+    for place, islands in sorted(by_place.items()):
+        islands.sort(key=lambda island: island.possible)
+        group: list[Island] = []
+        end = 0
+        for island in islands:
+            if group and island.possible[0] > end:
+                windows.append(_window(group, watching[place], events))
+                group = []
+            group.append(island)
+            end = max(end, island.possible[1])
+        windows.append(_window(group, watching[place], events))
+    return sorted(windows, key=lambda window: window.start_ns)
+
+
+def _window(
+    group: Sequence[Island], watching: Sequence[Vantage], events: Sequence[Event]
+) -> Unavailability:
+    zone, partition, function = group[0].zone, group[0].partition, group[0].function
+    saw = {island.vantage for island in group}
+    first_failed = min(island.certain[0] for island in group)
+    last_failed = max(island.certain[1] for island in group)
+    looked = {
+        v.vantage for v in watching if v.first_ns <= last_failed and v.last_ns >= first_failed
+    }
+    total = looked <= saw
+    # What all vantages saw is bounded by the tightest of their successes, certain by any of them.
+    start = max(i.possible[0] for i in group) if total else min(i.possible[0] for i in group)
+    end = min(i.possible[1] for i in group) if total else max(i.possible[1] for i in group)
+    if start >= end:  # the vantages failed one after another
+        total = False
+        start = min(i.possible[0] for i in group)
+        end = max(i.possible[1] for i in group)
+    certain = max(island.certain[1] - island.certain[0] for island in group)
+    proof = max(
+        (
+            e.time
+            for e in events
+            if e.kind == "pod.event" and e.text("phase") in _ENDED and start <= e.time <= end
+        ),
+        default=start,
+    )
+    proven = max(max(0, island.certain[1] - max(island.certain[0], proof)) for island in group)
+    return Unavailability(
+        zone=zone,
+        partition=partition,
+        function=function,
+        start_ns=start,
+        end_ns=end,
+        certain_ns=min(certain, end - start),
+        proven_ns=min(proven, end - start),
+        failed=sum(island.failed for island in group),
+        vantages=tuple(sorted(saw)),
+        total=total,
+        causes=tuple(_causes(zone, partition, first_failed, end, events)),
+    )
+
+
+def _causes(
+    zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[Event]
+) -> list[Cause]:
+    """Events that can explain a window; a fault leads, then the nearest of the most telling kind.
+
+    A fault acts from its start until it has recovered, so one that began long before still counts.
+    """
+    recovered = {
+        event.text("fault"): event.time for event in events if event.kind == "fault.recovered"
+    }
+    found = []
+    for event in events:
+        if event.kind not in _CAUSES or event.time > end_ns:
+            continue
+        if event.kind in _OF_ONE_PARTITION and (event.zone, event.partition) != (zone, partition):
+            continue
+        lasting = event.kind == "fault.start" and (
+            recovered.get(event.text("fault"), event.time) >= first_failed_ns
+        )
+        if event.time < first_failed_ns - LOOK_BACK_NS and not lasting:
+            continue
+        lag = first_failed_ns - event.time
+        rank = (_CAUSES.index(event.kind), abs(lag))
+        found.append((rank, Cause(kind=event.kind, what=describe(event), lag_ns=lag)))
+    found.sort(key=lambda pair: pair[0])
+    named: dict[str, Cause] = {}
+    for _, cause in found:
+        named.setdefault(cause.kind, cause)
+    return list(named.values())
+
+
+def describe(event: Event) -> str:
+    """An event in a few words."""
+    match event.kind.partition(".")[0]:
+        case "fault":
+            targets = event.data.get("targets")
+            on = (
+                f" on {', '.join(map(str, targets))}"
+                if isinstance(targets, list) and targets
+                else ""
+            )
+            return f"{event.text('fault')} ({event.text('type')}{on})"
+        case "group":
+            return f"reset: {event.node} goes on alone in lineage {event.text('lineage')}"
+        case "leader":
+            leads = event.text("leader")
+            return f"{f'leader {leads}' if leads else 'no leader'} in term {event.text('term')}"
+        case "rebalance":
+            return f"stage {event.text('stage')} of token {event.text('token')}"
+        case "pod":
+            return f"{event.text('pod') or event.node} {event.text('type')} {event.text('reason')}"
+        case _:
+            return f"{event.kind} {event.node or ''}".strip()

@@ -1,0 +1,161 @@
+"""All that is done with one bucket of operations, in one pass: written, screened, counted.
+
+Runs in a Spark task, which may be repeated: everything comes back as a value, and the one file it
+writes appears whole under its name or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zonequake_analysis.checks.screens import black_box, claimed, loss, sets
+from zonequake_analysis.checks.screens.columns import Bools, Columns, columns
+from zonequake_analysis.inputs.integer_columns import Facts, together
+from zonequake_analysis.inputs.layout import joined, laid_out
+from zonequake_analysis.inputs.lineages import Lineages
+from zonequake_analysis.inputs.shapes import Outcome
+from zonequake_analysis.inputs.views import last_view, viewed
+from zonequake_analysis.measures.acknowledged import Acknowledged, acknowledged_of
+from zonequake_analysis.measures.majorities import Span, Unfounded, unfounded
+from zonequake_analysis.measures.probes import Island, Vantage, watched
+from zonequake_analysis.measures.sacrificed import Cut, cuts
+from zonequake_analysis.measures.tally import Tally, extent, tally
+
+_ROWS_TO_A_GROUP = 64 * 1024
+"""Parquet rows that are skipped together when the operations of a few keys are looked for."""
+
+_ENUMERATED = ["zone", "node", "vantage", "partition_id", "key_id", "key", "partition", "role", "f"]
+
+
+class Suspects(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids of what the exact checks must look at: keys per check, partitions where named so."""
+
+    sets: list[int] = []
+    loss: list[int] = []
+    claimed: list[int] = []
+    registers: list[int] = []
+    lists: list[int] = []
+    sessions: list[int] = []  # partitions
+    entries: list[int] = []  # partitions
+    partitions: list[int] = []  # those of all keys above
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one bucket. `facts` are those of the whole history."""
+
+    facts: Facts
+    operations: int
+    orphans: int
+    cut_off: int
+    unplaced: int
+    acknowledged: int
+    uncovered: int
+    suspects: Suspects
+    tally: Tally
+    vantages: list[Vantage]
+    islands: list[Island]
+    held: list[Acknowledged]
+    cuts: list[Cut]
+    unfounded: list[Unfounded]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the run's events say of its partitions, by their ids.
+
+    `one_clock`: their times are the history's, so that an answer can be told to come after one.
+    """
+
+    lineages: Mapping[int, Lineages]
+    without_majority: Mapping[int, Sequence[Span]]
+    one_clock: bool
+
+
+NOTHING_KNOWN = Known(lineages={}, without_majority={}, one_clock=True)
+"""Of a history without events."""
+
+
+def judged_bucket(
+    number: int,
+    blobs: Sequence[bytes],
+    facts: Sequence[Facts],
+    *,
+    folder: str,
+    dumps: bool,
+    known: Known = NOTHING_KNOWN,
+) -> Found:
+    """Writes bucket `number` into `folder`, and screens and counts it.
+
+    `facts` are those of all ranges; `dumps`: whether to list what was acknowledged.
+    """
+    whole = together(facts)
+    paired = laid_out(joined(blobs))
+    ops = paired.ops
+    seen = viewed(ops, known.lineages)
+    if ops.num_rows:
+        _write(seen, Path(folder), number)
+    c = columns(ops)
+    acknowledged, uncovered = loss.coverage(c)
+    vantages, islands = watched(ops)
+    unplaced = (c.outcome == Outcome.OK.value) & ops.column("position").is_null().to_numpy()
+    return Found(
+        facts=whole,
+        operations=ops.num_rows,
+        orphans=paired.orphans,
+        cut_off=paired.cut_off,
+        unplaced=int(unplaced.sum()),
+        acknowledged=acknowledged,
+        uncovered=uncovered,
+        suspects=screened(columns(seen)),
+        tally=tally(ops, extent(whole.start or 0, whole.end or 0)),
+        vantages=vantages,
+        islands=islands,
+        held=acknowledged_of(ops.filter(pa.array(last_view(ops, known.lineages)))) if dumps else [],
+        cuts=cuts(ops, known.lineages, one_clock=known.one_clock),
+        unfounded=unfounded(ops, known.without_majority) if known.one_clock else [],
+    )
+
+
+def screened(c: Columns) -> Suspects:
+    """Every screen over one bucket."""
+    if not c.keys:
+        return Suspects()
+    by_key = {
+        "sets": sets.suspects(c),
+        "loss": loss.suspects(c),
+        "claimed": claimed.suspects(c),
+        "registers": black_box.registers(c),
+        "lists": black_box.lists(c),
+    }
+    by_partition = {"sessions": loss.went_back(c), "entries": claimed.shared_entries(c)}
+    any_key: Bools = np.logical_or.reduce(list(by_key.values()))
+    return Suspects(
+        **{name: c.key_ids[flags].tolist() for name, flags in by_key.items()},
+        **{name: c.partition_ids[flags].tolist() for name, flags in by_partition.items()},
+        partitions=np.unique(c.partition_ids[c.partition_of[any_key]]).tolist(),
+    )
+
+
+def _write(ops: pa.Table, folder: Path, number: int) -> None:
+    """One Parquet file, named as Spark names the file of a bucket."""
+    target = folder / f"part-{number:05d}-ops_{number:05d}.c000.parquet"
+    draft = folder / f".{target.name}.{uuid.uuid4().hex}"
+    pq.write_table(
+        ops,
+        draft,
+        compression="lz4",
+        use_dictionary=_ENUMERATED,
+        write_statistics=["partition_id", "key_id", "role"],
+        row_group_size=_ROWS_TO_A_GROUP,
+        store_schema=False,
+    )
+    os.replace(draft, target)

@@ -1,0 +1,229 @@
+"""History lines → one row per operation, laid out so that no check needs a shuffle, and judged.
+
+One pass (docs/analysis.md, "The layout is the algorithm"):
+
+    ranges of bytes → lines → events, split by bucket → blobs ──shuffle──▶ one bucket to a task:
+    pair, sort, write `tables/ops`, screen for every check, count
+
+Both sides are Python over Arrow columns; Spark distributes, moves the blobs, and repeats what
+fails. What a task knows comes back as its result, so that repeating one counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.integer_columns import EVENTS, Facts, together, typed
+from zonequake_analysis.inputs.layout import split
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.shapes import OPS
+from zonequake_analysis.spark_pass.bucket import NOTHING_KNOWN, Found, Known, judged_bucket
+
+BUCKET_BYTES = 128 * 1024 * 1024
+"""History bytes per bucket: its rows lie in one task's memory."""
+
+_TABLE = "zonequake_ops"
+_TAIL_BYTES = 1024 * 1024
+_BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
+"""What a file's name has beyond its pod's: the process's number, what it holds, the ending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """What was wrong with the history files. A torn last line is what a crash leaves."""
+
+    files: int
+    bytes: int
+    lines: int
+    torn_lines: int
+    bad_lines: int
+    foreign_schema_lines: int
+    unknown_names: int  # lines with a type, f or role that this version doesn't know
+    orphans: int  # completions without an invoke
+    cut_off: int  # invokes without a completion
+    unplaced: int  # ok operations of the load that carry no position
+    wide_positions: int  # (lineage, term, index) beyond the bits that a rank has
+    clocks: tuple[str, ...]  # at most the two extreme names: more than one is what matters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """The table of operations, what each bucket's pass found, and what is known of the files."""
+
+    ops: DataFrame
+    buckets: tuple[Found, ...]
+    quality: Quality
+    wall_offset_ns: int  # wall clock minus monotonic clock
+    start_ns: int  # first scheduled start
+    end_ns: int  # last line
+
+
+def history_files(run: Path) -> list[Path]:
+    """The history files of a run folder, sorted. Raises RunFolderError if there are none."""
+    files = sorted((run / "history").glob("*.jsonl"))
+    if not files:
+        raise RunFolderError(
+            f"found no file {run / 'history'}/*.jsonl; a run folder needs at least its histories"
+        )
+    return files
+
+
+def ingest(
+    spark: SparkSession,
+    run: Path,
+    *,
+    clock_offset_ns: int = 0,
+    dumps: bool = False,
+    known: Known = NOTHING_KNOWN,
+) -> Ingested:
+    """Reads `history/*.jsonl` and writes `tables/ops`, replacing what was there.
+
+    `clock_offset_ns` widens every interval on both sides: it may hide a violation and never invents
+    one. `dumps`: whether there are replicas to compare with. `known`: what the run's events
+    say of its partitions. Raises RunFolderError.
+    """
+    files = history_files(run)
+    size = sum(file.stat().st_size for file in files)
+    buckets = max(2, -(-size // BUCKET_BYTES))
+    target = (run / "tables" / "ops").resolve()
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    found = _one_pass(
+        spark,
+        files,
+        str(target),
+        buckets=buckets,
+        clock_offset_ns=clock_offset_ns,
+        dumps=dumps,
+        known=known,
+    )
+    torn = sum(_is_torn(file) for file in files)
+    facts = found[0].facts if found else Facts()
+    clocks = {facts.first_clock, facts.last_clock} - {None}
+    return Ingested(
+        ops=_table(spark, target, buckets),
+        buckets=tuple(found),
+        wall_offset_ns=facts.wall_offset or 0,
+        start_ns=facts.start or 0,
+        end_ns=facts.end or 0,
+        quality=Quality(
+            files=len(files),
+            bytes=size,
+            lines=facts.lines,
+            torn_lines=torn,
+            bad_lines=max(0, facts.corrupt - torn),
+            foreign_schema_lines=facts.foreign_schema,
+            unknown_names=facts.unknown_names,
+            orphans=sum(b.orphans for b in found),
+            cut_off=sum(b.cut_off for b in found),
+            unplaced=sum(b.unplaced for b in found),
+            wide_positions=facts.too_wide,
+            clocks=tuple(sorted(str(name) for name in clocks)),
+        ),
+    )
+
+
+def _one_pass(
+    spark: SparkSession,
+    files: list[Path],
+    folder: str,
+    *,
+    buckets: int,
+    clock_offset_ns: int,
+    dumps: bool,
+    known: Known,
+) -> list[Found]:
+    """Both stages and the shuffle between them. Every bucket gets the facts of every range."""
+    ranges = byte_ranges(files)
+    writers = [re.sub(_BEYOND_WRITER, "", file.name) for file in files]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                part = ranges[number]
+                read_lines = [
+                    typed(lines, writer=writers[part.file], clock_offset_ns=clock_offset_ns)
+                    for lines in kept_lines(part)
+                ]
+                facts = msgspec.json.encode(together([f for _, f in read_lines]))
+                events = pa.concat_tables([t for t, _ in read_lines] or [EVENTS.empty_table()])
+                del read_lines
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        "bucket": pa.array(range(buckets), pa.int32()),
+                        "facts": pa.array([facts] * buckets, pa.binary()),
+                        "blob": pa.array(split(events, buckets), pa.binary()),
+                    }
+                )
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pa.set_cpu_count(1)
+        blobs: dict[int, list[bytes]] = {}
+        facts: dict[int, list[Facts]] = {}
+        for batch in batches:
+            for bucket, said, blob in zip(
+                *(batch.column(i).to_pylist() for i in range(3)), strict=True
+            ):
+                facts.setdefault(bucket, []).append(msgspec.json.decode(said, type=Facts))
+                blobs.setdefault(bucket, []).append(blob)
+        for bucket in sorted(blobs):
+            found = judged_bucket(
+                bucket,
+                blobs.pop(bucket),
+                facts[bucket],
+                folder=folder,
+                dumps=dumps,
+                known=known,
+            )
+            yield pa.RecordBatch.from_pydict(
+                {"bucket": pa.array([bucket], pa.int32()), "found": [msgspec.msgpack.encode(found)]}
+            )
+
+    rows = (
+        spark.range(0, len(ranges), 1, max(1, len(ranges)))
+        .mapInArrow(read, "bucket int, facts binary, blob binary")
+        .repartitionById(buckets, "bucket")
+        .mapInArrow(judge, "bucket int, found binary")
+        .collect()
+    )
+    return [
+        msgspec.msgpack.decode(row["found"], type=Found)
+        for row in sorted(rows, key=lambda row: row["bucket"])
+    ]
+
+
+def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
+    """The files as a table whose buckets Spark knows, so that no check shuffles."""
+    shape = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in OPS)
+    spark.sql(f"DROP TABLE IF EXISTS {_TABLE}")
+    spark.sql(
+        f"CREATE TABLE {_TABLE} ({shape}) USING parquet CLUSTERED BY (partition_id) "
+        f"SORTED BY (partition_id, key_id, inv) INTO {buckets} BUCKETS "
+        f"LOCATION '{target.as_uri()}'"
+    )
+    return spark.table(_TABLE)
+
+
+def _is_torn(file: Path) -> bool:
+    """Whether the last line was cut in the middle: no line end, and no JSON."""
+    with file.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - _TAIL_BYTES))
+        last = stream.read().rpartition(b"\n")[2]
+    if not last:
+        return False
+    try:
+        msgspec.json.decode(last)
+    except msgspec.DecodeError:
+        return True
+    return False

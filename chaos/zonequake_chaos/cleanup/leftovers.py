@@ -1,0 +1,274 @@
+"""What a run can leave behind, found by looking at the cluster and the node, and not by a journal.
+
+Each look finds one kind of trace and says how it is mended. What can't be looked at counts as not
+proven. A new kind of fault adds its look to `LOOKS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from zonequake_chaos.cleanup.run_marker import RunMark
+from zonequake_chaos.cleanup.undo import delete_zone
+from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
+from zonequake_chaos.faults.kinds.scale import set_replicas
+from zonequake_chaos.faults.signals import continue_process, stopped_processes
+from zonequake_chaos.load.objects import RUN_LABEL
+from zonequake_chaos.node_access.leftovers import heal, left_behind
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_kube.client import Kube
+from zonequake_kube.connection import Json
+from zonequake_kube.errors import HarnessError, NotFound
+from zonequake_kube.objects import OPERATOR_LABELS, STORE_LABELS, pod_view
+
+Mend = Callable[[], Awaitable[None]]
+FINALIZERS = "zonequake.io/"
+_COMPONENT = "app.kubernetes.io/component"
+_MADE = (
+    "StatefulSet",
+    "Service",
+    "ConfigMap",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+    "Pod",
+)
+"""Kinds of objects that runs make, those first that would make others again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Something that a run left: what, in words, and how it goes away."""
+
+    what: str
+    mend: Mend
+
+
+@dataclass(slots=True, kw_only=True)
+class Looked:
+    """What was looked at, what was found there, and where nobody could look."""
+
+    checked: list[str] = field(default_factory=list)
+    left: list[Trace] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+    @property
+    def proven(self) -> bool:
+        return not self.left and not self.unseen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where to look. `run` None: traces of any run; `mark`: what there was before, if known."""
+
+    kube: Kube
+    node: OwnNode | None
+    hands: NodeHands | None
+    run: str | None
+    mark: RunMark | None
+
+
+Look = Callable[[Where], Awaitable[list[Trace]]]
+
+
+async def look(where: Where, *, labelled: bool = False) -> Looked:
+    """Looks everywhere, whatever one look says; or only for what carries the run's label."""
+    looked = Looked()
+    for words, one in LOOKS.items():
+        if labelled and one not in (_objects, _zones):
+            continue
+        if one is _components and where.node is None:
+            continue  # no run can have stopped anything on a node that is not this machine's
+        if one is _at_pods and where.hands is None:
+            continue  # without hands on the node no run can have done anything there
+        if one in (_scales, _volumes, _partitions) and where.mark is None:
+            continue
+        try:
+            looked.left += await one(where)
+        except HarnessError as error:
+            looked.unseen.append(f"{words}: {error}")
+        else:
+            looked.checked.append(words)
+    return looked
+
+
+async def at_pods(kube: Kube, node: OwnNode | None, hands: NodeHands | None) -> list[Trace]:
+    """What was done to pods from their nodes, as far as it can be seen now."""
+    if hands is None:
+        return []
+    try:
+        return await _at_pods(Where(kube=kube, node=node, hands=hands, run=None, mark=None))
+    except HarnessError:
+        return []  # the look that the proof rests on says why
+
+
+async def _components(where: Where) -> list[Trace]:
+    assert where.node is not None
+    return stopped_components(where.node)
+
+
+def stopped_components(node: OwnNode) -> list[Trace]:
+    """What of the node itself is stopped; seen without an API server, which may be one of them."""
+
+    async def resume(component: str) -> None:
+        node.resume(component)
+
+    return [
+        Trace(what=f"the node's {name} is stopped", mend=partial(resume, name))
+        for name in node.stopped_components()
+    ]
+
+
+async def _objects(where: Where) -> list[Trace]:
+    selector = RUN_LABEL if where.run is None else f"{RUN_LABEL}={where.run}"
+    found = []
+    for kind in _MADE:
+        for made in await where.kube.find(kind, selector):
+            name = made["metadata"]["name"]
+            if made["metadata"]["labels"].get(_COMPONENT) != "run":  # the mark goes last
+                mend = partial(_delete, where.kube, kind, name)
+                found.append(Trace(what=f"{kind} {name} is there", mend=mend))
+    return found
+
+
+async def _zones(where: Where) -> list[Trace]:
+    selector = RUN_LABEL if where.run is None else f"{RUN_LABEL}={where.run}"
+    names = [
+        zone["metadata"]["name"] for zone in await where.kube.find("DistributionZone", selector)
+    ]
+    return [
+        Trace(what=f"zone {name} is there", mend=partial(delete_zone, where.kube, name))
+        for name in names
+    ]
+
+
+async def _partitions(where: Where) -> list[Trace]:
+    assert where.mark is not None
+    zones = {zone["metadata"]["name"] for zone in await where.kube.find("DistributionZone")}
+    orphans = sorted(
+        partition["metadata"]["name"]
+        for partition in await where.kube.find("Partition")
+        if partition["spec"]["zone"] in set(where.mark.zones) - zones
+    )
+    return [
+        Trace(
+            what=f"Partition {name} is there without its zone",
+            mend=_left_to_the_operator,
+        )
+        for name in orphans
+    ]
+
+
+async def _finalizers(where: Where) -> list[Trace]:
+    return [
+        Trace(
+            what=f"pod {pod['metadata']['name']} carries the finalizer {finalizer}",
+            mend=partial(
+                remove_finalizer, where.kube, pod=pod["metadata"]["name"], finalizer=finalizer
+            ),
+        )
+        for pod in await where.kube.find("Pod")
+        for finalizer in pod["metadata"].get("finalizers") or []
+        if finalizer.startswith(FINALIZERS)
+    ]
+
+
+async def _processes(where: Where) -> list[Trace]:
+    async def of_pod(pod: Json) -> list[Trace]:
+        seen = pod_view(pod)
+        if where.node is not None:
+            stopped = where.node.stopped_processes(seen.uid)
+        else:
+            stopped = await stopped_processes(where.kube, pod=seen.name, container=seen.container)
+        mend = partial(continue_process, where.kube, pod=seen.name, uid=seen.uid)
+        return [
+            Trace(what=f"process {pid} of pod {seen.name} is stopped", mend=mend) for pid in stopped
+        ]
+
+    return await _of_each_running_pod(where, of_pod)
+
+
+async def _at_pods(where: Where) -> list[Trace]:
+    hands = where.hands
+    assert hands is not None
+
+    async def of_pod(pod: Json) -> list[Trace]:
+        seen = pod_view(pod)
+        carried = PodOnNode(name=seen.name, uid=seen.uid, node=str(pod["spec"].get("nodeName", "")))
+        mend = partial(heal, hands, carried)
+        return [Trace(what=words, mend=mend) for words in await left_behind(hands, [carried])]
+
+    return await _of_each_running_pod(where, of_pod)
+
+
+async def _of_each_running_pod(
+    where: Where, of_pod: Callable[[Json], Awaitable[list[Trace]]]
+) -> list[Trace]:
+    # Where nobody can look from the node, those are asked from inside to which anything is done.
+    labels = (STORE_LABELS, OPERATOR_LABELS) if where.node is None else ("",)
+    pods = [pod for each in labels for pod in await where.kube.find("Pod", each)]
+    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+    return [trace for found in await asyncio.gather(*map(of_pod, running)) for trace in found]
+
+
+async def _scales(where: Where) -> list[Trace]:
+    assert where.mark is not None
+    found = []
+    for name, replicas in where.mark.scales.items():
+        try:
+            there = await where.kube.get("StatefulSet", name)
+        except NotFound:
+            continue  # the pool is gone, and its size with it
+        now, pods = there["spec"]["replicas"], (there.get("status") or {}).get("replicas", 0)
+        if now != replicas or pods != replicas:
+            mend = partial(set_replicas, where.kube, name=name, replicas=replicas)
+            what = f"pool {name} wants {now} and has {pods} pods, and had {replicas} before"
+            found.append(Trace(what=what, mend=mend))
+    return found
+
+
+async def _volumes(where: Where) -> list[Trace]:
+    """Of data nodes that the run added: a StatefulSet leaves them when it shrinks again."""
+    assert where.mark is not None
+    found = []
+    for claim in await where.kube.find("PersistentVolumeClaim"):
+        name = claim["metadata"]["name"]
+        pool, _, ordinal = name.removeprefix("data-").rpartition("-")
+        if name in where.mark.volumes or not name.startswith("data-") or not ordinal.isdigit():
+            continue
+        if int(ordinal) >= where.mark.scales.get(pool, int(ordinal) + 1):
+            mend = partial(_delete, where.kube, "PersistentVolumeClaim", name)
+            found.append(Trace(what=f"volume {name} of an added node is there", mend=mend))
+    return found
+
+
+async def _delete(kube: Kube, kind: str, name: str) -> None:
+    """With the rights of the release's account for runs, which may delete pods by name alone."""
+    if kind != "Pod":
+        await kube.delete_all(kind, "", name=name)
+        return
+    try:
+        await kube.delete(kind, name, grace_s=0)
+    except NotFound:
+        return
+
+
+async def _left_to_the_operator() -> None:
+    """What only the operator may take away."""
+
+
+LOOKS: dict[str, Look] = {
+    "components of the node that are stopped": _components,
+    "links, syncs, clocks and volumes of pods": _at_pods,
+    "finalizers on pods": _finalizers,
+    "stopped processes": _processes,
+    "objects of the run": _objects,
+    "zones of the run": _zones,
+    "partitions of its zones": _partitions,
+    "sizes of the pools": _scales,
+    "volumes of added nodes": _volumes,
+}
+"""In the order of mending: without the API server nothing else can be mended."""

@@ -1,0 +1,127 @@
+"""Undoes a run and proves it: pays its journal's debts, then looks whether anything is left.
+
+    pay what the journal says ─► look everywhere ─┬─ nothing left: proven, the mark goes
+            ▲                                     │
+            └──── mend what was found ◄───────────┘  until the time is over: not proven
+
+Both are needed. Without the journal nobody would know whom to look at on a node that is away;
+without the look a debt that nobody recorded, or that was paid in vain, would stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from zonequake_chaos.cleanup.leftovers import (
+    Looked,
+    Trace,
+    Where,
+    at_pods,
+    look,
+    stopped_components,
+)
+from zonequake_chaos.cleanup.run_marker import RunMark, read_mark, remove_mark
+from zonequake_chaos.cleanup.undo import pay
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import NodeHands
+from zonequake_chaos.record.cleanup_journal import Journal, RestoreScale
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import HarnessError
+
+CLEAN_S = 60.0
+"""How long what was undone may take to be gone: pods end, volumes wait for them."""
+
+_POLL_S = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class Proof:
+    """What is known at the end: `problems` empty means that nothing is left, and was seen so."""
+
+    checked: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def proven(self) -> bool:
+        return not self.problems
+
+
+async def clean_up(
+    kube: Kube,
+    *,
+    node: OwnNode | None,
+    hands: NodeHands | None,
+    release: str,
+    run: str | None,
+    journal: Journal | None,
+    within_s: float = CLEAN_S,
+) -> Proof:
+    """Undoes the run `run` (None: whatever any run left) and says what is proven.
+
+    Never raises a HarnessError: what can't be done or seen is a problem of the proof.
+    """
+    deadline_s = time.monotonic() + within_s
+    payer = partial(pay, kube, node=node, hands=hands)
+    while True:
+        unpaid = await _mend(stopped_components(node)) if node is not None else []
+        if journal is not None:
+            if journal.owes(RestoreScale):
+                # Nodes that go take what was done to their volumes out of sight.
+                unpaid += await _mend(await at_pods(kube, node, hands))
+            unpaid += await journal.pay_all(payer)
+        mark, looked = await _look(kube, node, hands, release, run)
+        if looked.proven and not unpaid:
+            break
+        unpaid += await _mend(looked.left)
+        if time.monotonic() >= deadline_s:
+            break
+        await asyncio.sleep(_POLL_S)
+    proof = Proof(checked=looked.checked, problems=_problems(looked, unpaid, journal))
+    if journal is not None:
+        proof.checked.insert(0, "debts of the cleanup journal")
+    if proof.proven and mark is not None:
+        try:
+            await remove_mark(kube, mark)
+        except HarnessError as error:
+            proof.problems.append(f"the mark {mark.name} is still there: {error}")
+    return proof
+
+
+async def _look(
+    kube: Kube, node: OwnNode | None, hands: NodeHands | None, release: str, run: str | None
+) -> tuple[RunMark | None, Looked]:
+    """Looks, with what the mark says of before; with another run's mark at what carries the
+    label alone: a run begins only when the one before left nothing."""
+    try:
+        mark = await read_mark(kube, release)
+    except HarnessError as error:
+        return None, Looked(unseen=[f"the mark of release {release}: {error}"])
+    if mark is not None and run not in (None, mark.run):
+        where = Where(kube=kube, node=node, hands=hands, run=run, mark=None)
+        return None, await look(where, labelled=True)
+    return mark, await look(Where(kube=kube, node=node, hands=hands, run=run, mark=mark))
+
+
+async def _mend(traces: Sequence[Trace]) -> list[str]:
+    problems = []
+    for trace in traces:
+        try:
+            await trace.mend()
+        except HarnessError as error:
+            problems.append(f"{trace.what}, and can't be undone: {error}")
+    return problems
+
+
+def _problems(looked: Looked, unpaid: list[str], journal: Journal | None) -> list[str]:
+    problems = [*unpaid, *(f"left: {trace.what}" for trace in looked.left)]
+    problems += [f"can't be seen: {unseen}" for unseen in looked.unseen]
+    for line in journal.unknown if journal is not None else []:
+        problems.append(
+            "the journal holds a debt that this version doesn't know; clean with the version that "
+            f"made the run: {line}"
+        )
+    return problems

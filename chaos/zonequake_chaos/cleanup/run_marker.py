@@ -1,0 +1,189 @@
+"""The mark of a run in the cluster: a ConfigMap `<release>-run`, from its first write to its last.
+
+There is one for a release, so two runs never meet in it. It says who runs there, and what things
+were like before: so a run can be found, ended and undone by whoever reaches the cluster, also when
+its folder is lost. Only a clean-up that is proven takes the mark away.
+
+    somebody ── asks: "abort …", "alive …" ──► annotation ◄── answers, within seconds ── the run
+
+A run that doesn't answer is dead: nothing in the cluster could say so otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from zonequake_chaos.load.objects import RUN_LABEL
+from zonequake_kube.client import Kube
+from zonequake_kube.connection import Json
+from zonequake_kube.errors import Conflict, HarnessError, NotFound, UsageError, in_words
+from zonequake_kube.objects import STORE_LABELS
+
+ASKED = "zonequake.io/run-asked"
+ANSWERED = "zonequake.io/run-answered"
+ABORT, ALIVE = "abort", "alive"
+ANSWER_S = 10.0
+"""How long a run has to answer: it looks every second, and the API server may be slow."""
+
+_COMPONENT = "app.kubernetes.io/component=run"
+_SCALE = "scale."
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMark:
+    """What a mark says. `scales`: the replicas of the release's pools before the run."""
+
+    name: str
+    release: str
+    run: str
+    host: str
+    folder: str
+    zones: tuple[str, ...]
+    scales: Mapping[str, int]
+    volumes: frozenset[str]
+    """The claims that were there before the run."""
+    asked: str
+    answered: str
+
+    @classmethod
+    def of(cls, found: Json) -> RunMark:
+        """Reads the ConfigMap. Raises HarnessError if it is none that a run has written."""
+        try:
+            return cls._of(found)
+        except (KeyError, ValueError) as error:
+            raise HarnessError(
+                f"ConfigMap {found['metadata']['name']} is no run's mark that this version can "
+                f"read ({in_words(error)}): delete it once you know that no run is under way"
+            ) from error
+
+    @classmethod
+    def _of(cls, found: Json) -> RunMark:
+        metadata, data = found["metadata"], found.get("data") or {}
+        notes = metadata.get("annotations") or {}
+        return cls(
+            name=metadata["name"],
+            release=metadata["labels"]["app.kubernetes.io/instance"],
+            run=data["run"],
+            host=data["host"],
+            folder=data["folder"],
+            zones=tuple(data["zones"].split()),
+            scales={
+                key.removeprefix(_SCALE): int(value)
+                for key, value in data.items()
+                if key.startswith(_SCALE)
+            },
+            volumes=frozenset(data["volumes"].split()),
+            asked=notes.get(ASKED, ""),
+            answered=notes.get(ANSWERED, ""),
+        )
+
+
+def mark_name(release: str) -> str:
+    return f"{release}-run"
+
+
+async def place_mark(
+    kube: Kube, *, release: str, run: str, folder: str, zones: list[str]
+) -> RunMark:
+    """Marks the release as this run's. Raises UsageError if it is another one's."""
+    pools = await kube.find("StatefulSet", f"{STORE_LABELS},app.kubernetes.io/instance={release}")
+    claims = await kube.find("PersistentVolumeClaim")
+    data = {
+        "run": run,
+        "host": socket.gethostname(),
+        "folder": folder,
+        "zones": " ".join(zones),
+        "volumes": " ".join(sorted(claim["metadata"]["name"] for claim in claims)),
+    }
+    data |= {_SCALE + p["metadata"]["name"]: str(p["spec"]["replicas"]) for p in pools}
+    try:
+        made = await kube.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {
+                    "name": mark_name(release),
+                    "labels": {
+                        "app.kubernetes.io/name": "zonequake",
+                        "app.kubernetes.io/component": "run",
+                        "app.kubernetes.io/instance": release,
+                        RUN_LABEL: run,
+                    },
+                },
+                "data": data,
+            }
+        )
+    except Conflict:
+        await check_unmarked(kube, release)
+        raise
+    return RunMark.of(made)
+
+
+async def check_unmarked(kube: Kube, release: str) -> None:
+    """Raises UsageError if the release is marked as a run's."""
+    other = await read_mark(kube, release)
+    if other is not None:
+        raise UsageError(
+            f"release {release} in {kube.namespace} is that of the run {other.run}, begun on "
+            f"{other.host}: it is under way, or was never cleaned. To end it, if it lives, and to "
+            f"undo what it did: zonequake abort {other.folder}, or, where there is no such folder, "
+            f"zonequake abort {other.run}"
+        )
+
+
+async def read_mark(kube: Kube, release: str) -> RunMark | None:
+    """The release's mark, if there is one."""
+    try:
+        return RunMark.of(await kube.get("ConfigMap", mark_name(release)))
+    except NotFound:
+        return None
+
+
+async def marks(kube: Kube) -> list[RunMark]:
+    """All of the namespace."""
+    return [RunMark.of(found) for found in await kube.find("ConfigMap", _COMPONENT)]
+
+
+async def remove_mark(kube: Kube, mark: RunMark) -> None:
+    """Takes this run's mark away; one that is gone, or another run's by now, is left alone."""
+    await kube.delete_all("ConfigMap", f"{_COMPONENT},{RUN_LABEL}={mark.run}", name=mark.name)
+
+
+class Heard(StrEnum):
+    """What came of a question: the run lives; its mark has gone meanwhile; or it said nothing."""
+
+    ANSWER = "answer"
+    GONE = "gone"
+    NOTHING = "nothing"
+
+
+async def ask(kube: Kube, mark: RunMark, what: str) -> Heard:
+    """Asks the run and waits for its answer. Raises ClusterError."""
+    question = f"{what} {secrets.token_hex(4)}"
+    try:
+        await _note(kube, mark.name, ASKED, question)
+        for _ in range(int(ANSWER_S / _POLL_S)):
+            found = RunMark.of(await kube.get("ConfigMap", mark.name))
+            if found.run != mark.run:
+                return Heard.GONE
+            if found.answered == question:
+                return Heard.ANSWER
+            await asyncio.sleep(_POLL_S)
+    except NotFound:
+        return Heard.GONE
+    return Heard.NOTHING
+
+
+async def answer(kube: Kube, mark: RunMark) -> None:
+    """Says that the question was seen. Raises ClusterError."""
+    await _note(kube, mark.name, ANSWERED, mark.asked)
+
+
+async def _note(kube: Kube, name: str, key: str, text: str) -> None:
+    await kube.patch("ConfigMap", name, {"metadata": {"annotations": {key: text}}})

@@ -1,0 +1,101 @@
+"""Pays the debts of a cleanup journal. Each may be paid twice, and by another process."""
+
+from __future__ import annotations
+
+import asyncio
+
+from zonequake_agent.failing_syncs import Failing
+from zonequake_chaos.deployments.etcd import delete_etcd
+from zonequake_chaos.faults.kinds.disk_full import empty_volume
+from zonequake_chaos.faults.kinds.node_outage import remove_finalizer
+from zonequake_chaos.faults.kinds.scale import set_replicas
+from zonequake_chaos.faults.signals import continue_process
+from zonequake_chaos.load.pods import delete_load
+from zonequake_chaos.node_access.links import undo_links
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import NodeHands, PodOnNode, asked, asked_if_there
+from zonequake_chaos.record.cleanup_journal import (
+    ContinueProcess,
+    Debt,
+    DeleteEtcd,
+    DeleteLoad,
+    DeleteZone,
+    EmptyVolume,
+    JoinNetwork,
+    LetSyncsPass,
+    RemoveFinalizer,
+    RestoreClock,
+    RestoreScale,
+    ResumeComponent,
+)
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
+
+ZONE_GONE_S = 60.0
+_POLL_S = 0.5
+
+
+async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None, hands: NodeHands | None) -> None:
+    """Sees to it that what `debt` says holds. Raises HarnessError."""
+    match debt:
+        case JoinNetwork():
+            carried = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
+            await undo_links(_within_reach(hands, debt), carried, debt.fault)
+        case ResumeComponent():
+            _there(node, debt).resume(debt.component)
+        case LetSyncsPass():
+            on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
+            await asked(_within_reach(hands, debt), on_node, Failing, "let-syncs-pass", debt.uid)
+        case RestoreClock():
+            on_node = PodOnNode(name=debt.pod, uid=debt.uid, node=debt.host)
+            await asked_if_there(_within_reach(hands, debt), on_node, "step-clock", debt.uid, "0")
+        case EmptyVolume():
+            await empty_volume(kube, _within_reach(hands, debt), pod=debt.pod, path=debt.path)
+        case RemoveFinalizer():
+            await remove_finalizer(kube, pod=debt.pod, finalizer=debt.finalizer)
+        case ContinueProcess():
+            await continue_process(kube, pod=debt.pod, uid=debt.uid)
+        case RestoreScale():
+            try:
+                await set_replicas(kube, name=debt.stateful_set, replicas=debt.replicas)
+            except NotFound:
+                return
+        case DeleteLoad():
+            await delete_load(kube, debt.name)
+        case DeleteZone():
+            await delete_zone(kube, debt.zone)
+        case DeleteEtcd():
+            await delete_etcd(kube, debt.name)
+
+
+def _within_reach(hands: NodeHands | None, debt: Debt) -> NodeHands:
+    if hands is None:
+        raise HarnessError(
+            f"{debt}: the release has no fault agent any more, and no embedded cluster runs here"
+        )
+    return hands
+
+
+def _there(node: OwnNode | None, debt: Debt) -> OwnNode:
+    if node is None:
+        raise HarnessError(
+            f"{debt}: the embedded cluster that this was done to does not run on this machine"
+        )
+    return node
+
+
+async def delete_zone(kube: Kube, zone: str) -> None:
+    """Deletes a zone and waits until its finalizer let it go. Raises WaitExpired."""
+    for _ in range(int(ZONE_GONE_S / _POLL_S)):
+        try:
+            await kube.delete("DistributionZone", zone)
+            await asyncio.sleep(_POLL_S)
+        except NotFound:
+            return
+        except ClusterError as error:
+            if error.status in (401, 403):
+                raise
+            await asyncio.sleep(_POLL_S)
+    raise WaitExpired(
+        f"zone {zone} is still there {ZONE_GONE_S:g} s after its deletion: is the operator running?"
+    )

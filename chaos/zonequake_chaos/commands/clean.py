@@ -1,0 +1,212 @@
+"""`zonequake clean` and `zonequake abort`: end a run, undo it, and say what is proven.
+
+A run is named by its folder, or by its name: then its mark in the cluster stands for the folder.
+Both commands may be called again at any time, by several at once, and from any machine that reaches
+the cluster; faults on an embedded cluster's node need the machine that it runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_chaos.cleanup.leftovers import stopped_components
+from zonequake_chaos.cleanup.prove import Proof, clean_up
+from zonequake_chaos.cleanup.run_marker import ABORT, ALIVE, Heard, RunMark, ask, marks, read_mark
+from zonequake_chaos.node_access.agent_pods import hands_left
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import NodeHands
+from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.run_folder import FolderHeld, RunFolder
+from zonequake_chaos.runner.run_limits import ABORT_FILE
+from zonequake_ctl.context import Place
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError, HarnessError, UsageError
+
+RUNS = Path("runs")
+OTHER_CLEANER_S = 20.0
+"""How long to wait for somebody who cleans the same folder."""
+
+END_S = 300.0
+"""How long an aborted run may take to end: it collects what there is."""
+
+_POLL_S = 0.2
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run to end or to undo: its name (None: all of the place's), its folder if it is here."""
+
+    name: str | None
+    folder: RunFolder | None
+    place: Place
+
+
+def find_run(word: str | None, place: Callable[[], Place]) -> Run:
+    """The run that `word` names, a folder or a name; without a word all runs of the place.
+
+    A folder says itself where its run was. Raises UsageError.
+    """
+    if word is None:
+        return Run(name=None, folder=None, place=place())
+    for path in (Path(word), RUNS / word):
+        if (path / "run.yaml").is_file():
+            folder = RunFolder.open(path)
+            return Run(name=folder.run_id(), folder=folder, place=_place_of(folder))
+    if "/" in word or Path(word).exists():
+        raise UsageError(f"{word} is no run folder: it has no run.yaml; name the run, or say --all")
+    return Run(name=word, folder=None, place=place())
+
+
+def _place_of(folder: RunFolder) -> Place:
+    where = folder.cluster()
+    return Place(
+        kubeconfig=Path(where.kubeconfig) if where.kubeconfig else None,
+        context=where.context,
+        namespace=where.namespace,
+        release=where.release,
+        embedded=False,
+    )
+
+
+async def clean(run: Run) -> Proof:
+    """Undoes the run. Raises UsageError if it is under way, or another one cleans it."""
+    if run.folder is None:
+        return await _clean_by_name(run)
+    with run.folder.held(wait_s=OTHER_CLEANER_S):
+        return await _connected(run, lambda kube, node: _clean_folder(run, kube, node))
+
+
+async def abort(run: Run, say: Say) -> Proof:
+    """Ends the run if it lives, waits until it has ended, and undoes what is left. Raises
+    UsageError if another one cleans it."""
+    if run.folder is not None:
+        try:
+            return await _clean_if_free(run)
+        except FolderHeld:
+            (run.folder.path / ABORT_FILE).touch()
+            say(f"{run.name}: asked to end; it heals, collects and cleans")
+        if await _until(lambda: _is_free(run)):
+            return await clean(run)
+        return Proof(problems=[f"{run.folder.path} is still held after {END_S:g} s: see its log"])
+    return await _connected(run, lambda kube, node: _abort_by_name(run, kube, node, say))
+
+
+async def _clean_if_free(run: Run) -> Proof:
+    assert run.folder is not None
+    with run.folder.held(wait_s=0):
+        return await _connected(run, lambda kube, node: _clean_folder(run, kube, node))
+
+
+async def _is_free(run: Run) -> bool:
+    assert run.folder is not None
+    with contextlib.suppress(FolderHeld), run.folder.held(wait_s=0):
+        return True
+    return False
+
+
+async def _connected(
+    run: Run, work: Callable[[Kube, OwnNode | None], Coroutine[object, object, Proof]]
+) -> Proof:
+    """Does `work` over a connection; a cluster that is gone from the kubeconfig proves nothing."""
+    try:
+        connection = await run.place.connect()
+    except UsageError as error:
+        return Proof(problems=[f"the cluster can't be reached, so nothing is proven: {error}"])
+    async with connection as kube:
+        return await work(kube, OwnNode.of(run.place.kubeconfig, run.place.context))
+
+
+async def _clean_folder(run: Run, kube: Kube, node: OwnNode | None) -> Proof:
+    assert run.folder is not None
+    return await clean_up(
+        kube,
+        node=node,
+        hands=await _hands(kube, run.place.release, node),
+        release=run.place.release,
+        run=run.name,
+        journal=Journal(run.folder.path),
+    )
+
+
+async def _hands(kube: Kube, release: str, node: OwnNode | None) -> NodeHands | None:
+    """The fault agent's; the machine's own where nobody can say if there is an agent."""
+    try:
+        return await hands_left(kube, release, node)
+    except ClusterError:
+        return node
+
+
+async def _clean_by_name(run: Run) -> Proof:
+    async def work(kube: Kube, node: OwnNode | None) -> Proof:
+        try:
+            found = await _marks(run, kube, node)
+            for mark in found:
+                if await ask(kube, mark, ALIVE) is Heard.ANSWER:
+                    raise UsageError(
+                        f"{mark.run} is under way, begun on {mark.host}: zonequake abort {mark.run}"
+                    )
+        except HarnessError as error:
+            return Proof(problems=[f"the marks of runs can't be seen: {error}"])
+        return await _clean_marked(run, found, kube, node)
+
+    return await _connected(run, work)
+
+
+async def _clean_marked(run: Run, found: list[RunMark], kube: Kube, node: OwnNode | None) -> Proof:
+    """Undoes the runs that those marks are of; without one, looks for what a run may have left."""
+    releases = {mark.release for mark in found} or {run.place.release}
+    together = Proof()
+    if run.name is not None and not found:  # cleaned before, or misspelled: say what was known
+        together.checked.append(f"marks of runs (none names {run.name})")
+    for release in sorted(releases):
+        hands = await _hands(kube, release, node)
+        one = await clean_up(
+            kube, node=node, hands=hands, release=release, run=run.name, journal=None
+        )
+        together.checked += [words for words in one.checked if words not in together.checked]
+        together.problems += one.problems
+    return together
+
+
+async def _abort_by_name(run: Run, kube: Kube, node: OwnNode | None, say: Say) -> Proof:
+    try:
+        found = await _marks(run, kube, node)
+        for mark in found:
+            if await ask(kube, mark, ABORT) is not Heard.ANSWER:
+                continue
+            say(f"{mark.run}: asked to end; it heals, collects and cleans")
+
+            async def gone(mark: RunMark = mark) -> bool:
+                now = await read_mark(kube, mark.release)
+                return now is None or now.run != mark.run
+
+            if not await _until(gone):
+                return Proof(problems=[f"{mark.run} has not ended within {END_S:g} s"])
+    except HarnessError as error:
+        return Proof(problems=[f"the marks of runs can't be seen: {error}"])
+    return await _clean_marked(run, found, kube, node)
+
+
+async def _marks(run: Run, kube: Kube, node: OwnNode | None) -> list[RunMark]:
+    """The marks of the run, or of all. An API server that a dead run left stopped goes on first.
+
+    Raises HarnessError.
+    """
+    for trace in stopped_components(node) if node is not None else []:
+        await trace.mend()
+    return [mark for mark in await marks(kube) if run.name in (None, mark.run)]
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> bool:
+    deadline_s = time.monotonic() + END_S
+    while not await condition():
+        if time.monotonic() >= deadline_s:
+            return False
+        await asyncio.sleep(_POLL_S)
+    return True

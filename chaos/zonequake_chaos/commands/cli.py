@@ -1,0 +1,361 @@
+"""The `zonequake` command.
+
+Parts that live elsewhere (`cluster`, `images`, `kv`, `analyze`) are loaded when they are called, so
+that this command starts quickly and a missing extra costs only its own part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from zonequake_chaos.cleanup.prove import Proof
+from zonequake_chaos.commands import run as run_command
+from zonequake_chaos.commands.repeat import Series, run_series
+from zonequake_chaos.commands.run import Ask
+from zonequake_chaos.deployments.choice import OURS, Choice
+from zonequake_chaos.record.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict
+from zonequake_chaos.release.access import CONTEXT, DEFAULT_HOURS, write_access
+from zonequake_chaos.scenario import manifest
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_kube.errors import ChaosError, UsageError
+from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
+
+app = typer.Typer(
+    name="zonequake",
+    help="Chaos testing over a Kubernetes deployment, with proof about histories.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name, or a file.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Of targets and load; else drawn.")]
+Out = Annotated[Path | None, typer.Option("--out", help="The run folder; else runs/<id>.")]
+Override = Annotated[
+    list[str] | None, typer.Option("--set", help="path.in.spec=value; may be given again.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and its targets only.")]
+Repeat = Annotated[int, typer.Option("--repeat", help="How many runs; the worst one counts.")]
+FailFast = Annotated[
+    bool, typer.Option("--fail-fast", help="With --repeat: stop at the first that doesn't pass.")
+]
+Junit = Annotated[
+    Path | None, typer.Option("--junit", help="A JUnit file for all runs, whatever happens.")
+]
+Summary = Annotated[
+    Path | None, typer.Option("--summary", help="Markdown is added, as to $GITHUB_STEP_SUMMARY.")
+]
+Analyze = Annotated[bool, typer.Option("--analyze/--no-analyze", help="Judge the run at once.")]
+Images = Annotated[
+    list[str] | None, typer.Option("--image", help="store=REFERENCE, from your own registry.")
+]
+FaultAgent = Annotated[
+    bool, typer.Option("--fault-agent", help="Also the privileged fault agent (docs/agent.md).")
+]
+Values = Annotated[list[str] | None, typer.Option("--set", help="A chart value; see its README.")]
+Target = Annotated[str, typer.Option("--target", help="What is under test: zonequake or etcd.")]
+TargetImage = Annotated[
+    str | None, typer.Option("--image", help="With --target etcd: any other build of it.")
+]
+RunName = Annotated[str | None, typer.Argument(help="A run's folder, or its name.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")]
+
+
+@app.command()
+def run(
+    scenario: Scenario,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    seed: Seed = None,
+    out: Out = None,
+    override: Override = None,
+    dry_run: DryRun = False,
+    repeat: Repeat = 1,
+    fail_fast: FailFast = False,
+    junit: Junit = None,
+    summary: Summary = None,
+    analyze: Analyze = True,
+    target: Target = OURS,
+    image: TargetImage = None,
+) -> None:
+    """Run a scenario against an installed release and judge it."""
+    ask = Ask(
+        scenario=scenario,
+        overrides=override or [],
+        seed=seed,
+        out=out,
+        analyze=analyze,
+        choice=Choice(target=target, image=image),
+    )
+
+    def find() -> Place:
+        return _place(kubeconfig, context, namespace, release)
+
+    if dry_run:
+        run_command.planned(ask)
+        uvloop.run(run_command.dry_run(ask, find(), console))
+        return
+    series = Series(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
+    _exit(run_series(ask, series, find, console))
+
+
+@app.command()
+def demo(
+    scenario: Scenario = "kill-during-catchup",
+    seed: Seed = None,
+    out: Out = None,
+    override: Override = None,
+    keep: Keep = False,
+) -> None:
+    """Do the whole main job on an embedded cluster: up, images, install, run, analysis, down."""
+    from zonequake_chaos.commands.demo import demo as whole_job
+
+    ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True)
+    run_command.planned(ask)
+    _exit(whole_job(ask, console, keep=keep))
+
+
+@app.command()
+def install(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    image: Images = None,
+    value: Values = None,
+    fault_agent: FaultAgent = False,
+) -> None:
+    """Install or upgrade the chart and wait until all is ready."""
+    from zonequake_chaos.release import install as installing
+
+    place = _place(kubeconfig, context, namespace, release)
+    refs = installing.parse_images(image or [])
+    if place.embedded and not refs:
+        refs = _own_images(also=["agent"] if fault_agent else [])
+    values = [*(value or []), *(["faultAgent.enabled=true"] if fault_agent else [])]
+    asyncio.run(installing.install(place, images=refs, values=values))
+
+
+@app.command()
+def uninstall(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """Take the release away."""
+    from zonequake_chaos.release import install as installing
+
+    installing.uninstall(_place(kubeconfig, context, namespace, release))
+
+
+@app.command()
+def access(
+    out: Annotated[Path, typer.Option("--out", help="The kubeconfig to write.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    hours: Annotated[int, typer.Option(min=1, help="How long its token holds.")] = DEFAULT_HOURS,
+) -> None:
+    """Write a kubeconfig of the release's chaos account, for whoever runs scenarios."""
+    place = _place(kubeconfig, context, namespace, release)
+    asyncio.run(write_access(place, out, hours=hours))
+    console.print(f"{out}: zonequake run --kubeconfig {out} --context {CONTEXT}")
+
+
+@app.command()
+def scenarios() -> None:
+    """List the scenarios that come with zonequake."""
+    for name, text in manifest.shipped().items():
+        found = manifest.parse(text, where=name)
+        console.print(f"[bold]{name}[/bold]\n  {run_command.plain(found)}", highlight=False)
+
+
+@app.command()
+def status(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """Show data nodes and partitions with stage and progress."""
+    from zonequake_chaos.commands.status import look, tables
+
+    place = _place(kubeconfig, context, namespace, release)
+    console.print(tables(asyncio.run(look(place))))
+
+
+@app.command()
+def clean(
+    run: RunName = None,
+    everything: Annotated[bool, typer.Option("--all", help="Whatever any run left.")] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """Undo what a run left behind, and prove it; may be called again at any time."""
+    from zonequake_chaos.commands import clean as clean_command
+
+    if everything == (run is not None):
+        raise UsageError("zonequake clean: name a run, or say --all")
+    found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
+    _say_proof(run or "all runs", uvloop.run(clean_command.clean(found)))
+
+
+@app.command()
+def abort(
+    run: Annotated[str, typer.Argument(help="A run's folder, or its name.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """End a run that is under way, from anywhere; heal, clean and prove it."""
+    from zonequake_chaos.commands import clean as clean_command
+
+    found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
+    _say_proof(run, uvloop.run(clean_command.abort(found, console.print)))
+
+
+def _say_proof(run: str, proof: Proof) -> None:
+    for problem in proof.problems:
+        console.print(problem, style="red", markup=False)
+    if not proof.proven:
+        _exit(Verdict.CLEANUP_NOT_PROVEN)
+    console.print(f"{run}: nothing is left. Checked: {', '.join(proof.checked)}", markup=False)
+
+
+@app.command()
+def pack(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or one that holds them.")],
+    out: Annotated[Path, typer.Option("--out", help="The archive.")] = Path("zonequake.tar.gz"),
+) -> None:
+    """Pack run folders for elsewhere, without tokens, keys and the kubeconfig's path."""
+    from zonequake_chaos.commands import pack as packing
+
+    packed = packing.pack(runs, out)
+    console.print(f"{out}: {packed.files} files, {packed.size_bytes / 1e6:,.1f} MB")
+    for what, count in packed.removed.items():
+        if count:
+            console.print(f"taken out: {what}, {count} times")
+
+
+def _lazy(name: str, module: str, extra: str, about: str) -> None:
+    """Mounts another package's typer app as a sub-command that is imported when it is called."""
+
+    @app.command(
+        name,
+        help=about,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def call(context: typer.Context) -> None:
+        try:
+            found = importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(
+                f"zonequake {name} can't be loaded ({error}): pip install 'zonequake[{extra}]'"
+            ) from error
+        command = typer.main.get_command(found.app)
+        code = command.main(args=context.args, prog_name=f"zonequake {name}", standalone_mode=False)
+        raise typer.Exit(code if isinstance(code, int) else 0)
+
+
+_lazy("cluster", "zonequake_cluster.cli", "chaos", "Start, stop and show a cluster.")
+_lazy("images", "zonequake_cluster.images.cli", "chaos", "Build and list the container images.")
+_lazy(
+    "sql",
+    "zonequake_ctl.sql_command",
+    "chaos,operator",
+    "CREATE, ALTER, DROP, DESCRIBE and SELECT zones and tables.",
+)
+_lazy(
+    "certificates",
+    "zonequake_chaos.commands.certificates",
+    "chaos",
+    "Show and replace the release's certificates.",
+)
+_lazy("kv", "zonequake_chaos.commands.kv", "chaos", "Get, put, cas and append single keys.")
+_lazy(
+    "simulate",
+    "zonequake_simulation.command",
+    "chaos,store,analysis",
+    "Hunt for faults of the data node in virtual time; replay and shrink a seed.",
+)
+_lazy(
+    "what-if",
+    "zonequake_ctl.what_if.cli",
+    "chaos,operator",
+    "What would the operator do? Its rules over a file, in virtual time.",
+)
+_lazy(
+    "reset",
+    "zonequake_ctl.reset",
+    "chaos,operator",
+    "Give up a lost majority by hand, after a look at the proof.",
+)
+_lazy("analyze", "zonequake_analysis.cli", "analysis", "Judge a run folder again.")
+
+
+def _place(kubeconfig: Path | None, context: str | None, namespace: str, release: str) -> Place:
+    return find_place(kubeconfig=kubeconfig, context=context, namespace=namespace, release=release)
+
+
+def _own_images(*, also: Sequence[str]) -> dict[str, str]:
+    from zonequake_cluster.embedded import EmbeddedCluster
+    from zonequake_cluster.images.build import build_all
+
+    cluster = EmbeddedCluster()
+    built = build_all(progress=console.print, also=also)
+    present = set(cluster.images())
+    for image in built.values():
+        if image.ref not in present:
+            cluster.load_image(image.archive)
+    return {name: image.ref for name, image in built.items()}
+
+
+def _exit(verdict: Verdict) -> None:
+    raise typer.Exit(EXIT_CODES[verdict])
+
+
+_TYPERS_INTERRUPT = 130
+"""What typer answers for Ctrl-C instead of raising it."""
+
+
+def main() -> None:
+    """Entry point; exit codes as in docs/interfaces.md, "Verdicts and exit codes"."""
+    errors = Console(stderr=True, soft_wrap=True)  # a caret points into the line above it
+    try:
+        code = typer.main.get_command(app).main(standalone_mode=False)
+    except TyperException as error:
+        errors.print(error.format_message(), style="red", markup=False)
+        sys.exit(USAGE_EXIT_CODE)
+    except UsageError as error:
+        errors.print(str(error), style="red", markup=False)
+        sys.exit(USAGE_EXIT_CODE)
+    except ChaosError as error:
+        errors.print(str(error), style="red", markup=False)
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+    except Exception:  # noqa: BLE001 - Python's own exit code for it would be that of a violation
+        traceback.print_exc()
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+    if code == _TYPERS_INTERRUPT:
+        errors.print("interrupted; what was started is stopped", style="red")
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+    sys.exit(code if isinstance(code, int) else 0)

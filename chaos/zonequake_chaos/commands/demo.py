@@ -1,0 +1,91 @@
+"""`zonequake demo`: the main job from nothing to a verdict, each step timed.
+
+    cluster up → images → load → install → run kill-during-catchup → analysis → down
+
+Steps whose work is done already are quick by themselves. What the demo started it stops, also when
+a step fails; a cluster that was up before stays up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from zonequake_chaos.commands.run import Ask, judge_run, run_once, summarize
+from zonequake_chaos.record.outcome import EXIT_CODES, Verdict
+from zonequake_chaos.release.install import install
+from zonequake_cluster.images.build import build_all
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
+
+
+class Timed:
+    """Says what begins, how long it took, and all of it again at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started_s = time.monotonic()
+        self._rows: list[tuple[str, float]] = []
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        self._console.rule(f"[bold]{title}", align="left")
+        # Each time, because a run puts its own handlers in place and takes them away again.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        started_s = time.monotonic()
+        try:
+            yield
+        finally:
+            took_s = time.monotonic() - started_s
+            self._rows.append((title, took_s))
+            self._console.print(f"{title}: {took_s:.1f} s", style="dim")
+
+    def table(self) -> Table:
+        table = Table("step", "seconds", title="Times", title_justify="left")
+        for title, took_s in self._rows:
+            table.add_row(title, f"{took_s:.1f}")
+        table.add_row("all", f"{time.monotonic() - self._started_s:.1f}", style="bold")
+        return table
+
+
+def demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
+    """Runs the whole job. Raises ChaosError where a step can't be done."""
+    from zonequake_cluster.embedded import EmbeddedCluster
+
+    timed = Timed(console)
+    cluster = EmbeddedCluster()
+    was_up = cluster.kubeconfig.is_file()
+    try:
+        with timed.step("Cluster"):
+            cluster.up()
+        with timed.step("Images"):
+            built = build_all(progress=console.print)
+            present = set(cluster.images())
+            for image in built.values():
+                if image.ref not in present:
+                    console.print(f"loading {image.ref}")
+                    cluster.load_image(image.archive)
+        place = find_place(
+            kubeconfig=None, context=None, namespace=DEFAULT_NAMESPACE, release=DEFAULT_RELEASE
+        )
+        with timed.step("Install"):
+            refs = {name: image.ref for name, image in built.items()}
+            asyncio.run(install(place, images=refs))
+        with timed.step(f"Run {ask.scenario}"):
+            folder, report = uvloop.run(run_once(ask, place, console))
+        with timed.step("Analysis"):
+            ended = judge_run(ask, folder, report, console)
+    finally:
+        if not keep and not was_up:
+            with timed.step("Cluster down"):
+                cluster.down()
+    console.print(timed.table())
+    verdict = summarize([ended], console)
+    console.print(f"exit code {EXIT_CODES[verdict]}")
+    return verdict

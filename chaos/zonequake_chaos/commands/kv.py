@@ -1,0 +1,370 @@
+"""`zonequake kv`: get, put, cas and append keys, one or several at once, for a first touch.
+
+With `--address` the command speaks to data nodes directly. Otherwise it goes through the
+Kubernetes API: one port-forward for each data node it needs (first any one, then the key's leader),
+held by this process and ended with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from kubernetes import client as kube_client
+from kubernetes import config as kube_config
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.stream import portforward
+
+from zonequake_chaos.commands.kv_credentials import own_credentials, release_credentials
+from zonequake_chaos.commands.kv_words import FORMS, transaction_of, value_of
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
+from zonequake_load.client.client import Client
+from zonequake_load.client.connection import (
+    Connection,
+    Connections,
+    dialer,
+    split_address,
+    tls_words,
+)
+from zonequake_load.errors import LoadError
+from zonequake_load.operation import (
+    Function,
+    Limits,
+    Once,
+    Operation,
+    Outcome,
+    Transaction,
+    Type,
+)
+from zonequake_tls.credentials import Credentials
+
+CLIENT_PORT = 7002
+ABSENT_EXIT_CODE = 3
+"""The key is absent, or holds something else than a cas expected."""
+
+_API_TIMEOUT_S = 5.0
+_ATTEMPT_NS = 2_000_000_000
+
+app = typer.Typer(name="kv", help="Get, put, cas and append keys.", no_args_is_help=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which data nodes: those at `addresses`, else those of a release in a cluster."""
+
+    addresses: list[str]
+    kubeconfig: Path | None
+    context: str | None
+    namespace: str
+    release: str
+
+
+Key = Annotated[str, typer.Argument(help="The key; its partition follows from its hash.")]
+Zone = Annotated[str, typer.Option("--zone", "-z", help="The DistributionZone.")]
+Address = Annotated[
+    list[str] | None,
+    typer.Option("--address", help="host:port of a data node; else through the Kubernetes API."),
+]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for all attempts together.")]
+
+
+@app.command()
+def get(
+    key: Key,
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+    bounded: Annotated[
+        bool, typer.Option("--bounded", help="From any replica's local state: may be stale.")
+    ] = False,
+    max_staleness_ms: Annotated[
+        int,
+        typer.Option(min=0, help="With --bounded: no state that may be older; 0: however old."),
+    ] = 0,
+) -> None:
+    """Print a register's value or a list's elements; exit code 3 if the key is absent."""
+    operation = Operation(
+        f=Function.READ, key=key, bounded=bounded, max_staleness_ms=max_staleness_ms
+    )
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    outcome = _run(zone, operation, timeout, where)
+    if outcome.value is None:
+        _say(f"{key} is absent", outcome)
+        raise typer.Exit(ABSENT_EXIT_CODE)
+    value = outcome.value
+    typer.echo("\n".join(map(str, value)) if isinstance(value, list) else value)
+    _say("read", outcome)
+
+
+@app.command()
+def put(
+    key: Key,
+    value: Annotated[str, typer.Argument(help="A number stays one, all else is text.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Set a register."""
+    operation = Operation(f=Function.WRITE, key=key, value=value_of(value))
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    _say("written", _run(zone, operation, timeout, where))
+
+
+@app.command()
+def cas(
+    key: Key,
+    expected: Annotated[str, typer.Argument(help="What the register must hold; '' for absent.")],
+    value: Annotated[str, typer.Argument(help="What it holds then.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Set a register if it holds `expected`; exit code 3 if it does not."""
+    operation = Operation(
+        f=Function.CAS,
+        key=key,
+        value=value_of(value),
+        expected=value_of(expected) if expected else None,
+    )
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    outcome = _run(zone, operation, timeout, where)
+    if not outcome.applied:
+        found = "nothing" if outcome.value is None else repr(outcome.value)
+        _say(f"not written: found {found}, expected {expected!r}", outcome)
+        raise typer.Exit(ABSENT_EXIT_CODE)
+    _say("written", outcome)
+
+
+@app.command()
+def append(
+    key: Key,
+    value: Annotated[int, typer.Argument(help="The element.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Append an element to a list."""
+    operation = Operation(f=Function.APPEND, key=key, value=value)
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    _say("appended", _run(zone, operation, timeout, where))
+
+
+@app.command()
+def txn(
+    steps: Annotated[list[str], typer.Argument(metavar="STEP...", help=f"Each of: {FORMS}.")],
+    zone: Zone,
+    address: Address = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    timeout: Timeout = 10.0,
+) -> None:
+    """Carry out several steps together or not at all, on keys of one or several partitions.
+
+    For instance: zonequake kv txn 'get a' 'put a 5' 'append log 7' --zone z1
+
+    Prints what each get found. Exit code 3 if a cas found another value: then nothing is done.
+    """
+    transaction = transaction_of(steps)
+    where = Where(address or [], kubeconfig, context, namespace, release)
+    outcome = _run(zone, transaction, timeout, where)
+    if not outcome.applied:
+        found = "nothing" if outcome.value is None else repr(outcome.value)
+        _say(f"not carried out: a cas found {found}", outcome)
+        raise typer.Exit(ABSENT_EXIT_CODE)
+    for step, result in zip(transaction.steps, outcome.results or (), strict=True):
+        if step.f is Function.READ:
+            typer.echo(f"{step.key}: {'absent' if result is None else result}")
+    _say("carried out", outcome)
+
+
+def _say(what: str, outcome: Outcome) -> None:
+    place = f"{outcome.node}, term {outcome.term}, index {outcome.index}"
+    typer.echo(f"{what} ({place})", err=True)
+
+
+def _run(zone: str, operation: Operation | Transaction, timeout_s: float, where: Where) -> Outcome:
+    """Carry one operation out. Raises UsageError, ClusterError."""
+    try:
+        outcome = asyncio.run(_execute(zone, operation, timeout_s, where))
+    except LoadError as error:
+        raise ClusterError(str(error)) from error
+    match outcome.type:
+        case Type.OK:
+            return outcome
+        case Type.FAIL:
+            raise ClusterError(f"certainly not done, after {timeout_s:g} s: {outcome.error}")
+        case _:
+            raise ClusterError(
+                f"it is not known whether this was done or will be: {outcome.error}; read the "
+                "keys to see"
+            )
+
+
+async def _execute(
+    zone: str, operation: Operation | Transaction, timeout_s: float, where: Where
+) -> Outcome:
+    deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
+    rng = random.Random()  # noqa: S311 - jitter
+    with contextlib.ExitStack() as stack:
+        if where.addresses:
+            for address in where.addresses:
+                _check(address)
+            connections = Connections(dialer(own_credentials(os.environ)))
+            client = Client(zone, where.addresses, rng=rng, connections=connections)
+        else:
+            place = find_place(
+                kubeconfig=where.kubeconfig,
+                context=where.context,
+                namespace=where.namespace,
+                release=where.release,
+            )
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zonequake-tls-"))
+            credentials = await release_credentials(place, Path(folder))
+            forwards = await asyncio.to_thread(PortForwards.to_release, place, credentials)
+            connections = Connections(forwards.dial)
+            client = Client(zone, forwards.addresses, rng=rng, connections=connections)
+            forwards.name_of = client.table.name_of
+        return await _executed(client, operation, timeout_s, deadline_ns)
+
+
+async def _executed(
+    client: Client, operation: Operation | Transaction, timeout_s: float, deadline_ns: int
+) -> Outcome:
+    await client.open(timeout_s)
+    try:
+        limits = Limits(deadline_ns=deadline_ns, attempt_ns=_ATTEMPT_NS, retry=True)
+        return await client.execute(operation, limits, Once(f"kv-{secrets.token_hex(8)}", 1))
+    finally:
+        await client.close()
+
+
+def _check(address: str) -> None:
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise UsageError(f"{error}, for instance 127.0.0.1:{CLIENT_PORT}") from error
+
+
+class PortForwards:
+    """Connections to data nodes through the Kubernetes API, one for each pod that is dialled.
+
+    `name_of` turns an address into the node's, and so the pod's, name.
+    """
+
+    def __init__(
+        self,
+        configuration: kube_client.Configuration,
+        namespace: str,
+        pods: dict[str, str],
+        credentials: Credentials | None,
+    ) -> None:
+        self._credentials = credentials
+        self._configuration = configuration
+        self._namespace = namespace
+        self._pods = pods  # address -> pod
+        self.name_of: Callable[[str], str] = lambda address: address
+
+    @classmethod
+    def to_release(cls, place: Place, credentials: Credentials | None) -> PortForwards:
+        """To the running data nodes of a release. Raises UsageError, ClusterError."""
+        configuration = kube_client.Configuration()
+        try:
+            kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=str(place.kubeconfig) if place.kubeconfig else None,
+                context=place.context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+        except ConfigException as error:
+            raise UsageError(f"no usable kubeconfig: {error}") from error
+        with kube_client.ApiClient(configuration) as api:
+            try:
+                found = kube_client.CoreV1Api(api).list_namespaced_pod(
+                    place.namespace,
+                    label_selector=(
+                        "app.kubernetes.io/component=store,"
+                        f"app.kubernetes.io/instance={place.release}"
+                    ),
+                    field_selector="status.phase=Running",
+                    _request_timeout=_API_TIMEOUT_S,
+                )
+            except ApiException as error:
+                raise ClusterError(
+                    f"cannot list the pods of {place.namespace}: {error.reason}",
+                    status=error.status or 0,
+                ) from error
+        pods = {
+            f"{pod.status.pod_ip}:{CLIENT_PORT}": str(pod.metadata.name)
+            for pod in found.items
+            if pod.metadata and pod.status and pod.status.pod_ip
+        }
+        if not pods:
+            raise ClusterError(
+                f"found no running data node of release {place.release} in namespace "
+                f"{place.namespace}; name others with --release and --namespace"
+            )
+        return cls(configuration, place.namespace, pods, credentials)
+
+    @property
+    def addresses(self) -> list[str]:
+        return list(self._pods)
+
+    async def dial(self, address: str, connection: Callable[[], Connection]) -> Connection:
+        """Open a connection to the pod at `address`. Raises OSError."""
+        pod = self._pods.get(address) or self.name_of(address)
+        async with asyncio.timeout(_API_TIMEOUT_S):
+            end = await asyncio.to_thread(self._forward, pod)
+            _, opened = await asyncio.get_running_loop().create_connection(
+                connection, sock=end, **tls_words(self._credentials)
+            )
+        return opened
+
+    def _forward(self, pod: str) -> socket.socket:
+        # An ApiClient of its own: opening a stream changes it for a moment.
+        core = kube_client.CoreV1Api(kube_client.ApiClient(self._configuration))
+        try:
+            forward = portforward(
+                core.connect_get_namespaced_pod_portforward,
+                pod,
+                self._namespace,
+                ports=str(CLIENT_PORT),
+                _request_timeout=_API_TIMEOUT_S,
+            )
+        except ApiException as error:
+            raise ConnectionError(f"cannot forward to pod {pod}: {error.reason}") from error
+        # The plain socket: the library wraps it in a class that asyncio refuses.
+        end = socket.socket(fileno=forward.socket(CLIENT_PORT).detach())
+        end.setblocking(False)
+        return end

@@ -1,0 +1,159 @@
+"""`zonequake run`, once or `--repeat` times, and what a pipeline is told of it.
+
+Whatever happens, also before the first step of a run, the files that were asked for are written: a
+pipeline must not take a run that never began for one without problems.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+
+from zonequake_analysis.judgement import verdict_json
+from zonequake_analysis.judgement.junit import render_junit
+from zonequake_analysis.judgement.pull_request import append_summary, render_summary
+from zonequake_analysis.judgement.write_reports import write_together
+from zonequake_analysis.verdict import Kind
+from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_chaos.commands.run import (
+    Ask,
+    Ended,
+    judge_run,
+    planned,
+    replay_command,
+    run_once,
+    seed_of,
+    summarize,
+)
+from zonequake_chaos.record.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict, worst
+from zonequake_ctl.context import Place
+from zonequake_kube.errors import UsageError, in_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """How often, and where to tell of it.
+
+    `junit` is written, `summary` is added to. With `repeat` above 1 each run has a folder
+    `seed-<seed>` of its own in `ask.out`, which holds what is told of all.
+    """
+
+    repeat: int = 1
+    fail_fast: bool = False
+    junit: Path | None = None
+    summary: Path | None = None
+
+
+@dataclass(slots=True)
+class _Walked:
+    """What came of the runs so far; `failure` is what kept one from ending."""
+
+    ended: list[Ended] = field(default_factory=list)
+    told: list[verdict_json.Told] = field(default_factory=list)
+    failure: BaseException | None = None
+
+
+def run_series(ask: Ask, series: Series, find: Callable[[], Place], console: Console) -> Verdict:
+    """Runs until all are done, one is interrupted or can't begin, or (`fail_fast`) one fails.
+
+    Returns the worst verdict. What kept the first run from ending is raised, after it was told of.
+    """
+    walked = _Walked()
+    try:
+        _walk(ask, series, find, console, walked)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - raised below, once it was told of
+        walked.failure = error
+    _tell(ask, series, walked)
+    if walked.failure is not None and not walked.ended:
+        raise walked.failure
+    if walked.failure is not None:
+        console.print(in_words(walked.failure), style="red", markup=False)
+    verdict = summarize(walked.ended, console)
+    if walked.failure is not None:
+        verdict = worst([verdict, Verdict.HARNESS_FAILED])
+    if series.repeat > 1:
+        made = f"{len(walked.ended)} of {series.repeat} runs"
+        console.print(f"{made} ended: {verdict.value} (exit code {EXIT_CODES[verdict]})")
+    return verdict
+
+
+def _walk(
+    ask: Ask, series: Series, find: Callable[[], Place], console: Console, walked: _Walked
+) -> None:
+    current = replace(ask, seed=seed_of(ask))
+    try:
+        if series.repeat < 1:
+            raise UsageError(f"--repeat {series.repeat}: expected 1 or more")
+        planned(ask)
+        place = find()
+        for number, one in enumerate(each(current, series.repeat), 1):
+            current = one
+            if series.repeat > 1:
+                title = f"Run {number} of {series.repeat}, seed {one.seed}"
+                console.rule(f"[bold]{title}", align="left")
+            folder, report = uvloop.run(run_once(current, place, console))
+            # A run takes its handlers away again, and an analysis ended by SIGTERM told of nothing.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            ended = judge_run(current, folder, report, console)
+            walked.ended.append(ended)
+            walked.told.append(
+                verdict_json.Told(
+                    document=verdict_json.read_document(ended.folder), folder=str(ended.folder)
+                )
+            )
+            failed = ended.verdict is not Verdict.PASSED
+            if report.interrupted or (failed and series.fail_fast):
+                return
+    except (Exception, KeyboardInterrupt) as error:
+        walked.told.append(broken(current, error))
+        raise
+
+
+def each(ask: Ask, repeat: int) -> list[Ask]:
+    """The run, `repeat` times: the seed is counted up, so that no run is the same twice."""
+    if repeat == 1:
+        return [ask]
+    first = seed_of(ask)
+    seeds = range(first, first + repeat)
+    return [
+        replace(ask, seed=seed, out=None if ask.out is None else ask.out / f"seed-{seed}")
+        for seed in seeds
+    ]
+
+
+def broken(ask: Ask, error: BaseException) -> verdict_json.Told:
+    """A run that did not come to its end, as the reports tell it."""
+    seed = seed_of(ask)
+    words = "interrupted" if isinstance(error, KeyboardInterrupt) else in_words(error)
+    check = verdict_json.CheckEntry(
+        name="harness",
+        kind=Kind.HARNESS,
+        verdict=Judged.HARNESS_FAILED,
+        summary=words,
+        violations=1,
+        checked=1,
+    )
+    name = Path(ask.scenario).stem
+    facts = verdict_json.RunFacts(
+        run="", scenario=name, seed=str(seed), replay=replay_command(ask, seed)
+    )
+    told = verdict_json.without_analysis([check], facts)
+    code = USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[Verdict.HARNESS_FAILED]
+    return verdict_json.Told(document=verdict_json.with_exit_code(told, code))
+
+
+def _tell(ask: Ask, series: Series, walked: _Walked) -> None:
+    """Writes what was asked for; in `ask.out` only what no run has written there itself."""
+    if ask.out is not None and not (ask.out / "run.yaml").exists():
+        write_together(walked.told, ask.out, asked=series.repeat)
+    if series.junit is not None:
+        series.junit.parent.mkdir(parents=True, exist_ok=True)
+        series.junit.write_bytes(render_junit(walked.told))
+    if series.summary is not None:
+        series.summary.parent.mkdir(parents=True, exist_ok=True)
+        append_summary(series.summary, render_summary(walked.told, asked=series.repeat))

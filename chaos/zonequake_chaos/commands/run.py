@@ -1,0 +1,257 @@
+"""What `zonequake run` does around a runner: plan, dry run, run folder, analysis, verdict."""
+
+from __future__ import annotations
+
+import platform
+import random
+import secrets
+import shlex
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
+from zonequake_chaos.commands.status import look
+from zonequake_chaos.deployments.choice import DEFAULT, OURS, Choice, deployment_for
+from zonequake_chaos.deployments.protocol import Described
+from zonequake_chaos.faults.kinds.links import check_hands
+from zonequake_chaos.faults.kinds.on_the_node import check_node
+from zonequake_chaos.node_access.agent_pods import hands_for
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.record.clock import SystemClock
+from zonequake_chaos.record.outcome import EXIT_CODES, Verdict, worst
+from zonequake_chaos.record.run_folder import (
+    ClusterPlace,
+    HarnessReport,
+    RunFolder,
+    RunRecord,
+    expectations,
+)
+from zonequake_chaos.release.consent import check_consent, check_dumps, installation, longest_s
+from zonequake_chaos.runner.plan import build_plan, predict_targets
+from zonequake_chaos.runner.plan_text import print_plan
+from zonequake_chaos.runner.progress import Progress
+from zonequake_chaos.runner.run_limits import Permit
+from zonequake_chaos.runner.runner import Runner
+from zonequake_chaos.scenario import manifest
+from zonequake_chaos.scenario.alive_floor import check_plan
+from zonequake_chaos.scenario.control import without_control
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_ctl.context import Place
+from zonequake_kube.errors import in_words
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What the user asked for."""
+
+    scenario: str
+    overrides: Sequence[str]
+    seed: int | None
+    out: Path | None
+    analyze: bool
+    choice: Choice = DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """One run's end."""
+
+    folder: Path
+    verdict: Verdict
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+
+def planned(ask: Ask) -> ChaosRun:
+    """The scenario. Raises ManifestError, PlanRefused if its faults would break its floor, and
+    UsageError if it can't be done to the target."""
+    run = manifest.load(ask.scenario, ask.overrides)
+    if ask.choice.foreign:  # all its members hold data, so that there is nothing to compare with
+        run = without_control(run)
+    ask.choice.check(run)
+    check_plan(run)
+    return run
+
+
+async def dry_run(ask: Ask, place: Place, console: Console) -> None:
+    """Prints the plan with the targets as they would be now. Changes nothing."""
+    run = planned(ask)
+    seed = seed_of(ask)
+    plan = build_plan(run, seed=seed, target=ask.choice.foreign)
+    if ask.choice.target == OURS:  # any other is made by the run itself
+        view = await look(place)
+        predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
+    print_plan(console, plan)
+
+
+async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder, HarnessReport]:
+    """Runs the scenario and collects; the analysis is the caller's. Raises UsageError."""
+    run = planned(ask)
+    seed = seed_of(ask)
+    clock = SystemClock()
+    async with await place.connect() as kube, AsyncExitStack() as held:
+        node = OwnNode.of(place.kubeconfig, place.context)
+        ceiling_s = await check_consent(kube, embedded=node is not None)
+        limit_s = longest_s(run, ceiling_s)
+        installed = await installation(kube, place.release)
+        if not ask.choice.foreign:
+            check_dumps(installed)
+        hands = hands_for(kube, installed, node)
+        check_node(run.spec.faults, node)
+        check_hands(run.spec.faults, hands)
+        run_id = _run_id(run)
+        await check_unmarked(kube, place.release)
+        deployment = await deployment_for(
+            ask.choice,
+            run,
+            kube=kube,
+            run_id=run_id,
+            installation=installed,
+            node=node,
+            say=console.print,
+        )
+        folder = RunFolder.create(ask.out or RUNS / run_id)
+        record = RunRecord(
+            run=run_id,
+            scenario=run.metadata.name,
+            seed=seed,
+            started_wall_ns=clock.now().wall_ns,
+            versions=_versions(),
+            cluster=ClusterPlace(
+                kubeconfig=str(place.kubeconfig) if place.kubeconfig else None,
+                context=place.context,
+                namespace=place.namespace,
+                release=place.release,
+                version=await kube.version(),
+            ),
+            expectations=expectations(run),
+            plan=run,
+            target=deployment.described,
+            replay=replay_command(ask, seed),
+        )
+        folder.write(record)
+        held.enter_context(folder.held(wait_s=0))
+        plan = build_plan(run, seed=seed, target=ask.choice.foreign)
+        print_plan(console, plan)
+        progress = Progress(plan=plan, console=console, clock=clock)
+        runner = Runner(
+            run=run,
+            run_id=run_id,
+            seed=seed,
+            folder=folder,
+            kube=kube,
+            node=node,
+            hands=hands,
+            clock=clock,
+            installation=installed,
+            deployment=deployment,
+            progress=progress,
+            permit=Permit(
+                embedded=node is not None,
+                limit_s=limit_s,
+                mark=await place_mark(
+                    kube,
+                    release=place.release,
+                    run=run_id,
+                    folder=str(folder.path.resolve()),
+                    zones=[zone.name for zone in run.spec.zones],
+                ),
+            ),
+        )
+        report = await runner.run()
+        folder.write(_with_report(record, report, deployment.described))
+        print_plan(console, plan)
+        _write_plan(folder, console, plan_of=progress)
+    return folder, report
+
+
+def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Console) -> Ended:
+    """Runs the analysis over the folder; it reads the harness's own verdict from `run.yaml`.
+
+    An analysis that breaks off is the harness's failure, whatever broke it: the run is told of.
+    """
+    if not ask.analyze:
+        return _unjudged(folder, report, Verdict.UNKNOWN, why="not asked for: --no-analyze")
+    if not folder.has_history():
+        why = "there is no history, so there is nothing to judge"
+        console.print(f"Analysis: {why}")
+        return _unjudged(folder, report, Verdict.UNKNOWN, why=why)
+    started_s = time.monotonic()
+    console.print("Analysis …")
+    try:
+        # Only here: it starts a Java virtual machine.
+        from zonequake_analysis.cli import judge_folder
+
+        judged = Verdict(judge_folder(folder.path).value)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
+        why = f"the analysis broke off: {in_words(error)}"
+        console.print(why, style="red", markup=False)
+        (folder.folder("logs") / "analysis.txt").write_text(traceback.format_exc())
+        return _unjudged(folder, report, Verdict.HARNESS_FAILED, why=why)
+    console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
+    return Ended(folder=folder.path, verdict=judged)
+
+
+def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why: str) -> Ended:
+    return Ended(folder=folder.path, verdict=folder.conclude(judged, report, why=why))
+
+
+def replay_command(ask: Ask, seed: int) -> str:
+    """The command that does the run again, on whatever cluster the reader names."""
+    words = ["zonequake", "run", ask.scenario, "--seed", str(seed)]
+    words += [word for override in ask.overrides for word in ("--set", override)]
+    words += ["--target", ask.choice.target] if ask.choice.foreign else []
+    words += ["--image", ask.choice.image] if ask.choice.image is not None else []
+    return shlex.join(words)
+
+
+def summarize(ended: Sequence[Ended], console: Console) -> Verdict:
+    """Prints where the reports lie; returns the worst verdict."""
+    for one in ended:
+        report = one.folder / "report.html"
+        where = report if report.exists() else one.folder
+        console.print(f"{one.verdict.value} (exit code {one.exit_code}): {where}")
+    return worst(one.verdict for one in ended)
+
+
+def _run_id(run: ChaosRun) -> str:
+    """Its value fits into a label, which holds 63 characters."""
+    return f"{run.metadata.name[:44].rstrip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+def seed_of(ask: Ask) -> int:
+    """The seed that was asked for; else one is drawn."""
+    return ask.seed if ask.seed is not None else secrets.randbelow(2**31)
+
+
+def _versions() -> dict[str, str]:
+    return {"zonequake": version("zonequake"), "python": platform.python_version()}
+
+
+def _with_report(record: RunRecord, report: HarnessReport, target: Described) -> RunRecord:
+    """A target says its version only once it runs."""
+    return msgspec.structs.replace(record, harness=report, target=target)
+
+
+def _write_plan(folder: RunFolder, console: Console, *, plan_of: Progress) -> None:
+    """Keeps the marked tree beside the logs."""
+    with (folder.folder("logs") / "plan.txt").open("w") as file:
+        print_plan(Console(file=file, width=console.width), plan_of.plan)
+
+
+def plain(run: ChaosRun) -> str:
+    """One line about a scenario, for the list."""
+    return " ".join(run.metadata.description.split())

@@ -1,0 +1,147 @@
+"""Brings home what a run left in the cluster: replica dumps, the data nodes' events, logs, metrics.
+
+Each piece is collected on its own: what can't be had is a problem in words, and the rest still
+comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from zonequake_chaos.observe.view import ClusterView, PartitionView
+from zonequake_chaos.record.clock import Moment, SystemClock
+from zonequake_chaos.record.event_log import EventLog
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError, NotFound
+from zonequake_kube.objects import ADMIN_PORT, main_container
+from zonequake_protocol.admin import DumpHeader, StoreEvent
+
+PROMETHEUS_PORT = 9090
+_DUMP_TIMEOUT_S = 60.0
+_RETRIES = 5
+_T = TypeVar("_T")
+_RETRY_S = 1.0
+
+
+def applied_alike(view: ClusterView) -> list[str]:
+    """Partitions whose members haven't all applied the same index; empty when all have."""
+    return [
+        f"{zone}/{number}: applied {applied}"
+        for (zone, number), partition in sorted(view.partitions.items())
+        if len(set((applied := _applied(partition)).values())) != 1
+        or set(applied) != set(partition.members)
+    ]
+
+
+async def dump_replicas(kube: Kube, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
+    """Dumps every member of every partition and emits `replica.audit`; returns problems."""
+    zones = {zone for zone, _ in view.partitions}
+    problems = []
+    for (zone, number), partition in sorted(view.partitions.items()):
+        for node in partition.members:
+            replica = partition.replicas.get(node)
+            if replica is None:
+                problems.append(f"{zone}/{number}: {node} has no replica to dump")
+                continue
+            place = f"{number}" if len(zones) == 1 else f"{zone}-{number}"
+            name = f"{place}-{node}.jsonl"
+            try:
+                data = await kube.pod_proxy(
+                    node,
+                    ADMIN_PORT,
+                    f"/admin/v1/replicas/{replica.group}/dump",
+                    timeout_s=_DUMP_TIMEOUT_S,
+                )
+                header = msgspec.json.decode(data.partition(b"\n")[0], type=DumpHeader)
+            except (ClusterError, msgspec.MsgspecError) as error:
+                problems.append(f"{zone}/{number}: no dump of {node}: {error}")
+                continue
+            (folder / name).write_bytes(data)
+            events.emit(
+                "replica.audit",
+                {
+                    "applied": header.applied,
+                    "digest": header.digest,
+                    "keys": header.keys,
+                    "lineage": header.lineage,
+                    "term": header.term,
+                    "incarnation": header.incarnation,
+                    "file": f"dumps/{name}",
+                },
+                place=(zone, number),
+                node=node,
+            )
+    return problems
+
+
+async def store_events(
+    kube: Kube, nodes: Sequence[str], *, since_wall_ns: int
+) -> tuple[dict[str, list[StoreEvent]], list[str]]:
+    """What each data node recorded since then, also before its last restart; and problems."""
+    found: dict[str, list[StoreEvent]] = {}
+    now = SystemClock().now()
+    problems = []
+    for node in nodes:
+        try:
+            lines = await patiently(
+                partial(kube.pod_proxy, node, ADMIN_PORT, "/admin/v1/events", params={"after": "0"})
+            )
+            events = [msgspec.json.decode(line, type=StoreEvent) for line in lines.splitlines()]
+        except (ClusterError, msgspec.MsgspecError) as error:
+            problems.append(f"no events of {node}: {error}")
+        else:
+            found[node] = [event for event in events if _since(event, since_wall_ns, now)]
+    return found, problems
+
+
+def _since(event: StoreEvent, since_wall_ns: int, now: Moment) -> bool:
+    """Whether it was recorded since then: by the monotonic clock where it is the same as ours,
+    because a node's wall clock may have been stepped."""
+    if event.clock == now.clock:
+        return event.time >= now.time_ns - (now.wall_ns - since_wall_ns)
+    return event.wall >= since_wall_ns
+
+
+async def pod_logs(kube: Kube, folder: Path) -> list[str]:
+    """The logs of every pod of the installation, and of their containers' last lives."""
+    problems = []
+    for pod in await kube.find("Pod", "app.kubernetes.io/name=zonequake"):
+        name, container = pod["metadata"]["name"], main_container(pod)
+        try:
+            (folder / f"{name}.log").write_bytes(await kube.logs(name, container))
+        except ClusterError as error:
+            problems.append(f"no log of {name}: {error}")
+            continue
+        try:
+            before = await kube.logs(name, container, previous=True)
+        except ClusterError:
+            continue  # there was no life before
+        (folder / f"{name}.before.log").write_bytes(before)
+    return problems
+
+
+async def patiently(call: Callable[[], Awaitable[_T]]) -> _T:
+    """A node may just be restarting, or an answer break off on its way through the API server: asks
+    some more times before it gives up. Only for what may be asked twice."""
+    for _ in range(_RETRIES - 1):
+        try:
+            return await call()
+        except NotFound:
+            raise
+        except ClusterError:
+            await asyncio.sleep(_RETRY_S)
+    return await call()
+
+
+def _applied(partition: PartitionView) -> dict[str, int]:
+    return {
+        node: replica.applied
+        for node, replica in partition.replicas.items()
+        if node in partition.members
+    }

@@ -1,0 +1,76 @@
+"""What is under test, as the runner needs it: one protocol for our store and for others.
+
+The phases of a run, its faults, load and checks are the same for every deployment. What differs
+stands here: how it is set up and seen, when its members count as alike, what they dump and recall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from zonequake_chaos.observe.observer import Observer, Sight
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.record.cleanup_journal import Journal
+from zonequake_chaos.record.event_log import EventLog
+from zonequake_chaos.scenario.run import Zone
+from zonequake_load.pod.control import LoadPlan
+from zonequake_protocol.admin import StoreEvent
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """What was under test, for `run.yaml` and the report. `version` is its own word, once it runs;
+    `image` is empty where the release says it."""
+
+    name: str
+    version: str
+    image: str = ""
+
+
+class Deployment(Protocol):
+    """One kind of system under test, for one run. Raises HarnessError where it can't do its work.
+
+    What it makes, or changes for the length of the run, it owes to the journal first.
+    """
+
+    @property
+    def sight(self) -> Sight:
+        """How the observer sees its pods."""
+        ...
+
+    @property
+    def described(self) -> Described:
+        """What it is."""
+        ...
+
+    def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
+        """What the load pods of a zone do together."""
+        ...
+
+    async def set_up(self, observer: Observer, journal: Journal) -> None:
+        """Brings it to the size that the scenario wants, and makes what the load will write to.
+
+        Raises UsageError before anything was changed, WaitExpired.
+        """
+        ...
+
+    async def wait_available(self, observer: Observer) -> None:
+        """Waits until all that the load will write to is served in full. Raises WaitExpired."""
+        ...
+
+    async def wait_alike(self, observer: Observer, *, timeout_s: float) -> None:
+        """Waits, once nothing is written, until all members hold the same. Raises WaitExpired."""
+        ...
+
+    async def dump(self, view: ClusterView, folder: Path, events: EventLog) -> list[str]:
+        """Dumps every member's state and emits `replica.audit`; returns problems."""
+        ...
+
+    async def recorded(
+        self, nodes: Sequence[str], *, since_wall_ns: int
+    ) -> tuple[Mapping[str, list[StoreEvent]], list[str]]:
+        """What the members recorded themselves since then, by node; and problems."""
+        ...

@@ -1,0 +1,164 @@
+"""The run's zones: their resources, and the wait until they are there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+
+from zonequake_chaos.cleanup.undo import delete_zone
+from zonequake_chaos.load.objects import RUN_LABEL
+from zonequake_chaos.observe.observer import Observer
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.record.cleanup_journal import DeleteZone, Journal
+from zonequake_chaos.scenario.run import Zone
+from zonequake_chaos.targeting.triggers import unsettled
+from zonequake_kube.client import Kube
+from zonequake_kube.connection import Json
+from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired, ZoneRefused
+
+TOPOLOGY = "topology"
+"""The name of a namespace's only LogicalTopology."""
+
+LOOK_S = 0.5
+"""Between two looks at the zones' conditions."""
+
+SURE = 3
+"""Looks in a row that must say the same: a condition may be a moment older than its reasons."""
+
+_HOPELESS = ("InvalidFilter", "InvalidSpec")
+_MOST_NAMED = 5
+
+
+def zone_object(zone: Zone, run_id: str) -> Json:
+    """The DistributionZone resource; fields that the scenario leaves out stay out."""
+    spec = {key: value for key, value in msgspec.to_builtins(zone).items() if value is not None}
+    return {
+        "apiVersion": "zonequake.io/v1alpha1",
+        "kind": "DistributionZone",
+        "metadata": {"name": spec.pop("name"), "labels": {RUN_LABEL: run_id}},
+        "spec": spec,
+    }
+
+
+async def wait_departed(kube: Kube, observer: Observer, *, timeout_s: float) -> None:
+    """Waits until the operator counts no node whose pod is gone.
+
+    A zone that is made before takes that node for a member, and waits for it. Raises WaitExpired.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
+    while True:
+        ghosts = await _ghosts(kube, observer)
+        if not ghosts:
+            return
+        if loop.time() >= deadline_s:
+            raise WaitExpired(
+                f"not within {timeout_s:g} s: the operator still counts "
+                f"{', '.join(sorted(ghosts))}, whose pods are gone: is it running?"
+            )
+        await asyncio.sleep(LOOK_S)
+
+
+async def _ghosts(kube: Kube, observer: Observer) -> set[str]:
+    """Nodes of the topology without a pod."""
+    try:
+        topology = await kube.get("LogicalTopology", TOPOLOGY)
+    except NotFound:
+        return set()
+    known = {str(node["name"]) for node in (topology.get("status") or {}).get("nodes") or []}
+    return known - set(observer.view().nodes)
+
+
+async def create_zone(kube: Kube, journal: Journal, zone: Zone, run_id: str) -> None:
+    """Creates the zone; one that an earlier run left behind goes first.
+
+    Raises UsageError if somebody else's zone has that name.
+    """
+    try:
+        found = await kube.get("DistributionZone", zone.name)
+    except NotFound:
+        pass
+    else:
+        if RUN_LABEL not in (found["metadata"].get("labels") or {}):
+            raise UsageError(
+                f"zone {zone.name} exists in {kube.namespace} and is no run's: rename the "
+                "scenario's zone (--set zones.0.name=...) or delete that one"
+            )
+        await delete_zone(kube, zone.name)
+    journal.owe(DeleteZone(zone=zone.name))
+    await kube.apply(zone_object(zone, run_id))
+
+
+def not_available(view: ClusterView, zones: list[Zone]) -> list[str]:
+    """What is missing until every partition of the zones is served by its full stable set."""
+    missing = unsettled(view)
+    for zone in zones:
+        partitions = view.of_zone(zone.name)
+        if len(partitions) != zone.partitions:
+            missing.append(f"{zone.name} has {len(partitions)} of {zone.partitions} partitions")
+        missing += [
+            f"{zone.name}/{p.partition}: {len(p.members)} of {zone.replicas} members"
+            for p in partitions
+            if len(p.members) < min(zone.replicas, len(view.nodes))
+        ]
+    return missing
+
+
+async def wait_available(
+    kube: Kube, observer: Observer, zones: list[Zone], *, timeout_s: float
+) -> None:
+    """Waits until the zones are served in full. Raises WaitExpired, ZoneRefused (in a group)."""
+    async with asyncio.TaskGroup() as group:
+        refusals = group.create_task(_watch_refusals(kube, observer, zones))
+        await observer.wait(
+            lambda view: not not_available(view, zones),
+            timeout_s=timeout_s,
+            waiting_for=lambda view: "; ".join(not_available(view, zones)[:5]),
+        )
+        refusals.cancel()
+
+
+async def _watch_refusals(kube: Kube, observer: Observer, zones: list[Zone]) -> None:
+    """Raises ZoneRefused once the operator has said of a zone several times why it can't serve."""
+    said: dict[str, list[str]] = {zone.name: [] for zone in zones}
+    while True:
+        for zone in zones:
+            try:
+                found = await kube.get("DistributionZone", zone.name)
+                topology = await kube.get("LogicalTopology", TOPOLOGY)
+            except ClusterError:  # it isn't there yet, or not now: the wait goes on
+                continue
+            why = refusal(found, topology, observer.view())
+            said[zone.name] = [*said[zone.name], why][-SURE:]
+            if why and said[zone.name] == [why] * SURE:
+                raise ZoneRefused(f"zone {zone.name} can't be served: {why}")
+        await asyncio.sleep(LOOK_S)
+
+
+def refusal(zone: Json, topology: Json, view: ClusterView) -> str:
+    """What the zone's own condition says where waiting can't help, and about which nodes.
+
+    Empty while there is hope: a filter that matches nobody may yet match a node that the operator
+    has not taken into its topology, or that waits for its timer.
+    """
+    status = zone.get("status") or {}
+    ready = next((c for c in status.get("conditions") or [] if c["type"] == "Ready"), None)
+    if ready is None or ready["status"] == "True":
+        return ""
+    if ready["reason"] in _HOPELESS:
+        return str(ready["message"])
+    if ready["reason"] != "NoDataNodes" or not zone["spec"].get("dataNodesFilter"):
+        return ""
+    known = (topology.get("status") or {}).get("nodes") or []
+    answering = {name for name, node in view.nodes.items() if node.answers}
+    if not answering <= {node["name"] for node in known} or (status.get("scaleUp") or {}).get(
+        "nodes"
+    ):
+        return ""
+    nodes = ", ".join(
+        f"{node['name']} {json.dumps(node.get('attributes') or {}, sort_keys=True)}"
+        for node in known[:_MOST_NAMED]
+    )
+    return f"{ready['message']} The nodes and their attributes are: {nodes or 'none'}"

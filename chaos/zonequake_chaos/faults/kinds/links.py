@@ -1,0 +1,285 @@
+"""Faults of a pod's links: cut, lossy, slow; one way or both; to everybody or between two sides.
+
+All of them are rules in the victim's own network namespace, put there by the agent on its node
+(`zonequake_agent`). Rules that no packet comes to have no effect: such a fault is missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from zonequake_chaos.faults.life import Injury, Proof, Victim, together
+from zonequake_chaos.faults.watching import until_answering
+from zonequake_chaos.node_access.links import (
+    Met,
+    break_links,
+    holds,
+    met,
+    round_trip_ms,
+    undo_links,
+)
+from zonequake_chaos.node_access.shell import NodeHands, hands_of
+from zonequake_chaos.record.cleanup_journal import JoinNetwork
+from zonequake_chaos.scenario.faults import ByAgent, Direction, Fault, Traffic
+from zonequake_kube.errors import UsageError
+
+API_PORTS = (443, 6443)
+MARGIN_S = 30.0
+"""How long after its end a fault holds at most, if the harness died."""
+
+HELD_AT_MOST_S = 1800.0
+"""How long a fault lasts at most that is held until another one takes effect."""
+
+_FELT = 0.7
+"""The share of a delay by which the median round trip must have grown."""
+
+
+def check_hands(faults: Sequence[Fault], hands: NodeHands | None) -> None:
+    """Raises UsageError where a fault needs the fault agent and there is none."""
+    needed = [fault.name for fault in faults if isinstance(fault, ByAgent)]
+    if needed and hands is None:
+        raise UsageError(
+            f"{', '.join(needed)}: such faults are made by the fault agent, which this release "
+            "doesn't have: install it with --set faultAgent.enabled=true (docs/agent.md), or use "
+            "an embedded cluster on this machine: `zonequake cluster up`"
+        )
+
+
+class LinkFaultLife(ABC):
+    """What all of them do; they differ in what is ordered and in what proves it."""
+
+    def __init__(self, *, traffic: Traffic, direction: Direction) -> None:
+        self._traffic = traffic
+        self._direction = direction
+
+    @abstractmethod
+    def harm(self) -> dict[str, object]:
+        """The part of the agent's order that says what happens to a packet."""
+
+    @abstractmethod
+    async def wait_until_effective(self, injury: Injury) -> Proof: ...
+
+    async def prepare(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            injury.owe(
+                JoinNetwork(
+                    pod=victim.node,
+                    uid=victim.pod_uid,
+                    host=victim.host,
+                    fault=_chain(injury, victim),
+                )
+            )
+
+    async def inject(self, injury: Injury) -> None:
+        await together(
+            break_links(_hands(injury), victim.on_node, self._order(injury, victim))
+            for victim in injury.victims
+        )
+
+    async def recover(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            if not await holds(_hands(injury), victim.on_node, _chain(injury, victim)):
+                injury.ended_early = (
+                    f"{victim.node} has none of it any more: its pod was replaced, or somebody "
+                    "took it out, or its deadline has passed"
+                )
+        await self._undo(injury)
+
+    async def _undo(self, injury: Injury) -> None:
+        await together(
+            undo_links(_hands(injury), victim.on_node, _chain(injury, victim))
+            for victim in injury.victims
+        )
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await until_answering(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self._undo(injury)
+        injury.pay()
+
+    async def met(self, injury: Injury) -> dict[str, Met]:
+        """What the rules of each victim met so far, by its name."""
+        return {
+            victim.node: await met(_hands(injury), victim.on_node, _chain(injury, victim))
+            for victim in injury.victims
+        }
+
+    def described(self, injury: Injury) -> Proof:
+        """What every proof says besides its numbers."""
+        between = {"opposite": [v.node for v in injury.opposite]} if injury.opposite else {}
+        return {"traffic": self._traffic.value, "direction": self._direction.value, **between}
+
+    def _order(self, injury: Injury, victim: Victim) -> dict[str, object]:
+        ports = injury.world.observer.ports
+        of_traffic = {
+            Traffic.ALL: (),
+            Traffic.PEERS: (ports.peers,),
+            Traffic.CLIENTS: (ports.clients,),
+            Traffic.CONTROL: API_PORTS,
+        }
+        lasts_s = HELD_AT_MOST_S if injury.held else injury.hold_s
+        return {
+            "name": _chain(injury, victim),
+            "seconds": injury.timeout_s + lasts_s + MARGIN_S,
+            "inbound": self._direction is not Direction.OUTBOUND,
+            "outbound": self._direction is not Direction.INBOUND,
+            "addresses": [v.address for v in injury.opposite],
+            "ports": list(of_traffic[self._traffic]),
+            **self.harm(),
+        }
+
+
+class NetworkPartition(LinkFaultLife):
+    """See `scenario_faults`. Effective once a packet of each victim was dropped."""
+
+    def harm(self) -> dict[str, object]:
+        return {"lost_percent": 100}
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        dropped: dict[str, int] = {}
+
+        async def all_dropped() -> bool:
+            dropped.update({n: found.dropped for n, found in (await self.met(injury)).items()})
+            return all(dropped.values())
+
+        await injury.until(
+            all_dropped, waiting_for=lambda: f"packets dropped so far: {dropped or 'none'}"
+        )
+        return {"dropped": dropped, "cut": self._traffic.value, **self.described(injury)}
+
+
+class NetworkLoss(LinkFaultLife):
+    """See `scenario_faults`. Effective once packets of each victim were lost, and others not."""
+
+    def __init__(self, *, traffic: Traffic, direction: Direction, percent: float) -> None:
+        super().__init__(traffic=traffic, direction=direction)
+        self._percent = percent
+
+    def harm(self) -> dict[str, object]:
+        return {"lost_percent": self._percent}
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        seen: dict[str, Met] = {}
+
+        async def lossy() -> bool:
+            seen.update(await self.met(injury))
+            return all(found.dropped and found.passed for found in seen.values())
+
+        await injury.until(
+            lossy, waiting_for=lambda: f"packets lost and passed so far: {_of_each(seen)}"
+        )
+        return {"percent": self._percent, "packets": _of_each(seen), **self.described(injury)}
+
+
+class NetworkSlow(LinkFaultLife):
+    """See `scenario_faults`. Effective once packets were held, and round trips to each victim last
+    longer than before by most of the delay; a rate alone needs only packets that were held.
+
+    The round trip is measured from inside another member's network namespace, a TCP connection's
+    first packet and its answer. Where there is nobody to measure from, or the links are those to
+    the API server, what the delayer held and how long is the proof alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        traffic: Traffic,
+        direction: Direction,
+        delay_ms: float,
+        jitter_ms: float,
+        bytes_per_second: int,
+    ) -> None:
+        super().__init__(traffic=traffic, direction=direction)
+        self._harm: dict[str, object] = {
+            "delay_ms": delay_ms,
+            "jitter_ms": jitter_ms,
+            "bytes_per_second": bytes_per_second,
+        }
+        ways = 2 if direction is Direction.BOTH else 1
+        self._felt_ms = _FELT * ways * (delay_ms - jitter_ms)
+        self._before_ms: dict[str, float | None] = {}
+
+    def harm(self) -> dict[str, object]:
+        return self._harm
+
+    async def prepare(self, injury: Injury) -> None:
+        await super().prepare(injury)
+        self._before_ms = await self._round_trips_ms(injury)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        seen: dict[str, Met] = {}
+        during_ms: dict[str, float | None] = {}
+
+        async def slow() -> bool:
+            seen.update(await self.met(injury))
+            during_ms.update(await self._round_trips_ms(injury))
+            held = all(found.delayed and found.mean_held_ms for found in seen.values())
+            return held and all(
+                before_ms is None or _grown(before_ms, during_ms[name], self._felt_ms)
+                for name, before_ms in self._before_ms.items()
+            )
+
+        await injury.until(
+            slow,
+            waiting_for=lambda: (
+                f"round trips of {self._before_ms} ms must grow by {self._felt_ms:g} ms and are "
+                f"{during_ms}; held so far: {_of_each(seen)}"
+            ),
+        )
+        return {
+            "round_trip_ms": {"before": self._before_ms, "during": during_ms},
+            "held": _of_each(seen),
+            **self._harm,
+            **self.described(injury),
+        }
+
+    async def _round_trips_ms(self, injury: Injury) -> dict[str, float | None]:
+        """From another member to each victim, at the port that the fault is for."""
+        ports = injury.world.observer.ports
+        port = ports.clients if self._traffic is Traffic.CLIENTS else ports.peers
+        if self._traffic is Traffic.CONTROL:
+            return {}
+        nodes = injury.world.observer.view().nodes.values()
+        others = injury.opposite or tuple(
+            Victim.of(node) for node in nodes if node.name not in {v.node for v in injury.victims}
+        )
+        if not others:
+            return {}
+        return {
+            victim.node: await round_trip_ms(
+                _hands(injury), others[0].on_node, victim.address, port
+            )
+            for victim in injury.victims
+        }
+
+
+def _grown(before_ms: float, during_ms: float | None, felt_ms: float) -> bool:
+    # No answer at all within the probe's time-out is slower than any delay asked for. A rate delays
+    # a lone probe by next to nothing, less than it varies anyway.
+    return felt_ms == 0 or during_ms is None or during_ms - before_ms >= felt_ms
+
+
+def _of_each(seen: dict[str, Met]) -> dict[str, dict[str, object]]:
+    return {
+        name: {
+            "dropped": found.dropped,
+            "passed": found.passed,
+            "delayed": found.delayed,
+            "mean_held_ms": found.mean_held_ms,
+            "longest_held_ms": found.longest_held_ms,
+        }
+        for name, found in seen.items()
+    }
+
+
+def _chain(injury: Injury, victim: Victim) -> str:
+    """The name of this fault's rules at this victim; another for each injection."""
+    about = f"{injury.name}/{injury.sighting.at_ns}/{victim.pod_uid}"
+    return f"ZQ-{hashlib.blake2b(about.encode(), digest_size=4).hexdigest()}"
+
+
+def _hands(injury: Injury) -> NodeHands:
+    return hands_of(injury.world.hands)

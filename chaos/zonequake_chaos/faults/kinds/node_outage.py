@@ -1,0 +1,82 @@
+"""Holds data nodes down for any time.
+
+A finalizer goes on the pod, then its process is killed and the pod deleted: its containers end with
+the kubelet's word, and the StatefulSet can't put a successor in its place as long as the object is
+there. Recovery removes the finalizer.
+
+Both at the same moment: a pod that is only killed is restarted, and one that is deleted before gets
+two seconds from the kubelet, in which a data node hands over what it leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from zonequake_chaos.faults.kinds.pod_kill import delete_pod
+from zonequake_chaos.faults.life import Injury, Proof, together
+from zonequake_chaos.faults.signals import ready_to_signal
+from zonequake_chaos.faults.watching import until_back, until_processes_gone
+from zonequake_chaos.record.cleanup_journal import RemoveFinalizer
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import NotFound
+
+FINALIZER = "zonequake.io/outage"
+
+
+class NodeOutage:
+    """See the module. The victims return in their order, `return_gap_s` apart."""
+
+    def __init__(self, *, return_gap_s: float = 0.0) -> None:
+        self._return_gap_s = return_gap_s
+
+    async def prepare(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            injury.owe(RemoveFinalizer(pod=victim.node, finalizer=FINALIZER))
+
+    async def inject(self, injury: Injury) -> None:
+        kube = injury.world.kube
+        for victim in injury.victims:
+            pod = await kube.get("Pod", victim.node)
+            present = pod["metadata"].get("finalizers") or []
+            await kube.patch(
+                "Pod",
+                victim.node,
+                {"metadata": {"uid": victim.pod_uid, "finalizers": [*present, FINALIZER]}},
+            )
+        async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
+            await together(
+                [kill_all(), *(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)]
+            )
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        return await until_processes_gone(injury)
+
+    async def recover(self, injury: Injury) -> None:
+        for number, victim in enumerate(injury.victims):
+            if number:
+                await asyncio.sleep(self._return_gap_s)
+            await remove_finalizer(injury.world.kube, pod=victim.node, finalizer=FINALIZER)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await until_back(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        for victim in injury.victims:
+            await remove_finalizer(injury.world.kube, pod=victim.node, finalizer=FINALIZER)
+        injury.pay()
+
+
+async def remove_finalizer(kube: Kube, *, pod: str, finalizer: str) -> None:
+    """Sees to it that the pod doesn't carry the finalizer, if there is such a pod at all."""
+    try:
+        found = await kube.get("Pod", pod)
+        metadata = found["metadata"]
+        present = metadata.get("finalizers") or []
+        if finalizer in present:
+            rest = [entry for entry in present if entry != finalizer]
+            await kube.patch(
+                "Pod", pod, {"metadata": {"uid": metadata["uid"], "finalizers": rest or None}}
+            )
+    except NotFound:
+        return

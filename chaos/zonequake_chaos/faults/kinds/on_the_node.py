@@ -1,0 +1,196 @@
+"""Faults made on the node itself: a hung kubelet, a hung or dead API server.
+
+They need the embedded cluster (`zonequake_chaos.node_access.own_machine`); elsewhere the run is
+refused before it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from zonequake_chaos.faults.kinds.pod_kill import delete_pod
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.watching import until_back
+from zonequake_chaos.node_access.own_machine import OwnNode, is_stopped
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.record.cleanup_journal import ResumeComponent
+from zonequake_chaos.scenario.faults import Fault, OnTheNode
+from zonequake_kube.errors import FaultFailed, UsageError, in_words
+
+KUBELET = "kubelet"
+
+_KILL_AGAIN_S = 0.1
+"""Between two looks whether a component is back: far less than an API server takes to begin."""
+
+
+def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
+    """Raises UsageError where a fault needs the node and there is none."""
+    needed = [fault.name for fault in faults if isinstance(fault, OnTheNode)]
+    if needed and node is None:
+        raise UsageError(
+            f"{', '.join(needed)}: such faults are made on the node itself, which only an embedded "
+            "cluster on this machine allows: `zonequake cluster up`, and leave --context away"
+        )
+
+
+class ForceDelete:
+    """As in `scenario_faults`. Effective once the objects are gone and processes run on.
+
+    A kubelet that hangs is what a node looks like that lost its network: the API server forgets the
+    pod, and nobody has stopped it.
+    """
+
+    async def prepare(self, injury: Injury) -> None:
+        injury.owe(ResumeComponent(component=KUBELET))
+
+    async def inject(self, injury: Injury) -> None:
+        _node(injury).pause(KUBELET)
+        for victim in injury.victims:
+            await delete_pod(injury, victim, grace_s=0)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        def left(view: ClusterView) -> list[str]:
+            return [
+                v.node
+                for v in injury.victims
+                if (found := view.node(v.node)) is not None and found.pod.uid == v.pod_uid
+            ]
+
+        await injury.world.observer.wait(
+            lambda view: not left(view),
+            timeout_s=injury.timeout_s,
+            waiting_for=lambda view: f"the objects of {', '.join(left(view))} are still there",
+        )
+        surviving = {v.node: _node(injury).processes(v.pod_uid) for v in injury.victims}
+        dead = [name for name, pids in surviving.items() if not pids]
+        if dead:
+            raise FaultFailed(f"{injury.name}: no process of {', '.join(dead)} survived its pod")
+        return {"surviving": surviving}
+
+    async def recover(self, injury: Injury) -> None:
+        _node(injury).resume(KUBELET)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await until_back(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self.recover(injury)
+        injury.pay()
+
+
+class ComponentPause:
+    """As in `scenario_faults`. Effective once the kernel says that its process stands still."""
+
+    def __init__(self, *, component: str) -> None:
+        self._component = component
+        self._pid = 0
+
+    async def prepare(self, injury: Injury) -> None:
+        injury.owe(ResumeComponent(component=self._component))
+
+    async def inject(self, injury: Injury) -> None:
+        self._pid = _node(injury).pause(self._component)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        async def stands_still() -> bool:
+            return is_stopped(self._pid)
+
+        await injury.until(
+            stands_still, waiting_for=lambda: f"{self._component}, process {self._pid}, runs on"
+        )
+        return {"component": self._component, "pid": self._pid}
+
+    async def recover(self, injury: Injury) -> None:
+        if not is_stopped(self._pid):
+            injury.ended_early = f"{self._component} did not stand still to the end of its pause"
+        _node(injury).resume(self._component)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await _until_all_answer(injury, through=self._component)
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self.recover(injury)
+        injury.pay()
+
+
+class ComponentKill:
+    """As in `scenario_faults`. Effective once it was killed and its port refuses connections.
+
+    The node's supervisor starts it again after fractions of a second, so it is killed whenever it
+    is back. Nothing is owed: with the harness the kills end.
+    """
+
+    def __init__(self, *, component: str) -> None:
+        self._component = component
+        self._killed: list[int] = []
+        self._killing: asyncio.Task[None] | None = None
+
+    async def prepare(self, injury: Injury) -> None:
+        """Nothing will have to be undone."""
+
+    async def inject(self, injury: Injury) -> None:
+        self._killing = asyncio.create_task(self._kill_again(_node(injury)))
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        async def refused() -> bool:
+            if (why := self._kills_ended()) is not None:
+                raise FaultFailed(f"{injury.name}: {why}")
+            return bool(self._killed) and await injury.world.kube.is_refused()
+
+        await injury.until(
+            refused,
+            waiting_for=lambda: (
+                f"{self._component} was killed {len(self._killed)} times and isn't known to refuse"
+            ),
+        )
+        return {"component": self._component, "killed": list(self._killed), "refused": True}
+
+    async def recover(self, injury: Injury) -> None:
+        if (why := self._kills_ended()) is not None:
+            injury.ended_early = why
+        elif not await injury.world.kube.is_refused():
+            injury.ended_early = f"{self._component} accepted connections before its outage ended"
+        await self._stop()
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await _until_all_answer(injury, through=self._component)
+
+    async def clean_up(self, injury: Injury) -> None:
+        await self._stop()
+        injury.pay()
+
+    async def _kill_again(self, node: OwnNode) -> None:
+        while True:
+            killed = await asyncio.to_thread(node.kill, self._component)
+            if killed:
+                self._killed.append(killed)
+            await asyncio.sleep(_KILL_AGAIN_S)
+
+    def _kills_ended(self) -> str | None:
+        """Why nobody kills the component any more, if so."""
+        if self._killing is None or not self._killing.done() or self._killing.cancelled():
+            return None
+        error = self._killing.exception()
+        return f"{self._component} is killed no more: {in_words(error) if error else 'ended'}"
+
+    async def _stop(self) -> None:
+        if self._killing is not None:
+            self._killing.cancel()
+            await asyncio.gather(self._killing, return_exceptions=True)
+            self._killing = None
+
+
+async def _until_all_answer(injury: Injury, *, through: str) -> None:
+    """Every data node's report comes through the API server."""
+    await injury.world.observer.wait(
+        lambda view: bool(view.nodes) and all(node.answers for node in view.nodes.values()),
+        timeout_s=injury.timeout_s,
+        waiting_for=lambda view: f"not every data node answers through {through}",
+    )
+
+
+def _node(injury: Injury) -> OwnNode:
+    node = injury.world.node
+    assert node is not None, "checked before the run"
+    return node

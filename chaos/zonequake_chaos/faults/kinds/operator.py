@@ -1,0 +1,172 @@
+"""Stops the operator, or kills it: for a while nobody decides, or another process begins anew.
+
+The operator runs under an init like the data nodes (`zonequake_chaos.faults.signals`), so both
+signals can be sent from inside its container. Of several replicas all are meant.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.signals import (
+    STILL,
+    continue_process,
+    process_states,
+    send_signal,
+)
+from zonequake_chaos.observe.view import PodView
+from zonequake_chaos.record.cleanup_journal import ContinueProcess
+from zonequake_kube.errors import ClusterError, FaultFailed, HarnessError
+from zonequake_kube.objects import OPERATOR_LABELS, pod_view
+
+
+@dataclass(slots=True)
+class _Operators:
+    """The operator's pods as they were before the fault."""
+
+    before: tuple[PodView, ...] = ()
+
+    async def find(self, injury: Injury) -> tuple[PodView, ...]:
+        """Raises FaultFailed if there is none."""
+        found = await _operators(injury)
+        if not found:
+            raise FaultFailed(f"{injury.name}: no pod with the labels {OPERATOR_LABELS} runs")
+        self.before = found
+        return found
+
+
+class OperatorPause:
+    """As in `scenario_faults`. Effective once the kernel says that the processes stand still.
+
+    A kubelet ends a container that answers no probe for a minute: a longer pause ends early, and
+    says so.
+    """
+
+    def __init__(self) -> None:
+        self._operators = _Operators()
+
+    async def prepare(self, injury: Injury) -> None:
+        for pod in await self._operators.find(injury):
+            injury.owe(ContinueProcess(pod=pod.name, uid=pod.uid))
+
+    async def inject(self, injury: Injury) -> None:
+        for pod in self._operators.before:
+            await _signal(injury, pod, signal.SIGSTOP)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        stopped: dict[str, list[int]] = {}
+
+        async def all_stopped() -> bool:
+            for pod in self._operators.before:
+                stopped[pod.name] = await _stopped(injury, pod)
+            return all(stopped.values())
+
+        await injury.until(
+            all_stopped, waiting_for=lambda: f"stopped processes so far: {stopped or 'none'}"
+        )
+        return {"stopped": stopped}
+
+    async def recover(self, injury: Injury) -> None:
+        for pod in self._operators.before:
+            try:
+                still = await _stopped(injury, pod)
+            except HarnessError:
+                still = []
+            if not still:
+                injury.ended_early = f"{pod.name} did not stand still to the end of its pause"
+            await continue_process(injury.world.kube, pod=pod.name, uid=pod.uid)
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await _until_ready(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        for pod in self._operators.before:
+            await continue_process(injury.world.kube, pod=pod.name, uid=pod.uid)
+        injury.pay()
+
+
+class OperatorKill:
+    """As in `scenario_faults`. Effective once the signal met a process, or the kubelet has
+    counted a restart."""
+
+    def __init__(self) -> None:
+        self._operators = _Operators()
+        self._killed: dict[str, str] = {}
+
+    async def prepare(self, injury: Injury) -> None:
+        """Nothing to undo: the kubelet restarts the container."""
+        await self._operators.find(injury)
+
+    async def inject(self, injury: Injury) -> None:
+        for pod in self._operators.before:
+            try:
+                self._killed[pod.name] = f"process {await _signal(injury, pod, signal.SIGKILL)}"
+            except ClusterError:
+                continue  # the container may end before the command can report
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        async def all_killed() -> bool:
+            for pod in await _operators(injury):
+                if pod.restarts > _restarts(self._operators.before, pod):
+                    self._killed.setdefault(pod.name, f"restart {pod.restarts}")
+            return all(pod.name in self._killed for pod in self._operators.before)
+
+        await injury.until(
+            all_killed, waiting_for=lambda: f"killed so far: {self._killed or 'none'}"
+        )
+        return {"killed": self._killed}
+
+    async def recover(self, injury: Injury) -> None:
+        """The kubelet does."""
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        async def restarted() -> bool:
+            found = await _operators(injury)
+            return bool(found) and all(
+                p.restarts > _restarts(self._operators.before, p) for p in found
+            )
+
+        await injury.until(restarted, waiting_for=lambda: "the kubelet has restarted no operator")
+        await _until_ready(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        injury.pay()
+
+
+async def _operators(injury: Injury) -> tuple[PodView, ...]:
+    pods = map(pod_view, await injury.world.kube.find("Pod", OPERATOR_LABELS))
+    return tuple(pod for pod in pods if pod.phase == "Running" and not pod.deleting)
+
+
+def _restarts(before: tuple[PodView, ...], pod: PodView) -> int:
+    """What the same pod had counted; a pod that was not there has begun anew as a whole."""
+    return next((each.restarts for each in before if each.uid == pod.uid), -1)
+
+
+async def _signal(injury: Injury, pod: PodView, number: signal.Signals) -> str:
+    """The processes that it met. Raises FaultFailed if there was none."""
+    result = await send_signal(
+        injury.world.kube, pod=pod.name, container=pod.container, number=number
+    )
+    if result.code != 0 or not result.stdout.strip():
+        raise FaultFailed(
+            f"{injury.name}: {number.name} reached no process in pod {pod.name} "
+            f"(exit code {result.code}): {result.stderr.strip()[-300:] or 'no child of PID 1'}"
+        )
+    return ", ".join(result.stdout.split())
+
+
+async def _stopped(injury: Injury, pod: PodView) -> list[int]:
+    """The processes that stand still; none unless all of them do."""
+    states = await process_states(injury.world.kube, pod=pod.name, container=pod.container)
+    return sorted(states) if states and set(states.values()) == {STILL} else []
+
+
+async def _until_ready(injury: Injury) -> None:
+    async def ready() -> bool:
+        found = await _operators(injury)
+        return bool(found) and all(pod.ready for pod in found)
+
+    await injury.until(ready, waiting_for=lambda: "no operator is Ready")

@@ -1,0 +1,100 @@
+"""Gives up lost majorities as a person does, by `zonequake reset --yes`.
+
+The proof comes first, and refuses in its own words what may still have a majority. Effective once
+the operator has carried the reset out. Nothing is owed: what was given up doesn't come back, and a
+request goes with its zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_ctl import reset_by_hand as by_hand
+from zonequake_ctl.reset_choices import named
+from zonequake_ctl.zq.findings import partitions_text
+from zonequake_kube.errors import FaultFailed, UsageError, WaitExpired
+from zonequake_operator.resources.model import ResetRequest
+
+
+class ResetByHand:
+    """See `scenario_faults.ResetByHand`. Its only victim, if any, is the node that is to go on."""
+
+    def __init__(self, *, zone: str | None, partitions: Sequence[int]) -> None:
+        self._zone = zone
+        self._chosen = partitions
+        self._proofs: dict[int, by_hand.Proof] = {}
+        self._requests: Mapping[int, ResetRequest] = {}
+
+    async def prepare(self, injury: Injury) -> None:
+        """Looks at the proof. Raises FaultFailed if something chosen may still have a majority."""
+        zone, survivor = self._zone_of(injury), _survivor(injury)
+        try:
+            found = await by_hand.proofs_of(injury.world.kube, zone, self._chosen, survivor)
+        except UsageError as error:
+            raise FaultFailed(f"{injury.name}: {error}") from error
+        refused = by_hand.refusal(zone, found, self._chosen)
+        if refused:
+            raise FaultFailed(f"{injury.name}: {'; '.join(line.strip() for line in refused)}")
+        proofs = by_hand.to_reset(found, self._chosen)
+        self._proofs = {proof.partition.number: proof for proof in proofs}
+        self._requests = by_hand.requests_for(proofs)
+
+    async def inject(self, injury: Injury) -> None:
+        await by_hand.request(injury.world.kube, self._zone_of(injury), self._requests)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        zone, wanted = self._zone_of(injury), _survivor(injury)
+        outcome = await by_hand.wait(
+            injury.world.kube, zone, self._requests, wait_s=injury.timeout_s
+        )
+        if outcome.open:
+            what = f"{partitions_text(outcome.open)} of zone {zone} still to be reset"
+            said = " ".join([f"not within {injury.timeout_s:g} s: {what}.", *outcome.said])
+            raise WaitExpired(said)
+        if outcome.lapsed:
+            which = partitions_text(outcome.lapsed)
+            raise FaultFailed(
+                f"{injury.name}: nothing came of the request for {which} of zone {zone}: the "
+                "assignments were changed meanwhile, and not by a reset"
+            )
+        others = {done.survivor for done in outcome.done.values()} - {wanted, ""}
+        if wanted is not None and others:
+            raise FaultFailed(
+                f"{injury.name}: asked to go on from {wanted}, the operator took "
+                f"{', '.join(sorted(others))}"
+            )
+        survivors = {number: done.survivor or wanted for number, done in outcome.done.items()}
+        return {
+            "zone": zone,
+            "partitions": [
+                {
+                    "partition": number,
+                    "token": done.token,
+                    "survivor": survivors[number],
+                    "given_up": self._given_up(number, survivors[number]),
+                }
+                for number, done in sorted(outcome.done.items())
+            ],
+        }
+
+    async def recover(self, injury: Injury) -> None:
+        """Nothing can be taken back."""
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        """A partition that was reset leads already."""
+
+    async def clean_up(self, injury: Injury) -> None:
+        injury.pay()
+
+    def _zone_of(self, injury: Injury) -> str:
+        """The one that is named, else the run's only one."""
+        return self._zone if self._zone is not None else injury.world.zones[0]
+
+    def _given_up(self, number: int, survivor: str | None) -> list[str]:
+        choice = named(self._proofs[number].choices, survivor or "")
+        return list(choice.given_up) if choice is not None else []
+
+
+def _survivor(injury: Injury) -> str | None:
+    return injury.victims[0].node if injury.victims else None

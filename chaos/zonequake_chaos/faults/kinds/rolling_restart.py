@@ -1,0 +1,70 @@
+"""Restarts data nodes one after another, each gracefully, as an upgrade would.
+
+The next one's turn comes only when the one before is Ready (its readiness gate included: the
+operator's word that its replicas have caught up) and every partition is settled again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zonequake_chaos.faults.kinds.pod_kill import GracefulDelete
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.faults.watching import until_back
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.targeting.triggers import unsettled
+
+
+class RollingRestart:
+    """The victims' order is the order of restarts."""
+
+    def __init__(self) -> None:
+        self._proofs: list[Proof] = []
+
+    async def prepare(self, injury: Injury) -> None:
+        """Nothing to undo: the StatefulSet brings each pod back."""
+
+    async def inject(self, injury: Injury) -> None:
+        deletion = GracefulDelete()
+        events = injury.world.events
+        for victim in injury.victims:
+            one = replace(injury, victims=(victim,))
+            step: dict[str, object] = {
+                "fault": injury.name,
+                "type": "graceful_delete",
+                "targets": [victim.node],
+            }
+            events.emit("fault.start", step | {"trigger": {"role": "next"}}, node=victim.node)
+            await deletion.inject(one)
+            proof = await deletion.wait_until_effective(one)
+            self._proofs.append(proof)
+            events.emit("fault.effective", step | {"proof": proof}, node=victim.node)
+            await until_back(one)
+            await self._until_ready_and_settled(injury, victim.node, victim.pod_uid)
+            events.emit("fault.recovered", step, node=victim.node)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        """Each restart was proven on its own."""
+        return {"restarts": self._proofs}
+
+    async def recover(self, injury: Injury) -> None:
+        """Each node recovered on its own."""
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        await until_back(injury)
+
+    async def clean_up(self, injury: Injury) -> None:
+        injury.pay()
+
+    async def _until_ready_and_settled(self, injury: Injury, node: str, old_uid: str) -> None:
+        def problems(view: ClusterView) -> list[str]:
+            found = view.node(node)
+            if found is None or found.pod.uid == old_uid or not found.pod.ready:
+                return [f"{node} is not Ready"]
+            return unsettled(view)
+
+        await injury.world.observer.wait(
+            lambda view: not problems(view),
+            timeout_s=injury.timeout_s,
+            waiting_for=lambda view: "; ".join(problems(view)[:3]),
+        )

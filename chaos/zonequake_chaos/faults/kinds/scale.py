@@ -1,0 +1,62 @@
+"""Sets a pool's size. Effective once the nodes that came answer, or those that went are gone."""
+
+from __future__ import annotations
+
+from zonequake_chaos.faults.life import Injury, Proof
+from zonequake_chaos.record.cleanup_journal import RestoreScale
+from zonequake_kube.client import Kube
+
+
+class Scale:
+    """`replicas` nodes in the pool `pool` of the release."""
+
+    def __init__(self, *, pool: str, replicas: int) -> None:
+        self._pool = pool
+        self._replicas = replicas
+
+    async def prepare(self, injury: Injury) -> None:
+        """Records the size of before; it is given back at the end of the run, not of the fault."""
+        name = stateful_set(injury.world.release, self._pool)
+        found = await injury.world.kube.get("StatefulSet", name)
+        before = int(found["spec"]["replicas"])
+        if before != self._replicas:
+            injury.world.journal.owe(RestoreScale(stateful_set=name, replicas=before))
+
+    async def inject(self, injury: Injury) -> None:
+        name = stateful_set(injury.world.release, self._pool)
+        await set_replicas(injury.world.kube, name=name, replicas=self._replicas)
+
+    async def wait_until_effective(self, injury: Injury) -> Proof:
+        name = stateful_set(injury.world.release, self._pool)
+        wanted = {f"{name}-{ordinal}" for ordinal in range(self._replicas)}
+        await injury.world.observer.wait(
+            lambda view: (
+                {n.name for n in view.nodes.values() if n.pod.pool == self._pool} == wanted
+                and all(view.nodes[name].answers for name in wanted)
+            ),
+            timeout_s=injury.timeout_s,
+            waiting_for=lambda view: (
+                f"wanted {sorted(wanted)} to answer, found "
+                f"{sorted(n.name for n in view.nodes.values() if n.answers)}"
+            ),
+        )
+        return {"pool": self._pool, "nodes": sorted(wanted)}
+
+    async def recover(self, injury: Injury) -> None:
+        """The new size stays."""
+
+    async def wait_until_recovered(self, injury: Injury) -> None:
+        """A size has nothing to recover from."""
+
+    async def clean_up(self, injury: Injury) -> None:
+        injury.pay()
+
+
+def stateful_set(release: str, pool: str) -> str:
+    """A pool's StatefulSet (docs/interfaces.md, "Names")."""
+    return f"{release}-{pool}"
+
+
+async def set_replicas(kube: Kube, *, name: str, replicas: int) -> None:
+    """Sees to it that the StatefulSet has this many replicas. Raises NotFound."""
+    await kube.patch("StatefulSet", name, {"spec": {"replicas": replicas}}, "scale")

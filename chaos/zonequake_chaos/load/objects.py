@@ -1,0 +1,225 @@
+"""The Kubernetes objects of a run's load: pure builders, one per kind.
+
+A StatefulSet, so that a killed writer pod comes back under its name with its volume, and loses
+nothing of its history.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from zonequake_chaos.release.tls_settings import TlsPlace
+from zonequake_chaos.scenario.run import Load, Zone
+from zonequake_kube.connection import Json
+from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD
+from zonequake_load.pod.control import (
+    AppendListWorkload,
+    LoadPlan,
+    Preload,
+    Probes,
+    RegisterWorkload,
+)
+from zonequake_tls.identity import Role
+
+LOAD_PORT = 8081
+CLIENT_PORT = 7002
+RUN_LABEL = "zonequake.io/run"
+_VOLUME_SIZE = "2Gi"
+_TLS_FOLDER = "/tls"
+_TLS_MOUNT = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What the release's harness ConfigMap says (docs/interfaces.md, charts/zonequake)."""
+
+    release: str
+    namespace: str
+    load_image: str
+    load_pull_policy: str
+    store_service: str
+    prometheus_service: str
+    tls: TlsPlace | None
+    agent_namespace: str = ""
+    gives_dumps: bool = True
+
+    @classmethod
+    def of(cls, config_map: Json) -> Installation:
+        """Reads the ConfigMap `<release>-harness`."""
+        data: Mapping[str, str] = config_map["data"]
+        return cls(
+            release=data["release"],
+            namespace=config_map["metadata"]["namespace"],
+            load_image=data["loadImage"],
+            load_pull_policy=data["loadPullPolicy"],
+            store_service=data["storeService"],
+            prometheus_service=data.get("prometheusService", ""),
+            tls=TlsPlace.of(data),
+            agent_namespace=data.get("faultAgentNamespace", ""),
+            gives_dumps=data.get("dumps", "true") == "true",  # releases before that word did
+        )
+
+
+def load_plan(
+    *, zone: Zone, load: Load, installation: Installation, seed: int, final_timeout_s: float
+) -> LoadPlan:
+    """What the load pods of one zone do together."""
+    workloads: list[RegisterWorkload | AppendListWorkload] = []
+    if load.register_rate:
+        workloads.append(
+            RegisterWorkload(
+                operations_per_second=load.register_rate,
+                keys_per_partition=load.register_keys_per_partition,
+            )
+        )
+    if load.list_rate:
+        workloads.append(
+            AppendListWorkload(
+                operations_per_second=load.list_rate,
+                keys_per_partition=load.list_keys_per_partition,
+            )
+        )
+    host = f"{installation.store_service}.{installation.namespace}.svc"
+    return LoadPlan(
+        zone=zone.name,
+        seeds=[f"{host}:{CLIENT_PORT}"],
+        pods=load.pods,
+        workloads=workloads,
+        probes=Probes(budget_per_second=load.probe_rate) if load.probe_rate else None,
+        preload=Preload(
+            bulk_keys_per_partition=load.bulk_keys_per_partition, filler_bytes=load.filler_bytes
+        ),
+        processes=load.processes,
+        deadline_ms=load.operation_timeout_ms,
+        attempt_ms=load.attempt_timeout_ms,
+        final_timeout_s=final_timeout_s,
+        seed=seed,
+        reads_at=load.reads_at,
+    )
+
+
+def load_objects(
+    *, name: str, run_id: str, plan: LoadPlan, installation: Installation
+) -> list[Json]:
+    """All objects of one zone's load, in the order in which they are applied."""
+    labels = {
+        "app.kubernetes.io/name": "zonequake",
+        "app.kubernetes.io/component": "load",
+        "app.kubernetes.io/instance": installation.release,
+        RUN_LABEL: run_id,
+        "zonequake.io/load": name,
+    }
+    return [
+        _config_map(name, labels, plan),
+        _service(name, labels),
+        _stateful_set(name, labels, plan, installation),
+    ]
+
+
+def _config_map(name: str, labels: Mapping[str, str], plan: LoadPlan) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": labels},
+        "data": {"plan.json": json.dumps(msgspec.to_builtins(plan), indent=1)},
+    }
+
+
+def _service(name: str, labels: Mapping[str, str]) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {"zonequake.io/load": name},
+            "ports": [{"name": "http", "port": LOAD_PORT}],
+        },
+    }
+
+
+def _stateful_set(
+    name: str, labels: Mapping[str, str], plan: LoadPlan, installation: Installation
+) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "serviceName": name,
+            "replicas": plan.pods,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"zonequake.io/load": name}},
+            "persistentVolumeClaimRetentionPolicy": {
+                "whenDeleted": "Delete",
+                "whenScaled": "Retain",
+            },
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": _pod_spec(name, installation),
+            },
+            "volumeClaimTemplates": [
+                {
+                    "metadata": {"name": "history", "labels": labels},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": _VOLUME_SIZE}},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def _pod_spec(name: str, installation: Installation) -> Json:
+    tls = installation.tls
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+        "securityContext": RESTRICTED_POD,
+        "containers": [
+            {
+                "name": "load",
+                "image": installation.load_image,
+                "imagePullPolicy": installation.load_pull_policy,
+                "args": ["python", "-m", "zonequake_load"],
+                "env": [
+                    {"name": "ZQ_LOAD_PLAN", "value": "/plan/plan.json"},
+                    {"name": "ZQ_LOAD_DIR", "value": "/history"},
+                    {
+                        "name": "ZQ_LOAD_POD",
+                        "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}},
+                    },
+                    *([] if tls is None else tls.environment(_TLS_FOLDER)),
+                ],
+                "ports": [{"name": "http", "containerPort": LOAD_PORT}],
+                "readinessProbe": {
+                    "httpGet": {"path": "/healthz", "port": "http"},
+                    "periodSeconds": 1,
+                    "failureThreshold": 2,
+                },
+                "resources": {
+                    "requests": {"cpu": "50m", "memory": "96Mi"},
+                    "limits": {"cpu": "1", "memory": "512Mi"},
+                },
+                "securityContext": RESTRICTED_CONTAINER,
+                "volumeMounts": [
+                    {"name": "plan", "mountPath": "/plan", "readOnly": True},
+                    {"name": "history", "mountPath": "/history"},
+                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+                    *([] if tls is None else [_TLS_MOUNT]),
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "plan", "configMap": {"name": name}},
+            {"name": "tmp", "emptyDir": {}},
+            *([] if tls is None else [tls.volume(Role.LOAD)]),
+        ],
+    }

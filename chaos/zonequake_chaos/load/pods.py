@@ -1,0 +1,139 @@
+"""Starts, steers and empties the load pods (docs/interfaces.md, "Load control")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from zonequake_chaos.load.objects import LOAD_PORT, Installation, load_objects
+from zonequake_chaos.record.clock import Clock
+from zonequake_kube.client import Kube
+from zonequake_kube.deletion import erase
+from zonequake_kube.errors import ClusterError, HarnessError, NotFound, WaitExpired
+from zonequake_kube.objects import is_ready
+from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase, PhaseRequest
+
+_POLL_S = 0.3
+_RETRIES = 20
+Problem = Callable[[], Awaitable[str | None]]
+"""What is still missing, in words; None or empty when nothing is."""
+
+_KINDS = ("StatefulSet", "Service", "ConfigMap", "PersistentVolumeClaim")
+
+
+class LoadPods:
+    """The load pods of one zone."""
+
+    def __init__(self, *, kube: Kube, clock: Clock, name: str, plan: LoadPlan) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._name = name
+        self._plan = plan
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{self._name}-{ordinal}" for ordinal in range(self._plan.pods)]
+
+    async def start(self, *, run_id: str, installation: Installation, timeout_s: float) -> None:
+        """Applies the objects and waits until every pod is Ready. Raises WaitExpired."""
+        for manifest in load_objects(
+            name=self._name, run_id=run_id, plan=self._plan, installation=installation
+        ):
+            await self._kube.apply(manifest)
+
+        async def all_ready() -> str | None:
+            waiting = []
+            for pod in self.names:
+                try:
+                    if not is_ready(await self._kube.get("Pod", pod)):
+                        waiting.append(pod)
+                except NotFound:
+                    waiting.append(pod)
+            return f"not Ready: {', '.join(waiting)}" if waiting else None
+
+        await self._until(all_ready, timeout_s)
+
+    async def enter(self, phase: Phase) -> None:
+        """Sends every pod into `phase`. Raises ClusterError."""
+        body = msgspec.json.encode(PhaseRequest(phase=phase))
+        async with asyncio.TaskGroup() as group:
+            for pod in self.names:
+                group.create_task(self._call(pod, "/phase", method="POST", body=body))
+
+    async def status(self) -> list[LoadStatus]:
+        """What each pod says of itself. Raises ClusterError."""
+        answers = [await self._call(pod, "/status") for pod in self.names]
+        return [msgspec.json.decode(answer, type=LoadStatus) for answer in answers]
+
+    async def complete(self, phase: Phase, *, timeout_s: float) -> list[LoadStatus]:
+        """Enters a phase that ends by itself and waits for its end in every pod.
+
+        Raises WaitExpired.
+        """
+        await self.enter(phase)
+        statuses: list[LoadStatus] = []
+
+        async def all_complete() -> str | None:
+            nonlocal statuses
+            statuses = await self.status()
+            unfinished = [s for s in statuses if s.phase is not phase or not s.complete]
+            return ", ".join(
+                f"{s.pod} in {s.phase.value}: {s.done_keys} of {s.planned_keys} keys"
+                + (f", {s.problem}" if s.problem else "")
+                for s in unfinished
+            )
+
+        await self._until(all_complete, timeout_s)
+        return statuses
+
+    async def collect(self, folder: Path) -> int:
+        """Downloads every history file into `folder`; returns the number of bytes."""
+        total = 0
+        for pod in self.names:
+            listed = msgspec.json.decode(await self._call(pod, "/files"), type=HistoryFiles)
+            for file in listed.files:
+                data = await self._call(pod, f"/files/{file.name}", timeout_s=120.0)
+                if len(data) < file.size_bytes:
+                    raise HarnessError(
+                        f"history {file.name} of {pod}: got {len(data)} bytes, "
+                        f"expected {file.size_bytes}"
+                    )
+                (folder / file.name).write_bytes(data)
+                total += len(data)
+        return total
+
+    async def _call(
+        self,
+        pod: str,
+        path: str,
+        *,
+        method: str = "GET",
+        body: bytes | None = None,
+        timeout_s: float = 10.0,
+    ) -> bytes:
+        """Calls a load pod; it may be restarting, so it is asked again for a while."""
+        for attempt in range(_RETRIES):
+            try:
+                return await self._kube.pod_proxy(
+                    pod, LOAD_PORT, path, method=method, body=body, timeout_s=timeout_s
+                )
+            except ClusterError as error:
+                if error.status == 400 or error.status == 409 or attempt == _RETRIES - 1:
+                    raise
+                await asyncio.sleep(_POLL_S)
+        raise AssertionError("the loop above returns or raises")
+
+    async def _until(self, problem: Problem, timeout_s: float) -> None:
+        deadline_ns = self._clock.now().time_ns + int(timeout_s * 1e9)
+        while found := await problem():
+            if self._clock.now().time_ns > deadline_ns:
+                raise WaitExpired(f"load {self._name}: not within {timeout_s:g} s: {found}")
+            await asyncio.sleep(_POLL_S)
+
+
+async def delete_load(kube: Kube, name: str) -> None:
+    """Sees to it that nothing of the load `name` is left."""
+    await erase(kube, f"zonequake.io/load={name}", _KINDS)

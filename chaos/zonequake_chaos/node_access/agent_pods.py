@@ -1,0 +1,66 @@
+"""The fault agent's pods as hands on the nodes: driven by exec through the API server alone.
+
+The release says in which namespace they are (`faultAgent.enabled`, docs/agent.md); there is one on
+each node. They listen on no port and have no rights at the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeHands, PodOnNode, to_its_end
+from zonequake_chaos.release.consent import installation
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import FaultFailed, UsageError
+from zonequake_kube.execution import ExecResult
+from zonequake_kube.objects import is_ready
+
+CONTAINER = "agent"
+
+
+class AgentHands:
+    """See `node_hands.NodeHands`."""
+
+    agent: Sequence[str] = ("python3", "-m", "zonequake_agent")
+
+    def __init__(self, kube: Kube, *, release: str) -> None:
+        """`kube`: a connection for the agents' namespace."""
+        self._kube = kube
+        self._labels = (
+            f"app.kubernetes.io/component=fault-agent,app.kubernetes.io/instance={release}"
+        )
+
+    async def run(
+        self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = RUN_TIMEOUT_S
+    ) -> ExecResult:
+        """Raises FaultFailed if the pod's node has no agent that is Ready, ClusterError."""
+        agents = await self._kube.find("Pod", self._labels)
+        here = [a for a in agents if a["spec"].get("nodeName") == pod.node and is_ready(a)]
+        if not here:
+            nodes = sorted(a["spec"].get("nodeName", "") for a in agents if is_ready(a))
+            raise FaultFailed(
+                f"node {pod.node or '(unknown)'} of pod {pod.name} has no fault agent that is "
+                f"Ready in namespace {self._kube.namespace}; there is one on "
+                f"{', '.join(nodes) or 'no node'}"
+            )
+        name = here[0]["metadata"]["name"]
+        return await to_its_end(
+            self._kube.execute(name, CONTAINER, list(argv), timeout_s=timeout_s)
+        )
+
+
+def hands_for(kube: Kube, installed: Installation, node: OwnNode | None) -> NodeHands | None:
+    """The agent where the release has one, else the machine itself, if it carries the cluster."""
+    if installed.agent_namespace:
+        return AgentHands(kube.in_namespace(installed.agent_namespace), release=installed.release)
+    return node
+
+
+async def hands_left(kube: Kube, release: str, node: OwnNode | None) -> NodeHands | None:
+    """The same for a cleanup, where the release may be gone."""
+    try:
+        return hands_for(kube, await installation(kube, release), node)
+    except UsageError:
+        return node

@@ -1,0 +1,38 @@
+"""What faults left at pods, as their nodes' agents see it (`zonequake_agent.leftovers`).
+
+It is found in the kernel and in the pods themselves, and in no record: rules, delayers, failing
+syncs, stepped clocks, fill files, and agents that a dead harness left at work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
+from zonequake_kube.errors import FaultFailed
+
+
+async def left_behind(hands: NodeHands, pods: Sequence[PodOnNode]) -> list[str]:
+    """What is there at these pods, in words; empty: nothing. Raises HarnessError where it can't
+    look."""
+    found = []
+    for pod in pods:
+        words = json.loads(await _asked(hands, pod, "leftovers"))
+        found += [f"pod {pod.name}: {one}" for one in words]
+    return found
+
+
+async def heal(hands: NodeHands, pod: PodOnNode) -> None:
+    """Takes away what is there. Raises HarnessError."""
+    await _asked(hands, pod, "heal")
+
+
+async def _asked(hands: NodeHands, pod: PodOnNode, verb: str) -> str:
+    ended = await hands.run(pod, [*hands.agent, verb, pod.uid])
+    if ended.code != 0:
+        raise FaultFailed(
+            f"agent {verb} for pod {pod.name}: exit code {ended.code}: "
+            f"{(ended.stderr or ended.stdout).strip()[-300:]}"
+        )
+    return ended.stdout

@@ -1,0 +1,82 @@
+"""What the fault agent does to a pod's links, as calls over hands on its node (docs/agent.md)."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from zonequake_chaos.node_access.shell import RUN_TIMEOUT_S, NodeHands, PodOnNode
+from zonequake_kube.errors import FaultFailed
+
+_PROBES = 7
+PROBE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """Packets that a fault's rules met, and what its delayer says, if it has one."""
+
+    dropped: int
+    passed: int
+    delayed: int = 0
+    mean_held_ms: float = 0.0
+    longest_held_ms: float = 0.0
+
+
+async def break_links(hands: NodeHands, pod: PodOnNode, order: dict[str, object]) -> None:
+    """Sees to it that the fault holds: `order` is an agent's LinkFault. Raises HarnessError."""
+    await _ask(hands, pod, "apply", pod.uid, json.dumps(order))
+
+
+async def undo_links(hands: NodeHands, pod: PodOnNode, fault: str = "") -> None:
+    """Sees to it that nothing of the fault is at the pod; of no fault at all without a name.
+
+    A pod that is gone has nothing. Raises HarnessError.
+    """
+    await _ask(hands, pod, "undo", pod.uid, *([fault] if fault else []))
+
+
+async def met(hands: NodeHands, pod: PodOnNode, fault: str) -> Met:
+    """What the fault's rules met so far. Raises HarnessError."""
+    found = await _ask(hands, pod, "counts", pod.uid, fault)
+    told = json.loads(found.get("delayed", "{}"))
+    return Met(
+        dropped=found["dropped"],
+        passed=found["passed"],
+        delayed=told.get("packets", 0),
+        mean_held_ms=told.get("mean_held_ms", 0.0),
+        longest_held_ms=told.get("longest_held_ms", 0.0),
+    )
+
+
+async def holds(hands: NodeHands, pod: PodOnNode, fault: str) -> bool:
+    """Whether the fault is at the pod and not over. Raises HarnessError."""
+    return bool(await _ask(hands, pod, "holds", pod.uid, fault))
+
+
+async def round_trip_ms(
+    hands: NodeHands, source: PodOnNode, address: str, port: int
+) -> float | None:
+    """The median round trip from inside the pod; None if most probes got no answer.
+
+    Raises HarnessError.
+    """
+    words = [source.uid, address, str(port), str(_PROBES), str(PROBE_TIMEOUT_S)]
+    timeout_s = RUN_TIMEOUT_S + _PROBES * PROBE_TIMEOUT_S
+    trips = await _ask(hands, source, "probe", *words, timeout_s=timeout_s)
+    answered = [float(ms) for ms in trips if ms is not None]
+    return statistics.median(answered) if len(answered) > _PROBES // 2 else None
+
+
+async def _ask(
+    hands: NodeHands, pod: PodOnNode, *words: str, timeout_s: float = RUN_TIMEOUT_S
+) -> Any:  # noqa: ANN401 - each verb answers with JSON of its own
+    ended = await hands.run(pod, [*hands.agent, *words], timeout_s=timeout_s)
+    if ended.code != 0:
+        raise FaultFailed(
+            f"agent {words[0]} for pod {pod.name}: exit code {ended.code}: "
+            f"{(ended.stderr or ended.stdout).strip()[-300:]}"
+        )
+    return json.loads(ended.stdout) if ended.stdout.strip() else None

@@ -1,0 +1,69 @@
+"""Whether a kubeconfig leads to an embedded cluster of this machine, and to which.
+
+Not by an option that is absent, nor by where the file lies: a copy of the embedded cluster's file
+leads to it, and somebody else's file in its place does not. What counts is the authority that the
+connection is verified with. Each `up` makes one, whose key never leaves that process
+(`cluster.pki`), so only the instance's own API server can show a certificate of it.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zonequake_cluster.host import processes
+from zonequake_cluster.instance import MARK, Instance, find_checkout
+
+
+def proven_instance(kubeconfig: Path | None, context: str | None) -> Instance | None:
+    """The running instance that the context is verified to be; None if it is none's.
+
+    Looked for beside the kubeconfig, and among the instances of this checkout.
+    """
+    authority = _authority(kubeconfig, context) if kubeconfig is not None else None
+    if kubeconfig is None or authority is None:
+        return None
+    for instance in _instances(kubeconfig):
+        try:
+            own = (instance.folder / "pki" / "ca.crt").read_bytes()
+        except OSError:
+            continue
+        runs = processes.find_init(MARK, str(instance.folder)) is not None
+        if runs and own.strip() == authority.strip():
+            return instance
+    return None
+
+
+def _instances(kubeconfig: Path) -> list[Instance]:
+    folder = kubeconfig.resolve().parent
+    found = []
+    if len(folder.parents) >= 3:
+        beside = Instance(name=folder.name, checkout=folder.parents[2])
+        found += [beside] if beside.folder == folder else []
+    clusters = Instance(name="x", checkout=find_checkout()).folder.parent
+    if clusters.is_dir():
+        names = sorted(entry.name for entry in clusters.iterdir() if entry.is_dir())
+        found += [Instance(name=name, checkout=find_checkout()) for name in names]
+    return found
+
+
+def _authority(kubeconfig: Path, context: str | None) -> bytes | None:
+    """The certificate that the context's connection is verified with; None if it isn't verified."""
+    try:
+        document: Any = yaml.safe_load(kubeconfig.read_text())
+        wanted = context or document["current-context"]
+        named = {entry["name"]: entry["context"] for entry in document["contexts"]}
+        clusters = {entry["name"]: entry["cluster"] for entry in document["clusters"]}
+        cluster = clusters[named[wanted]["cluster"]]
+        verified = not cluster.get("insecure-skip-tls-verify")
+        if not verified or not str(cluster["server"]).startswith("https://"):
+            return None
+        if "certificate-authority-data" in cluster:
+            return base64.b64decode(cluster["certificate-authority-data"], validate=True)
+        beside = kubeconfig.parent / str(cluster["certificate-authority"])
+        return beside.read_bytes()
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError):
+        return None

@@ -1,0 +1,104 @@
+"""Hands on the node that carries a pod: for what neither the API server nor the pod can do.
+
+One protocol, two implementations: the machine itself, where an embedded cluster's node runs on it
+(`own_node.OwnNode`), and the fault agent's pod on that node. Both run the same program,
+`zonequake_agent`; `run` is all that they differ in, and the functions below are built on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from zonequake_kube.errors import FaultFailed, NoProcess
+from zonequake_kube.execution import ExecResult
+
+RUN_TIMEOUT_S = 20.0
+_Answer = TypeVar("_Answer")
+
+_ASKED_TIMEOUT_S = 60.0
+"""A volume of some gigabytes takes a while to be filled."""
+
+ABSENT = 3
+"""The agent's exit code where no process of the pod runs on the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOnNode:
+    """A pod, and the name of the node that carries it."""
+
+    name: str
+    uid: str
+    node: str
+
+
+class NodeHands(Protocol):
+    """Runs commands as root on a node, in its own PID namespace."""
+
+    @property
+    def agent(self) -> Sequence[str]:
+        """How the agent's program is called there: the words before its verb."""
+        ...
+
+    async def run(
+        self, pod: PodOnNode, argv: Sequence[str], *, timeout_s: float = RUN_TIMEOUT_S
+    ) -> ExecResult:
+        """Runs a command on the pod's node and waits for its end; any exit code is an answer.
+
+        Its end is waited for even where the caller is cancelled (`to_its_end`). Raises HarnessError
+        if it could not be run, or did not end in time.
+        """
+        ...
+
+
+async def to_its_end(work: Coroutine[object, object, _Answer]) -> _Answer:
+    """Waits for the end of a command though its caller is cancelled: nothing else ends it, and what
+    undoes it must not come before it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+
+
+async def asked(
+    hands: NodeHands, pod: PodOnNode, answer: type[_Answer], verb: str, *words: str
+) -> _Answer:
+    """What the agent answers on the pod's node.
+
+    Raises HarnessError, FaultFailed if it can't, NoProcess if there is nobody that it could act on.
+    """
+    ended = await hands.run(pod, [*hands.agent, verb, *words], timeout_s=_ASKED_TIMEOUT_S)
+    if ended.code == ABSENT:
+        raise NoProcess(f"{verb} in pod {pod.name}: {_said(ended)}")
+    if ended.code != 0:
+        raise FaultFailed(f"{verb} in pod {pod.name}: {_said(ended)}")
+    try:
+        return msgspec.json.decode(ended.stdout, type=answer)
+    except msgspec.MsgspecError as error:
+        raise FaultFailed(
+            f"{verb} in pod {pod.name}: found {ended.stdout[:100]!r}, expected {answer}: is the "
+            f"agent there of this version? {error}"
+        ) from error
+
+
+async def asked_if_there(hands: NodeHands, pod: PodOnNode, verb: str, *words: str) -> None:
+    """As `asked`, but nothing is left to be done where no process of the pod runs any more."""
+    with contextlib.suppress(NoProcess):
+        await asked(hands, pod, object, verb, *words)
+
+
+def hands_of(hands: NodeHands | None) -> NodeHands:
+    """Those that were checked before the run."""
+    assert hands is not None, "checked before the run"
+    return hands
+
+
+def _said(ended: ExecResult) -> str:
+    return f"exit code {ended.code}: {(ended.stderr or ended.stdout).strip()[-300:]}"

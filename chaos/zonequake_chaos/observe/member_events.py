@@ -1,0 +1,51 @@
+"""Writes down, for members that keep no journal, when they started and who leads.
+
+What a member would record itself is more exact; this is what the observer saw. A start is dated by
+the kubelet's word, in whole seconds and so too early rather than too late: of a member that is not
+known to live, nobody may say that it was certainly dead.
+"""
+
+from __future__ import annotations
+
+from zonequake_chaos.observe.view import PodView
+from zonequake_chaos.record.clock import Clock, Moment
+from zonequake_chaos.record.event_log import EventLog
+from zonequake_protocol.admin import ReplicasReport, Role
+
+
+class Witness:
+    """Emits `node.started` and `leader.change`, each once."""
+
+    def __init__(self, *, events: EventLog, clock: Clock) -> None:
+        self._events = events
+        self._clock = clock
+        self._started: dict[str, str] = {}
+        self._terms: dict[tuple[str, int], int] = {}
+
+    def pod(self, pod: PodView) -> None:
+        """A pod as the API server has it now."""
+        if pod.started_wall_ns is None or self._started.get(pod.name) == pod.process:
+            return
+        self._started[pod.name] = pod.process
+        now = self._clock.now()
+        ago_ns = max(0, now.wall_ns - pod.started_wall_ns)
+        self._events.emit(
+            "node.started",
+            {"process_incarnation": pod.process, "storage_incarnation": "", "reason": None},
+            node=pod.name,
+            at=Moment(time_ns=now.time_ns - ago_ns, wall_ns=now.wall_ns - ago_ns, clock=now.clock),
+        )
+
+    def report(self, report: ReplicasReport) -> None:
+        """What a member says of itself now."""
+        for replica in report.replicas:
+            place = (replica.zone, replica.partition)
+            if replica.role is not Role.LEADER or replica.term <= self._terms.get(place, 0):
+                continue
+            self._terms[place] = replica.term
+            self._events.emit(
+                "leader.change",
+                {"leader": report.node.name, "lineage": 0, "term": replica.term},
+                place=place,
+                node=report.node.name,
+            )

@@ -1,0 +1,226 @@
+"""What is known of the cluster at one instant, as plain values.
+
+`zonequake_chaos.observe.observer` fills it in from the data nodes' own reports and the Partition
+resources; triggers, targets and waits are functions over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zonequake_protocol.admin import ReplicasReport, ReplicaStatus, Role, Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkPorts:
+    """TCP ports of one kind of system under test: where members and clients reach a member."""
+
+    peers: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """A member's pod as the API server has it; `host` is the node that carries it.
+
+    `container` is where commands run that signal the process under test: a child of PID 1 there, or
+    the one of the name `program`. `started_wall_ns`: when its container started, in whole seconds.
+    """
+
+    name: str
+    uid: str
+    pool: str
+    ready: bool
+    phase: str
+    deleting: bool
+    container: str
+    restarts: int
+    address: str = ""
+    host: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    program: str = ""
+    started_wall_ns: int | None = None
+
+    @property
+    def process(self) -> str:
+        """Names the process in it: each has another pod, or another life of its containers."""
+        return f"{self.uid}/{self.restarts}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkView:
+    """A link of a partition's chain; `term` is a whole term."""
+
+    nodes: tuple[str, ...]
+    term: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysView:
+    """A Partition resource's keys: node names, in order.
+
+    `forced`, `from_reset`: names of the keys that carry the flag. `group`: the replication group
+    that it stands for; empty where there is but one.
+    """
+
+    zone: str
+    partition: int
+    group: str = ""
+    stable: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
+    forced: frozenset[str] = frozenset()
+    from_reset: frozenset[str] = frozenset()
+    switch_reduce: tuple[str, ...] = ()
+    switch_append: tuple[str, ...] = ()
+    chain: tuple[LinkView, ...] = ()
+    token: int = 0
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A data node: its pod, and what its process last said (`report` None: it doesn't answer)."""
+
+    pod: PodView
+    report: ReplicasReport | None = None
+
+    @property
+    def name(self) -> str:
+        return self.pod.name
+
+    @property
+    def answers(self) -> bool:
+        return self.report is not None
+
+    @property
+    def process_incarnation(self) -> str | None:
+        return self.report.node.process_incarnation if self.report is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition, as its leader with the highest term reports it.
+
+    `progress` is the catching-up peers' fraction by node name; `members` the voters' nodes, both
+    halves while joint; `replicas` all replicas that answer, by node.
+    """
+
+    zone: str
+    partition: int
+    leader: str | None
+    term: int
+    token: int
+    stage: Stage
+    stage_token: int
+    progress: Mapping[str, float]
+    caught_up: bool
+    members: tuple[str, ...]
+    replicas: Mapping[str, ReplicaStatus]
+    keys: KeysView | None
+
+    @property
+    def slowest_progress(self) -> float:
+        """Progress of the catching-up peer that is furthest behind; 1 when there is none."""
+        return min(self.progress.values(), default=1.0)
+
+    @property
+    def settled(self) -> bool:
+        """Has a leader that serves the stable set, and nothing to move (document `rebalance`).
+
+        Each member takes part: one that restarted without its data still stands in `stable` until
+        the operator has seen it, and a second loss then would be one too many.
+        """
+        if self.leader is None or self.stage is not Stage.NONE or self.keys is None:
+            return False
+        return all(self._takes_part(node) for node in self.keys.stable) and (
+            not self.keys.pending
+            and not self.keys.planned
+            and not self.keys.switch_reduce
+            and set(self.keys.stable) == set(self.members)
+        )
+
+    def _takes_part(self, node: str) -> bool:
+        replica = self.replicas.get(node)
+        return replica is not None and replica.role not in (Role.WAITING, Role.BROKEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """Everything at the instant `at_ns` (monotonic); `began_ns` is when the faults phase began."""
+
+    at_ns: int
+    began_ns: int
+    nodes: Mapping[str, NodeView]
+    partitions: Mapping[tuple[str, int], PartitionView]
+
+    def node(self, name: str) -> NodeView | None:
+        return self.nodes.get(name)
+
+    def of_zone(self, zone: str) -> list[PartitionView]:
+        """The zone's partitions by number."""
+        return [view for _, view in sorted(self.partitions.items()) if view.zone == zone]
+
+
+def assemble(
+    *, at_ns: int, began_ns: int, nodes: Iterable[NodeView], keys: Iterable[KeysView]
+) -> ClusterView:
+    """One view from what the nodes report and what the resources hold.
+
+    A node that was away when a zone was dropped may hold a replica of it still, also beside one of
+    a new zone of the same name: that is no replica of any partition.
+    """
+    by_name = {node.name: node for node in nodes}
+    by_partition = {(entry.zone, entry.partition): entry for entry in keys}
+    replicas: dict[tuple[str, int], dict[str, ReplicaStatus]] = {key: {} for key in by_partition}
+    for node in by_name.values():
+        if node.report is not None:
+            for replica in node.report.replicas:
+                place = (replica.zone, replica.partition)
+                if not _is_dropped(replica, by_partition.get(place)):
+                    replicas.setdefault(place, {})[node.name] = replica
+    return ClusterView(
+        at_ns=at_ns,
+        began_ns=began_ns,
+        nodes=by_name,
+        partitions={
+            place: _partition(place, held, by_partition.get(place))
+            for place, held in replicas.items()
+        },
+    )
+
+
+def _is_dropped(replica: ReplicaStatus, keys: KeysView | None) -> bool:
+    if keys is None:
+        return replica.role is Role.WAITING  # nobody orders it to start any more
+    return bool(keys.group) and replica.group != keys.group
+
+
+def _partition(
+    place: tuple[str, int], replicas: dict[str, ReplicaStatus], keys: KeysView | None
+) -> PartitionView:
+    leaders = [(r.term, node) for node, r in replicas.items() if r.role is Role.LEADER]
+    term, leader = max(leaders, default=(max((r.term for r in replicas.values()), default=0), None))
+    status = replicas[leader] if leader is not None else None
+    configuration = status.configuration if status is not None else None
+    members = (
+        {peer.node for peer in (*configuration.peers, *configuration.old_peers)}
+        if configuration is not None
+        else set()
+    )
+    return PartitionView(
+        zone=place[0],
+        partition=place[1],
+        leader=leader,
+        term=term,
+        token=configuration.token if configuration is not None else 0,
+        stage=status.stage if status is not None else Stage.NONE,
+        stage_token=status.stage_token if status is not None else 0,
+        progress={p.peer.node: p.fraction for p in status.progress} if status is not None else {},
+        caught_up=status.caught_up if status is not None else False,
+        members=tuple(sorted(members)),
+        replicas=replicas,
+        keys=keys,
+    )

@@ -1,0 +1,185 @@
+"""The run folder (docs/interfaces.md): where everything of one run lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from zonequake_analysis.inputs.run_folder import Harness
+from zonequake_analysis.judgement import verdict_json
+from zonequake_analysis.judgement.harness_checks import harness_checks
+from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.verdict import Kind
+from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_chaos.deployments.protocol import Described
+from zonequake_chaos.record.outcome import Verdict, worst
+from zonequake_chaos.scenario.control import CONTROL
+from zonequake_chaos.scenario.faults import Fault, Reached
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_cluster.host.locks import lock_folder
+from zonequake_kube.errors import UsageError
+
+_FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
+
+
+class FolderHeld(UsageError):
+    """Another process works on the run folder."""
+
+
+class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """How the run reached its cluster, so that `clean` can again."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str
+    release: str
+    version: str
+
+
+INTERRUPTED = "interrupted"
+"""The problem of a run that SIGINT or SIGTERM ended."""
+
+ABORTED = "aborted by `zonequake abort`"
+"""The problem of a run that was told to end."""
+
+
+class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the harness says of itself: `verdict` is `passed` if nothing stood in its way.
+
+    `unclean`: of the problems, what is not proven to be undone; None if nobody looked. `work`: the
+    verdict without them.
+    """
+
+    verdict: Verdict = Verdict.UNKNOWN
+    problems: list[str] = []
+    work: Verdict | None = None
+    unclean: list[str] | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """The user ended the run, by a signal or `zonequake abort`: no further one is wanted."""
+        return not {INTERRUPTED, ABORTED}.isdisjoint(self.problems)
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`run.yaml`. `expectations` is what the analysis judges by; `plan` is the resolved file;
+    `replay` is the command that does the run again; `target` is what was under test."""
+
+    run: str
+    scenario: str
+    seed: int
+    started_wall_ns: int
+    versions: dict[str, str]
+    cluster: ClusterPlace
+    expectations: dict[str, Any]
+    plan: ChaosRun
+    target: Described
+    replay: str = ""
+    schema: int = 1
+    harness: HarnessReport = msgspec.field(default_factory=HarnessReport)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run's folder."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """Makes the folder. Raises UsageError if one with a run in it is there."""
+        if (path / "run.yaml").exists():
+            raise UsageError(f"{path} holds another run; give another --out")
+        for name in _FOLDERS:
+            (path / name).mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run's folder. Raises UsageError."""
+        if not (path / "run.yaml").is_file():
+            raise UsageError(f"{path} is no run folder: it has no run.yaml")
+        return cls(path)
+
+    @contextmanager
+    def held(self, *, wait_s: float) -> Iterator[None]:
+        """Holds the folder for this process: a run's, or one that cleans it. Raises UsageError."""
+        with lock_folder(self.path, wait_s=wait_s) as held:
+            if not held:
+                raise FolderHeld(
+                    f"{self.path} is another process's: a run that is under way (zonequake abort "
+                    f"{self.path}), or somebody who cleans it"
+                )
+            yield
+
+    def folder(self, name: str) -> Path:
+        return self.path / name
+
+    def write(self, record: RunRecord) -> None:
+        """Writes `run.yaml`, replacing it as a whole."""
+        text = yaml.safe_dump(msgspec.to_builtins(record), sort_keys=False, allow_unicode=True)
+        fresh = self.path / "run.yaml.new"
+        fresh.write_text(text)
+        fresh.replace(self.path / "run.yaml")
+
+    def cluster(self) -> ClusterPlace:
+        """Where the run was. Raises UsageError."""
+        raw = yaml.safe_load((self.path / "run.yaml").read_text())
+        try:
+            return msgspec.convert(raw["cluster"], ClusterPlace)
+        except (KeyError, TypeError, msgspec.ValidationError) as error:
+            raise UsageError(f"{self.path}/run.yaml does not say where the run was") from error
+
+    def run_id(self) -> str:
+        """The run's name. Raises UsageError."""
+        raw = yaml.safe_load((self.path / "run.yaml").read_text())
+        if not isinstance(raw, dict) or not isinstance(raw.get("run"), str):
+            raise UsageError(f"{self.path}/run.yaml does not say which run it is")
+        return str(raw["run"])
+
+    def has_history(self) -> bool:
+        """Whether any load pod did anything: one that never began an operation writes no file."""
+        return any((self.path / "history").glob("*.jsonl"))
+
+    def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
+        """Writes what is told of a run without an analysis, and returns its verdict.
+
+        `judged` is the analysis's verdict and `why` the reason that it is no better.
+        """
+        said = msgspec.convert(msgspec.to_builtins(harness), Harness)
+        missing = verdict_json.CheckEntry(
+            name="analysis",
+            kind=Kind.COVERAGE,
+            verdict=Judged(judged.value),
+            summary=why,
+            checked=1,
+        )
+        told = verdict_json.Told(
+            document=verdict_json.without_analysis(
+                [*map(verdict_json.entry, harness_checks(said)), missing],
+                verdict_json.read_facts(self.path),
+                verdict=Judged(worst([judged, harness.verdict]).value),
+            ),
+            folder=str(self.path),
+        )
+        write_told(told, self.path)
+        return worst([judged, harness.verdict])
+
+
+def expectations(run: ChaosRun) -> dict[str, Any]:
+    """What the analysis judges the run by, with the faults that must be shown to have landed."""
+    wanted: dict[str, Any] = msgspec.structs.asdict(run.spec.expectations)
+    control = [CONTROL] if run.spec.control is not None else []
+    wanted["faults"] = control + [fault.name for fault in run.spec.faults if must_land(fault)]
+    return wanted
+
+
+def must_land(fault: Fault) -> bool:
+    """Whether a run that doesn't show this fault can't pass."""
+    return fault.disturbs or isinstance(fault, Reached)

@@ -1,0 +1,105 @@
+"""Chaos only where it was agreed to, and only for so long.
+
+The owner of a foreign namespace says both by labels of it, and may take them back at any time:
+
+    kubectl label namespace N zonequake.io/chaos=allowed zonequake.io/chaos-max-seconds=900
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import GuardError, NotFound, UsageError
+
+LABEL, ALLOWED = "zonequake.io/chaos", "allowed"
+CAP_LABEL = "zonequake.io/chaos-max-seconds"
+
+
+async def check_consent(kube: Kube, *, embedded: bool) -> float | None:
+    """How long a run may last at most, in seconds; None on an embedded cluster: no limit.
+
+    Raises GuardError if a foreign namespace doesn't carry both labels.
+    """
+    if embedded:
+        return None
+    try:
+        labels = await kube.namespace_labels()
+    except NotFound as error:
+        raise UsageError(f"there is no namespace {kube.namespace}: zonequake install") from error
+    return consent(labels, namespace=kube.namespace)
+
+
+def consent(labels: Mapping[str, str], *, namespace: str) -> float:
+    """The most seconds that the namespace's labels allow. Raises GuardError."""
+    if labels.get(LABEL) != ALLOWED:
+        raise GuardError(
+            f"namespace {namespace} does not allow chaos: its label {LABEL} is "
+            f"{labels.get(LABEL)!r}, expected {ALLOWED!r}; "
+            f"kubectl label namespace {namespace} {LABEL}={ALLOWED}"
+        )
+    cap = labels.get(CAP_LABEL, "")
+    if not cap.isdecimal() or int(cap) == 0:
+        raise GuardError(
+            f"namespace {namespace} does not say how long chaos may last: its label {CAP_LABEL} is "
+            f"{labels.get(CAP_LABEL)!r}, expected seconds, as in "
+            f"kubectl label namespace {namespace} {CAP_LABEL}=900"
+        )
+    return float(cap)
+
+
+def longest_s(run: ChaosRun, ceiling_s: float | None) -> float | None:
+    """How long the run may last: its own limit, or the namespace's; None: as long as it takes.
+
+    Raises GuardError if its own is longer, or if what is planned can't be done in the time.
+    """
+    own = run.spec.max_duration_s
+    if own is not None and ceiling_s is not None and own > ceiling_s:
+        raise GuardError(
+            f"spec.maxDurationSeconds is {own:g}, and the namespace allows {ceiling_s:g} s "
+            f"({CAP_LABEL}): lower the one, or have its owner raise the other"
+        )
+    limit = own if own is not None else ceiling_s
+    planned = planned_s(run)
+    if limit is not None and planned > limit:
+        raise GuardError(
+            f"the plan takes {planned:g} s even if nothing has to be waited for, and the run may "
+            f"last {limit:g} s: shorten times and holdSeconds, or have the limit raised"
+        )
+    return limit
+
+
+def planned_s(run: ChaosRun) -> float:
+    """What the plan takes at least up to the end of its last fault."""
+    times = run.spec.times
+    control_s = times.after_s if run.spec.control is not None else 0.0
+    return (
+        times.before_s
+        + control_s
+        + sum(
+            fault.hold_s * fault.times + fault.pause_s * (fault.times - 1)
+            for fault in run.spec.faults
+        )
+    )
+
+
+def check_dumps(installed: Installation) -> None:
+    """Raises GuardError if the release's data nodes don't show what they hold."""
+    if not installed.gives_dumps:
+        raise GuardError(
+            f"release {installed.release} gives no dumps of replicas (its value harness.dumps is "
+            "false), and without them a run can't compare replicas: helm upgrade "
+            f"{installed.release} charts/zonequake --reuse-values --set harness.dumps=true"
+        )
+
+
+async def installation(kube: Kube, release: str) -> Installation:
+    """What the release says of itself. Raises UsageError if it isn't installed."""
+    try:
+        return Installation.of(await kube.get("ConfigMap", f"{release}-harness"))
+    except NotFound as error:
+        raise UsageError(
+            f"release {release} is not installed in namespace {kube.namespace}: zonequake install"
+        ) from error

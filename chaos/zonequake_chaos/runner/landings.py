@@ -1,0 +1,169 @@
+"""Where a fault really landed, judged from what the data nodes themselves recorded.
+
+The trigger saw a stage; until the process was dead some time passed. The runner's own belief proves
+nothing, so the data nodes' `rebalance.stage` events decide:
+
+- The victim led the partition: its own last stage event before its next `node.started` is the
+  stage in which it died, exactly.
+- The victim was caught up by another node: all stages that the partition was in between the
+  instant of injection and the instant at which the victim was seen silent. If one of them isn't
+  asked for, it can't be said that the fault landed in a stage asked for, and it counts as missed.
+
+Times are compared by the monotonic clock if all of them share it, else by wall time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from zonequake_chaos.record.clock import Moment
+from zonequake_chaos.record.event_log import Event
+from zonequake_chaos.targeting.triggers import Place
+from zonequake_protocol.admin import Stage
+
+_CAUGHT_UP = "CAUGHT_UP"
+"""An event, not a stage: the leader is still in CATCHING_UP and waits for the grant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """One injection whose stage was asked for.
+
+    `injected` is just before the fault went in, `gone` the first instant at which the victim was
+    known to be dead, `progress_seen` the trigger's.
+    """
+
+    fault: str
+    place: Place
+    victim: str
+    was_leader: bool
+    asked: tuple[Stage, ...]
+    injected: Moment
+    gone: Moment
+    progress_seen: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """The fault landed in `stage`, which was asked for."""
+
+    stage: Stage
+    progress: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """The fault did not land where it was asked to, or nobody can tell."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    at_ns: int
+    node: str
+    stage: Stage
+    progress: float | None
+
+
+def judge(landing: Landing, events: Iterable[Event]) -> Hit | Miss:
+    """Where `landing` landed, given the data nodes' events of the run (in any order)."""
+    recorded = [event for event in events if event.source == "store"]
+    of_partition = [e for e in recorded if (e.zone, e.partition) == landing.place]
+    clocks = {event.clock for event in of_partition} | {landing.injected.clock}
+    times = _Times(monotonic=len(clocks) == 1)
+    steps = sorted(
+        (_step(event, times) for event in of_partition if event.kind == "rebalance.stage"),
+        key=lambda step: step.at_ns,
+    )
+    if not steps:
+        return Miss(reason=f"no data node recorded a stage of {_name(landing)}")
+    if landing.was_leader:
+        return _leader_died(landing, steps, recorded, of_partition, times)
+    return _peer_died(landing, steps, times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    monotonic: bool
+
+    def of_event(self, event: Event) -> int:
+        return event.time if self.monotonic else event.wall
+
+    def of_moment(self, moment: Moment) -> int:
+        return moment.time_ns if self.monotonic else moment.wall_ns
+
+
+def _leader_died(
+    landing: Landing,
+    steps: Sequence[_Step],
+    recorded: Sequence[Event],
+    of_partition: Sequence[Event],
+    times: _Times,
+) -> Hit | Miss:
+    injected_ns = times.of_moment(landing.injected)
+    reborn_ns = min(
+        (
+            times.of_event(event)
+            for event in recorded
+            if event.kind == "node.started"
+            and event.node == landing.victim
+            and times.of_event(event) > injected_ns
+        ),
+        default=None,
+    )
+    own = [
+        step
+        for step in steps
+        if step.node == landing.victim and (reborn_ns is None or step.at_ns < reborn_ns)
+    ]
+    leaders = sorted(
+        (times.of_event(event), str(event.data.get("leader")))
+        for event in of_partition
+        if event.kind == "leader.change" and times.of_event(event) <= injected_ns
+    )
+    if leaders and leaders[-1][1] != landing.victim:
+        return Miss(reason=f"{leaders[-1][1]} led {_name(landing)} when {landing.victim} was hit")
+    if not own:
+        return Miss(reason=f"{landing.victim} recorded no stage of {_name(landing)} before it died")
+    return _decide(landing, [own[-1]])
+
+
+def _peer_died(landing: Landing, steps: Sequence[_Step], times: _Times) -> Hit | Miss:
+    injected_ns, gone_ns = times.of_moment(landing.injected), times.of_moment(landing.gone)
+    before = [step for step in steps if step.at_ns <= injected_ns]
+    during = [step for step in steps if injected_ns < step.at_ns <= gone_ns]
+    if not before:
+        return Miss(reason=f"no stage of {_name(landing)} was recorded before the fault")
+    return _decide(landing, [before[-1], *during])
+
+
+def _decide(landing: Landing, passed: Sequence[_Step]) -> Hit | Miss:
+    wrong = [step.stage.value for step in passed if step.stage not in landing.asked]
+    if wrong:
+        return Miss(
+            reason=f"asked for {_asked(landing)}, but {_name(landing)} was in "
+            f"{', '.join(wrong)} when {landing.victim} died"
+        )
+    known = [p for p in (landing.progress_seen, passed[0].progress) if p is not None]
+    return Hit(stage=passed[-1].stage, progress=max(known, default=None))
+
+
+def _step(event: Event, times: _Times) -> _Step:
+    stage = str(event.data["stage"])
+    progress = event.data.get("progress")
+    return _Step(
+        at_ns=times.of_event(event),
+        node=event.node or "",
+        stage=Stage.CATCHING_UP if stage == _CAUGHT_UP else Stage(stage),
+        progress=float(progress) if isinstance(progress, int | float) else None,
+    )
+
+
+def _name(landing: Landing) -> str:
+    return f"{landing.place[0]}/{landing.place[1]}"
+
+
+def _asked(landing: Landing) -> str:
+    return " or ".join(stage.value for stage in landing.asked)

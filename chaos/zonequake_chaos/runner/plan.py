@@ -1,0 +1,205 @@
+"""The numbered plan of a run: printed before it, and the same tree marked afterwards.
+
+Pure: what a step is called and how it ended. `zonequake_chaos.runner.plan_text` draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.scenario import faults as manifest
+from zonequake_chaos.scenario.control import CONTROL
+from zonequake_chaos.scenario.faults import Fault, fault_type
+from zonequake_chaos.scenario.run import ChaosRun, Load, Spec
+from zonequake_chaos.targeting.targets import Chooser, NoTarget, choose_nodes, choose_sighting
+from zonequake_chaos.targeting.targets import in_words as target_in_words
+from zonequake_chaos.targeting.triggers import Before, sightings
+from zonequake_chaos.targeting.triggers import in_words as trigger_in_words
+
+
+class Mark(StrEnum):
+    """How a step stands."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+    MISSED = "missed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One numbered line; `key` is what the runner marks it by."""
+
+    number: str
+    key: str
+    title: str
+    mark: Mark = Mark.PLANNED
+    note: str = ""
+    took_s: float | None = None
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """The tree of one run."""
+
+    scenario: str
+    description: str
+    seed: int
+    steps: list[Step]
+
+    def walk(self) -> Iterator[Step]:
+        """All steps, parents first."""
+        pending = list(self.steps)
+        while pending:
+            step = pending.pop(0)
+            yield step
+            pending[:0] = step.steps
+
+    def step(self, key: str) -> Step:
+        """The step with that key; KeyError if there is none."""
+        for step in self.walk():
+            if step.key == key:
+                return step
+        raise KeyError(key)
+
+
+def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
+    """The tree for a scenario; `target`: what is under test where it isn't our store."""
+    spec = run.spec
+    times = spec.times
+    zones = ", ".join(
+        f"{zone.name} ({zone.partitions} partitions × {zone.replicas} replicas)"
+        for zone in spec.zones
+    )
+    pools = ", ".join(f"{pool.name} {pool.replicas}" for pool in spec.pools)
+    made, gone = f"pools {pools}; zones {zones}", "zones, pool sizes"
+    if target:
+        made, gone = f"{target} with {spec.pools[0].replicas} members", target
+    phases = [
+        ("setup", f"Set up: {made}; {spec.load.pods} load pods"),
+        ("preload", _preload_in_words(spec.load)),
+        ("before", f"Steady load for {times.before_s:g} s"),
+        *_control_phase(spec),
+        ("faults", "Faults" if spec.faults else "No faults"),
+        ("recovery", f"Recover: every rebalance ends, then {times.after_s:g} s of load"),
+        ("quiet", f"Quiet for {times.quiet_s:g} s, then dump every replica"),
+        ("final", "Read every key by two processes"),
+        ("collect", "Collect histories, events, logs and metrics"),
+        ("clean", f"Clean up: load, {gone}"),
+    ]
+    steps = [
+        Step(number=str(number), key=key, title=title)
+        for number, (key, title) in enumerate(phases, 1)
+    ]
+    faults = next(step for step in steps if step.key == "faults")
+    faults.steps = [
+        Step(
+            number=f"{faults.number}.{number}",
+            key=f"fault:{fault.name}",
+            title=_fault_in_words(fault),
+        )
+        for number, fault in enumerate(spec.faults, 1)
+    ]
+    for step in steps:
+        if step.key == CONTROL:
+            title = "restart of each, one after another, from a settled state on"
+            step.steps = [Step(number=f"{step.number}.1", key=f"fault:{CONTROL}", title=title)]
+    return Plan(
+        scenario=run.metadata.name, description=run.metadata.description, seed=seed, steps=steps
+    )
+
+
+def _control_phase(spec: Spec) -> list[tuple[str, str]]:
+    control = spec.control
+    if control is None:
+        return []
+    what = f"{control.nodes} more nodes of pool {control.pool}, which hold nothing"
+    return [(CONTROL, f"Control: {what}; then {spec.times.after_s:g} s of load")]
+
+
+def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
+    """Notes at each fault whom it would be for if its turn came in the state `view`."""
+    for fault in run.spec.faults:
+        target: manifest.Target | None = getattr(fault, "target", None)
+        if target is None:
+            continue
+        step = plan.step(f"fault:{fault.name}")
+        seen = sightings(fault.trigger, view, Before())
+        if not seen:
+            step.note = "target known when the trigger comes"
+            continue
+        try:
+            names = choose_nodes(target, view, choose_sighting(seen, chooser), chooser)
+        except NoTarget as reason:
+            step.note = f"no target now: {reason}"
+        else:
+            step.note = f"now: {', '.join(names)}"
+
+
+def _fault_in_words(fault: Fault) -> str:
+    target: manifest.Target | None = getattr(fault, "target", None)
+    match fault:
+        case manifest.Scale():
+            what = f"scale pool {fault.pool} to {fault.replicas}"
+        case manifest.RollingRestart():
+            whom = ", ".join(fault.nodes) or f"every node of {fault.pool or 'all pools'}"
+            what = f"restart {whom}, one after another"
+        case manifest.ComponentPause():
+            what = f"pause of the node's {fault.component}"
+        case manifest.ComponentKill():
+            what = f"kill of the node's {fault.component}, whenever it is back"
+        case manifest.ClockStep():
+            what = f"step of the wall clock of {target_in_words(fault.target)} by {fault.step_s} s"
+        case manifest.OperatorPause():
+            what = "pause of the operator"
+        case manifest.OperatorKill():
+            what = "kill of the operator"
+        case manifest.LoadPause():
+            what = "no load"
+        case manifest.ResetByHand():
+            what = _reset_in_words(fault)
+        case manifest.Reached():
+            what = "reached"
+        case manifest.LinkFault():
+            what = f"{fault_type(fault).replace('_', ' ')} {_links_in_words(fault)}"
+        case _:
+            assert target is not None
+            what = f"{fault_type(fault).replace('_', ' ')} of {target_in_words(target)}"
+    held = f", for {fault.hold_s:g} s" if fault.hold_s else ""
+    if fault.held_until is not None:
+        held = f", until {fault.held_until}"
+    times = f", {fault.times} times every {fault.pause_s:g} s" if fault.times > 1 else ""
+    return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
+
+
+def _reset_in_words(fault: manifest.ResetByHand) -> str:
+    numbers = ", ".join(map(str, fault.partitions))
+    where = f" of zone {fault.zone}" if fault.zone else ""
+    what = f"partitions {numbers}{where}"
+    if not numbers:
+        what = f"all partitions{where} that lost their majority"
+    onto = f", on from what {fault.survivor} holds" if fault.survivor else ""
+    return f"reset by hand of {what}{onto},"
+
+
+def _links_in_words(fault: manifest.LinkFault) -> str:
+    both = fault.direction is manifest.Direction.BOTH
+    way = "" if both else f", {fault.direction.value} alone"
+    if fault.between is not None:
+        first, second = (", ".join(side) for side in fault.between)
+        return f"between {first} and {second}{way}"
+    assert fault.target is not None, "checked when the manifest was read"
+    return f"of {target_in_words(fault.target)}{way}"
+
+
+def _preload_in_words(load: Load) -> str:
+    if not load.bulk_keys_per_partition:
+        return "Preload: every key once"
+    size_kib = load.bulk_keys_per_partition * load.filler_bytes / 1024
+    return f"Preload: every key once, and {size_kib:,.0f} KiB of filler in each partition"

@@ -1,0 +1,54 @@
+"""Shows a run while it goes: each step of the plan as it begins and ends, with its time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from zonequake_chaos.record.clock import Clock
+from zonequake_chaos.runner.plan import Mark, Plan, Step
+from zonequake_chaos.runner.plan_text import step_line
+from zonequake_kube.errors import in_words
+
+
+class Progress:
+    """Marks the plan's steps and prints each change."""
+
+    def __init__(self, *, plan: Plan, console: Console, clock: Clock) -> None:
+        self.plan = plan
+        self._console = console
+        self._clock = clock
+
+    @contextlib.contextmanager
+    def step(self, key: str) -> Iterator[Step]:
+        """Runs one step; the block may set its mark and note."""
+        step = self.plan.step(key)
+        started_ns = self._clock.now().time_ns
+        step.mark = Mark.RUNNING
+        self._console.print(step_line(step))
+        try:
+            yield step
+        except BaseException as error:
+            step.mark = Mark.FAILED
+            step.note = step.note or in_words(error)
+            raise
+        else:
+            if step.mark is Mark.RUNNING:
+                step.mark = Mark.DONE
+        finally:
+            step.took_s = (self._clock.now().time_ns - started_ns) / 1e9
+            self._console.print(step_line(step))
+
+    def note(self, key: str, text: str) -> None:
+        """Adds a word to a running step."""
+        step = self.plan.step(key)
+        step.note = text
+        self._console.print(step_line(step))
+
+    def skip_rest(self) -> None:
+        """Marks what was never begun."""
+        for step in self.plan.walk():
+            if step.mark is Mark.PLANNED:
+                step.mark = Mark.SKIPPED

@@ -1,0 +1,136 @@
+"""Ends a run that may not go on: asked to end, out of time, or consent taken away.
+
+It looks beside the run, every second, and again right before each fault. What it can't see, because
+the API server is away, it asks again; only a fault waits for the answer.
+
+    abort asked, by the folder or by the mark ──┐
+    the run's time is over                    ──┼──► stop(verdict, words) ──► the run's tail heals
+    the namespace's consent is gone           ──┤
+    the mark is gone, or another run's        ──┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_chaos.cleanup.run_marker import ABORT, RunMark, answer, read_mark
+from zonequake_chaos.record.clock import Clock
+from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.run_folder import ABORTED
+from zonequake_chaos.release.consent import check_consent
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import ClusterError, UsageError, in_words
+
+ENDED = "ended early"
+"""How the problem of a run begins that may not go on."""
+
+ABORT_FILE = "abort"
+"""In the run's folder: `zonequake abort` makes it, for a run that may not reach its cluster."""
+
+_NEAR_S = 0.25
+_FAR_S = 1.0
+_ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Why a run was ended early, and what that makes of it."""
+
+    verdict: Verdict
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """What a run may do: on an embedded cluster, or for so long; and the mark that it made."""
+
+    embedded: bool
+    limit_s: float | None
+    mark: RunMark
+
+
+@dataclass(slots=True, kw_only=True)
+class Watchman:
+    """`stop` is called once, with the first reason there is."""
+
+    kube: Kube
+    clock: Clock
+    folder: Path
+    release: str
+    permit: Permit
+    stop: Callable[[Stop], None]
+    _stopped: bool = False
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Watches as long as the block lasts."""
+        tasks = [asyncio.create_task(self._kept_up(look)) for look in (self._near, self._far)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _kept_up(self, look: Callable[[], Awaitable[None]]) -> None:
+        """A run that nobody can watch may not go on either."""
+        try:
+            await look()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the run
+            words = f"{ENDED}: the run can't be watched any more: {in_words(error)}"
+            self._end(Verdict.HARNESS_FAILED, words)
+
+    async def permit_fault(self) -> None:
+        """Ends the run if the namespace does not agree to the next fault, or nobody can say so."""
+        try:
+            await self._check()
+        except ClusterError as error:
+            self._end(Verdict.UNKNOWN, f"{ENDED}: nobody can say if chaos is allowed: {error}")
+        await asyncio.sleep(0)  # here an ended run stops
+
+    async def _check(self) -> None:
+        try:
+            await check_consent(self.kube, embedded=self.permit.embedded)
+        except UsageError as error:
+            self._end(Verdict.UNKNOWN, f"{ENDED}: {error}")
+
+    async def _near(self) -> None:
+        """What needs no API server."""
+        began_ns = self.clock.now().time_ns
+        while True:
+            lasted_s = (self.clock.now().time_ns - began_ns) / 1e9
+            if (self.folder / ABORT_FILE).exists():
+                self._end(Verdict.HARNESS_FAILED, ABORTED)
+            if self.permit.limit_s is not None and lasted_s > self.permit.limit_s:
+                self._end(
+                    Verdict.UNKNOWN,
+                    f"{ENDED}: the run may last {self.permit.limit_s:g} s, and these are over",
+                )
+            await asyncio.sleep(_NEAR_S)
+
+    async def _far(self) -> None:
+        while True:
+            with contextlib.suppress(ClusterError, TimeoutError):
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._look()
+            await asyncio.sleep(_FAR_S)
+
+    async def _look(self) -> None:
+        await self._check()
+        found = await read_mark(self.kube, self.release)
+        if found is None or found.run != self.permit.mark.run:
+            whose = "gone" if found is None else f"that of {found.run}"
+            self._end(Verdict.HARNESS_FAILED, f"{ENDED}: the run's mark is {whose}")
+        elif found.asked != found.answered:
+            await answer(self.kube, found)
+            if found.asked.startswith(ABORT):
+                self._end(Verdict.HARNESS_FAILED, ABORTED)
+
+    def _end(self, verdict: Verdict, words: str) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self.stop(Stop(verdict=verdict, words=words))

@@ -1,0 +1,287 @@
+"""The floor: how many replicas of a partition are alive at every moment of a plan, at worst.
+
+Pure, and by the manifest alone: which faults last at the same time, and how many replicas of one
+partition they can take away together if chance places all victims in it. Whoever wants fewer
+replicas alive than a majority says so in the manifest, `spec.floor`.
+
+    fault        ├─ inject ─┤├─ hold ─┤├─ recover ─┤        waitRecovered: the next one begins here
+    lasts        ═══════════════════════════════════
+    heldUntil: b ═════════════════ b's turn ════╌╌╌╌╌╌ away until one whose trigger is `settled`
+
+Counted as away: whoever is killed, paused, held down, cut off from its peers, or as good as that by
+links that are slow or lossy enough, or kept from its disk.
+Who only loses the API server is away for a HighAvailability zone, whose nodes stop when their
+Leases run out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from zonequake_chaos.scenario.faults import (
+    ClockStep,
+    ComponentKill,
+    ComponentPause,
+    DiskFull,
+    FailedFsync,
+    Fault,
+    LinkFault,
+    NetworkLoss,
+    NetworkSlow,
+    ResetByHand,
+    RollingRestart,
+    Scale,
+    Side,
+    Target,
+    TargetRole,
+    Traffic,
+)
+from zonequake_chaos.scenario.run import ChaosRun, Zone
+from zonequake_chaos.scenario.triggers import OnSettled
+from zonequake_kube.errors import PlanRefused
+
+API_SERVER = "kube-apiserver"
+
+CUT_DELAY_MS = 1000.0
+CUT_PERCENT = 50.0
+CUT_BYTES_PER_SECOND = 5_000
+"""Links that are slower than an election time-out, that lose more than TCP makes good in that time,
+or that heartbeats alone fill: who is behind them is as far as behind a cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harm:
+    """What one fault takes away while it lasts.
+
+    `nodes`: those that the plan names, as `pool-ordinal`; `others`: how many more, whoever they
+    are; `leases_only`: they go on, but without the API server. `thing`: a component of the node.
+    `lasting`: gone with its pool's size. `runs`: its victims' processes run on, so that something
+    else can be done to them.
+    """
+
+    fault: str
+    nodes: frozenset[str] = frozenset()
+    others: int = 0
+    leases_only: bool = False
+    thing: str | None = None
+    lasting: bool = False
+    runs: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Plan:
+    """How things stand when a fault's turn comes."""
+
+    sizes: dict[str, int]
+    peak: int
+    held: list[tuple[str, Harm]] = field(default_factory=list)
+    """With the name of the fault until which they hold."""
+    returning: list[Harm] = field(default_factory=list)
+    """Over, and nobody waited until they were back."""
+    missing: list[Harm] = field(default_factory=list)
+    """Nodes that a smaller pool has no more."""
+
+
+def check_plan(run: ChaosRun) -> None:
+    """Raises PlanRefused with a sentence for each fault that may not be done as it is planned."""
+    refused = list(objections(run))
+    if refused:
+        raise PlanRefused("\n".join(refused))
+
+
+def objections(run: ChaosRun) -> Iterator[str]:
+    """Why the plan is refused, fault by fault; nothing if it isn't."""
+    spec = run.spec
+    sizes = {pool.name: pool.replicas for pool in spec.pools}
+    plan = _Plan(sizes=sizes, peak=sum(sizes.values()))
+    for zone in spec.zones:
+        members = min(zone.replicas, plan.peak)
+        if spec.floor is not None and spec.floor.alive_replicas > members:
+            yield (
+                f"spec.floor.aliveReplicas is {spec.floor.alive_replicas}, but a partition of zone "
+                f"{zone.name!r} has {members} replicas: no fault could ever be done"
+            )
+    for fault in spec.faults:
+        if isinstance(fault.trigger, OnSettled):
+            plan.returning.clear()
+            plan.missing = [harm for harm in plan.missing if _stays_missing(spec.zones)]
+        problem = _impossible(fault, plan.sizes) or _twice(fault, plan)
+        if problem is not None:
+            yield problem
+        else:
+            yield from _too_few(fault, run, plan)
+        _go_on(fault, plan)
+
+
+def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
+    """What the fault takes away from pools of these sizes; None if nothing."""
+    target: Target | None = getattr(fault, "target", None)
+    match fault:
+        case Scale():
+            gone = range(fault.replicas, sizes.get(fault.pool, 0))
+            names = frozenset(f"{fault.pool}-{ordinal}" for ordinal in gone)
+            return Harm(fault=fault.name, nodes=names, lasting=True) if names else None
+        case ComponentPause() | ComponentKill():
+            everybody = sum(sizes.values()) if fault.component == API_SERVER else 0
+            return Harm(fault=fault.name, others=everybody, leases_only=True, thing=fault.component)
+        case RollingRestart():
+            return Harm(fault=fault.name, others=1)
+        case NetworkLoss() | NetworkSlow() if not _as_good_as_cut(fault):
+            return None  # slow links and lossy ones still lead to everybody
+        case LinkFault(between=(first, second)):
+            sides = [_side_size(side, sum(sizes.values())) for side in (first, second)]
+            return Harm(fault=fault.name, others=min(sides))
+        case ClockStep():
+            return None
+        case _ if target is None or not fault.disturbs:
+            return None
+        case FailedFsync() | DiskFull():
+            return replace(_of_target(fault, fault.target, sizes, leases_only=False), runs=True)
+        case _:
+            traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)
+            leases_only = traffic is Traffic.CONTROL
+            return _of_target(fault, target, sizes, leases_only=leases_only)
+
+
+def _as_good_as_cut(fault: NetworkLoss | NetworkSlow) -> bool:
+    """Whether too little passes in time for a member to be heard as alive."""
+    if isinstance(fault, NetworkLoss):
+        return fault.percent >= CUT_PERCENT
+    return fault.delay_ms >= CUT_DELAY_MS or 0 < fault.bytes_per_second < CUT_BYTES_PER_SECOND
+
+
+def _of_target(
+    fault: Fault, target: Target, sizes: Mapping[str, int], *, leases_only: bool
+) -> Harm:
+    named = [target.node] if target.node is not None else target.nodes
+    if target.role is TargetRole.ALL:
+        pools = [target.pool] if target.pool is not None else list(sizes)
+        nodes = {f"{pool}-{n}" for pool in pools for n in range(sizes.get(pool, 0))}
+        return Harm(fault=fault.name, nodes=frozenset(nodes), leases_only=leases_only)
+    if named:
+        found = {_known(name, sizes) or name for name in named}
+        return Harm(fault=fault.name, nodes=frozenset(found), leases_only=leases_only)
+    # Victims that nobody waits for add up, unless each repetition waits for a settled cluster.
+    adds_up = not fault.wait_recovered and not isinstance(fault.trigger, OnSettled)
+    count = target.count * (fault.times if adds_up else 1)
+    return Harm(fault=fault.name, others=count, leases_only=leases_only)
+
+
+def _side_size(side: list[str], peak: int) -> int:
+    """How many nodes a side of a partition has at most: who is on the smaller one is away."""
+    return sum(peak - 1 if word in (Side.FOLLOWERS, Side.OTHERS) else 1 for word in side)
+
+
+def _known(name: str, sizes: Mapping[str, int]) -> str | None:
+    """`pool-ordinal` of a node as `Target.nodes` names it; None if no pool has it."""
+    for pool, size in sizes.items():
+        for ordinal in range(size):
+            short = f"{pool}-{ordinal}"
+            if name == short or name.endswith(f"-{short}"):
+                return short
+    return None
+
+
+def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
+    """More victims than there are."""
+    target: Target | None = getattr(fault, "target", None)
+    pools = ", ".join(f"{pool} has {size}" for pool, size in sizes.items())
+    named: list[str] = []
+    if target is not None:
+        named = [target.node] if target.node is not None else target.nodes
+    elif isinstance(fault, ResetByHand) and fault.survivor is not None:
+        named = [fault.survivor]
+    for name in named:
+        if _known(name, sizes) is None:
+            return (
+                f"fault {fault.name!r} is for node {name!r}, which there will not be: pool "
+                f"{pools}. Give the pool more replicas before, or name another node"
+            )
+    if target is None:
+        return None
+    there = sizes.get(target.pool, 0) if target.pool is not None else sum(sizes.values())
+    if not named and target.role is not TargetRole.ALL and target.count > there:
+        return (
+            f"fault {fault.name!r} is for {target.count} nodes, and there are {there} at its turn: "
+            f"pool {pools}. Lower target.count, or give the pool more replicas before"
+        )
+    return None
+
+
+def _twice(fault: Fault, plan: _Plan) -> str | None:
+    """Two faults on the same thing at the same time."""
+    harm = harm_of(fault, plan.sizes)
+    if harm is None:
+        return None
+    for until, earlier in plan.held:
+        same = sorted(harm.nodes & earlier.nodes)
+        if harm.thing is not None and harm.thing == earlier.thing:
+            same = [harm.thing]
+        if same and not earlier.runs and earlier.fault != fault.name:
+            return (
+                f"fault {fault.name!r} is for {', '.join(same)}, which {earlier.fault!r} holds "
+                f"until {until!r}: end that one before (heldUntil), or aim at something else"
+            )
+    return None
+
+
+def _too_few(fault: Fault, run: ChaosRun, plan: _Plan) -> Iterator[str]:
+    harm = harm_of(fault, plan.sizes)
+    if harm is None:
+        return
+    others = [held for _, held in plan.held] + plan.returning + plan.missing
+    for zone in run.spec.zones:
+        together = [h for h in (*others, harm) if not h.leases_only or _needs_leases(zone)]
+        if harm not in together:
+            continue
+        nodes: frozenset[str] = frozenset().union(*(h.nodes for h in together))
+        away = len(nodes) + sum(h.others for h in together)
+        members = min(zone.replicas, plan.peak)
+        alive = max(0, members - away)
+        floor = floor_of(run, zone, members)
+        if alive < floor:
+            earlier = [h.fault for h in together if h is not harm]
+            beside = f", while {', '.join(map(repr, earlier))} may last" if earlier else ""
+            majority = "a majority" if run.spec.floor is None else "spec.floor.aliveReplicas"
+            yield (
+                f"fault {fault.name!r} could leave {alive} of {members} replicas of a partition of "
+                f"zone {zone.name!r} alive{beside}; the floor is {floor} ({majority}). To allow it "
+                f"declare spec.floor: {{aliveReplicas: {alive}}}"
+                + ("; or end the others before, and begin at `settled`" if earlier else "")
+            )
+
+
+def floor_of(run: ChaosRun, zone: Zone, members: int) -> int:
+    """Replicas of each of the zone's partitions that must be alive at any time."""
+    if run.spec.floor is not None:
+        return run.spec.floor.alive_replicas
+    return members // 2 + 1
+
+
+def _go_on(fault: Fault, plan: _Plan) -> None:
+    """The fault was done: what of it, and of those before it, lasts on."""
+    harm = harm_of(fault, plan.sizes)
+    if harm is not None:
+        if fault.held_until is not None:
+            plan.held.append((fault.held_until, harm))
+        elif harm.lasting:
+            plan.missing.append(harm)
+        elif not fault.wait_recovered:
+            plan.returning.append(harm)
+    plan.returning += [h for until, h in plan.held if until == fault.name]
+    plan.held = [(until, h) for until, h in plan.held if until != fault.name]
+    if isinstance(fault, Scale):
+        plan.sizes[fault.pool] = fault.replicas
+        there = {f"{pool}-{n}" for pool, size in plan.sizes.items() for n in range(size)}
+        plan.missing = [h for h in plan.missing if not h.nodes <= there]
+        plan.peak = max(plan.peak, sum(plan.sizes.values()))
+
+
+def _needs_leases(zone: Zone) -> bool:
+    return zone.consistency_mode == "HighAvailability"
+
+
+def _stays_missing(zones: list[Zone]) -> bool:
+    """Whether some zone waits for ever for nodes that its pool has no more."""
+    return any(zone.data_nodes_auto_adjust_scale_down == "Infinite" for zone in zones)

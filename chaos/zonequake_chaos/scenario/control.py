@@ -1,0 +1,63 @@
+"""The control of a run: what the machine itself costs, measured before the faults.
+
+    before │ control: nodes that hold nothing are restarted │ faults: those that hold data are
+
+A pool gets further data nodes once the zones are served, so that no zone takes them (their scale-up
+timers are infinite). They are restarted one after another, exactly as a `rolling_restart` restarts
+others, and the load goes on as after the faults. No replica is concerned, so whatever gets slower
+meanwhile is what kubelet, container runtime and starting processes take from the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from zonequake_chaos.observe.view import ClusterView
+from zonequake_chaos.scenario.faults import RollingRestart
+from zonequake_chaos.scenario.run import ChaosRun, Control, Spec
+from zonequake_chaos.scenario.triggers import OnSettled
+
+CONTROL = "control"
+"""The phase's name, and its fault's in plan, events and verdict."""
+
+
+def control_nodes(spec: Spec, release: str) -> tuple[str, ...]:
+    """The pods that hold nothing; none without a control."""
+    control = spec.control
+    if control is None:
+        return ()
+    first = _size_of(spec, control)
+    return tuple(f"{release}-{control.pool}-{first + n}" for n in range(control.nodes))
+
+
+def control_fault(nodes: Iterable[str]) -> RollingRestart:
+    """The restart of these nodes, as a fault of the plan."""
+    return RollingRestart(name=CONTROL, trigger=OnSettled(), nodes=list(nodes), timeout_s=120.0)
+
+
+def with_control(spec: Spec, pool: str) -> int:
+    """How many nodes the pool has once the control's are there."""
+    size = next(each.replicas for each in spec.pools if each.name == pool)
+    control = spec.control
+    return size + (control.nodes if control is not None and control.pool == pool else 0)
+
+
+def without_control(run: ChaosRun) -> ChaosRun:
+    """The same run of a target whose members all hold data."""
+    return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, control=None))
+
+
+def holding(view: ClusterView, nodes: Iterable[str]) -> list[str]:
+    """Replicas on nodes that should hold nothing, as `default-3 holds chaos/0`."""
+    wanted = set(nodes)
+    return sorted(
+        f"{node} holds {partition.zone}/{partition.partition}"
+        for partition in view.partitions.values()
+        for node in wanted & {*partition.members, *partition.replicas}
+    )
+
+
+def _size_of(spec: Spec, control: Control) -> int:
+    return next(pool.replicas for pool in spec.pools if pool.name == control.pool)

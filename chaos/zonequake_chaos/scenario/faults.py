@@ -1,0 +1,285 @@
+"""What is done to whom: the manifest's faults and their targets, as types.
+
+Pure: doing it is `zonequake_chaos.faults`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from zonequake_chaos.scenario.fields import Count, Name, Part, Seconds
+from zonequake_chaos.scenario.triggers import AtOnce, Trigger
+
+
+class TargetRole(StrEnum):
+    """Which data nodes a fault is for, seen from the partition that its trigger saw."""
+
+    CATCHING_UP_PEER = "catching_up_peer"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    ALL = "all"
+    ANY = "any"
+    NODE = "node"
+    NODES = "nodes"
+
+
+class Target(Part, frozen=True, kw_only=True):
+    """`count` nodes of `role`; with role `node` the one named `node`; only of `pool`, if given.
+
+    With role `nodes` all of `nodes`, in that order: by the names of their pods, or without the
+    release, as in `default-0`.
+    """
+
+    role: TargetRole
+    count: Count = 1
+    node: str | None = None
+    nodes: list[str] = msgspec.field(default_factory=list)
+    pool: str | None = None
+
+
+class FaultBase(Part, frozen=True, kw_only=True, tag_field="type"):
+    """What all faults have: done `times` times, each `pause_s` after the one before.
+
+    `hold_s` lies between the effect and the recovery. With `wait_recovered` false the next step
+    begins at once and the recovery phase waits instead. With `held_until` the recovery begins when
+    that later fault has taken effect (or was missed), and the faults between are done meanwhile.
+    """
+
+    disturbs: ClassVar[bool] = True
+
+    name: Name
+    trigger: Trigger = msgspec.field(default_factory=AtOnce)
+    hold_s: Seconds = 0.0
+    wait_recovered: bool = True
+    timeout_s: Seconds = 90.0
+    times: Annotated[int, Meta(ge=1, le=1000)] = 1
+    pause_s: Seconds = 0.0
+    held_until: str | None = None
+
+
+class PodKill(FaultBase, frozen=True, kw_only=True, tag="pod_kill"):
+    """SIGKILL the store's process and delete its pod with grace 0, in the same breath."""
+
+    target: Target
+
+
+class ProcessKill(FaultBase, frozen=True, kw_only=True, tag="process_kill"):
+    """SIGKILL the store's process; the container is restarted in place."""
+
+    target: Target
+
+
+class ProcessPause(FaultBase, frozen=True, kw_only=True, tag="process_pause"):
+    """SIGSTOP the store's process for `hold_s`, then SIGCONT."""
+
+    target: Target
+
+
+class GracefulDelete(FaultBase, frozen=True, kw_only=True, tag="graceful_delete"):
+    """Delete the pod with its own grace period, in which it hands over its leaderships."""
+
+    target: Target
+
+
+class RollingRestart(FaultBase, frozen=True, kw_only=True, tag="rolling_restart"):
+    """Restart every node of a pool (of all pools without one), one after another; or `nodes`."""
+
+    pool: str | None = None
+    nodes: list[str] = msgspec.field(default_factory=list)
+
+
+class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):
+    """Hold the pods down for `hold_s`: a finalizer keeps their successors away.
+
+    They return in the order of their names, or of `target.nodes`, `return_gap_s` apart.
+    """
+
+    target: Target
+    return_gap_s: Seconds = 0.0
+
+
+class Traffic(StrEnum):
+    """Which packets of a pod a fault of its links is for.
+
+    `all`: everything. `peers`: the members' port for each other. `clients`: their port for clients.
+    `control`: the API server's ports.
+    """
+
+    ALL = "all"
+    PEERS = "peers"
+    CLIENTS = "clients"
+    CONTROL = "control"
+
+
+class Direction(StrEnum):
+    """Seen from the target: what comes to it (`inbound`), what it sends (`outbound`), or both."""
+
+    BOTH = "both"
+    INBOUND = "inbound"
+    OUTBOUND = "outbound"
+
+
+class Side(StrEnum):
+    """Words for one side of a link beside the names of nodes."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    FOLLOWERS = "followers"
+    OTHERS = "others"
+
+
+class LinkFault(FaultBase, frozen=True, kw_only=True):
+    """What faults of links have: whose, which way, and which packets.
+
+    Either `target`: its links to everybody; or `between`: the links from the nodes of the first
+    side to those of the second, each a list of names and of the words of `Side`. `direction` is
+    seen from the target, or from the first side.
+    """
+
+    target: Target | None = None
+    between: tuple[list[str], list[str]] | None = None
+    direction: Direction = Direction.BOTH
+
+
+class NetworkPartition(LinkFault, frozen=True, kw_only=True, tag="network_partition"):
+    """Cut links for `hold_s`, by rules in the pods' own network namespaces."""
+
+    cut: Traffic = Traffic.ALL
+
+
+class NetworkLoss(LinkFault, frozen=True, kw_only=True, tag="network_loss"):
+    """Lose `percent` of the packets for `hold_s`, each by a throw of dice in the kernel."""
+
+    percent: Annotated[float, Meta(gt=0, lt=100)]
+    traffic: Traffic = Traffic.PEERS
+
+
+class NetworkSlow(LinkFault, frozen=True, kw_only=True, tag="network_slow"):
+    """Delay packets for `hold_s`: by `delay_ms`, give or take `jitter_ms`, and by a rate.
+
+    `bytes_per_second` is for each direction of each target; 0: no limit.
+    """
+
+    delay_ms: Annotated[float, Meta(ge=0, le=60_000)] = 0.0
+    jitter_ms: Annotated[float, Meta(ge=0, le=60_000)] = 0.0
+    bytes_per_second: Annotated[int, Meta(ge=0)] = 0
+    traffic: Traffic = Traffic.PEERS
+
+
+class ForceDelete(FaultBase, frozen=True, kw_only=True, tag="force_delete"):
+    """Delete the pods' objects with grace 0 while the kubelet hangs: the processes run on."""
+
+    target: Target
+
+
+class ComponentPause(FaultBase, frozen=True, kw_only=True, tag="component_pause"):
+    """SIGSTOP a component of the node itself for `hold_s`: an API server that hangs."""
+
+    component: Literal["kube-apiserver", "kubelet"] = "kube-apiserver"
+
+
+class ComponentKill(FaultBase, frozen=True, kw_only=True, tag="component_kill"):
+    """SIGKILL a component of the node again and again for `hold_s`: connections are refused."""
+
+    component: Literal["kube-apiserver"] = "kube-apiserver"
+
+
+class OperatorPause(FaultBase, frozen=True, kw_only=True, tag="operator_pause"):
+    """SIGSTOP the operator's processes for `hold_s`: nobody decides, and nobody takes over."""
+
+
+class OperatorKill(FaultBase, frozen=True, kw_only=True, tag="operator_kill"):
+    """SIGKILL the operator's processes; the kubelet restarts their containers."""
+
+
+class FailedFsync(FaultBase, frozen=True, kw_only=True, tag="failed_fsync"):
+    """Let fsync, fdatasync and msync of the pods' processes fail with EIO for `hold_s`, or for as
+    long as these processes live."""
+
+    target: Target
+
+
+class DiskFull(FaultBase, frozen=True, kw_only=True, tag="disk_full"):
+    """Fill the pods' volumes for `hold_s`; only volumes that are file systems of their own."""
+
+    target: Target
+
+
+class ClockStep(FaultBase, frozen=True, kw_only=True, tag="clock_step"):
+    """Step the wall clock of the pods' processes by `step_s` for `hold_s`, forward or back."""
+
+    target: Target
+    step_s: Annotated[int, Meta(ge=-3_000_000_000, le=3_000_000_000)]
+
+
+class LoadPause(FaultBase, frozen=True, kw_only=True, tag="load_pause"):
+    """No load and no probes for `hold_s`: nothing is written meanwhile."""
+
+    disturbs: ClassVar[bool] = False
+
+
+class ResetByHand(FaultBase, frozen=True, kw_only=True, tag="reset_by_hand"):
+    """Give up lost majorities as `zonequake reset` does: of `partitions`, else of all that lost it.
+
+    `zone` may be left out where the run has but one. `survivor`: the node that goes on, named as in
+    `Target.nodes`; without it the one with the newest data.
+    """
+
+    zone: str | None = None
+    partitions: list[Annotated[int, Meta(ge=0)]] = msgspec.field(default_factory=list)
+    survivor: str | None = None
+
+
+class Reached(FaultBase, frozen=True, kw_only=True, tag="reached"):
+    """No fault, but a state that must be reached: the run is unknown if its trigger never comes."""
+
+    disturbs: ClassVar[bool] = False
+
+
+class Scale(FaultBase, frozen=True, kw_only=True, tag="scale"):
+    """Set a pool's size; this is what starts a rebalance, and no harm to anyone."""
+
+    disturbs: ClassVar[bool] = False
+
+    pool: Name
+    replicas: Annotated[int, Meta(ge=0, le=1000)]
+
+
+Fault = (
+    PodKill
+    | ProcessKill
+    | ProcessPause
+    | GracefulDelete
+    | RollingRestart
+    | NodeOutage
+    | NetworkPartition
+    | NetworkLoss
+    | NetworkSlow
+    | ForceDelete
+    | ComponentPause
+    | ComponentKill
+    | FailedFsync
+    | DiskFull
+    | ClockStep
+    | OperatorPause
+    | OperatorKill
+    | LoadPause
+    | ResetByHand
+    | Reached
+    | Scale
+)
+
+OnTheNode = ForceDelete | ComponentPause | ComponentKill
+"""Faults that are made on the node itself, and so need an embedded cluster on this machine."""
+
+ByAgent = NetworkPartition | NetworkLoss | NetworkSlow | FailedFsync | DiskFull | ClockStep
+"""Faults that need hands on the node of a pod: the fault agent, or an embedded cluster here."""
+
+
+def fault_type(fault: Fault) -> str:
+    """The fault's `type` as it stands in the file and in the events."""
+    return str(type(fault).__struct_config__.tag)

@@ -1,0 +1,271 @@
+"""Reads scenario files: YAML to `ChaosRun`, with errors that name path, value and what is allowed.
+
+A misspelled field is refused and never ignored: a fault that silently fell back to a default would
+be a run that shows less than it says.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import yaml
+from msgspec import inspect
+
+from zonequake_chaos.scenario.control import CONTROL
+from zonequake_chaos.scenario.faults import (
+    Fault,
+    LinkFault,
+    NetworkSlow,
+    ResetByHand,
+    RollingRestart,
+    Scale,
+    Target,
+    TargetRole,
+    Traffic,
+)
+from zonequake_chaos.scenario.run import ChaosRun, Spec
+from zonequake_chaos.scenario.triggers import AfterTime, OnStage
+from zonequake_kube.errors import ManifestError
+
+_SHIPPED = resources.files("zonequake_chaos") / "scenarios"
+
+
+def shipped() -> dict[str, str]:
+    """Names of the scenarios that come with the package, and their text, sorted by name."""
+    return {
+        entry.name.removesuffix(".yaml"): entry.read_text()
+        for entry in sorted(_SHIPPED.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".yaml")
+    }
+
+
+def load(name_or_path: str, overrides: Sequence[str] = ()) -> ChaosRun:
+    """The scenario shipped under that name, or the file at that path.
+
+    `overrides` are `path.in.spec=value` with YAML values, for instance `zones.0.partitions=4`.
+    Raises ManifestError.
+    """
+    known = shipped()
+    if name_or_path in known:
+        return parse(known[name_or_path], where=name_or_path, overrides=overrides)
+    path = Path(name_or_path)
+    if not path.is_file():
+        raise ManifestError(
+            f"found neither a scenario nor a file named {name_or_path!r}; "
+            f"shipped scenarios are {', '.join(known)}"
+        )
+    return parse(path.read_text(), where=str(path), overrides=overrides)
+
+
+def parse(text: str, *, where: str, overrides: Sequence[str] = ()) -> ChaosRun:
+    """`text` as a checked scenario; `where` names it in errors. Raises ManifestError."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{where}: not YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise ManifestError(f"{where}: expected a mapping with kind: ChaosRun at the top")
+    for override in overrides:
+        _override(document.setdefault("spec", {}), override)
+    for problem in _unknown_fields(document, inspect.type_info(ChaosRun), "$"):
+        raise ManifestError(f"{where}: {problem}")
+    try:
+        run = msgspec.convert(document, ChaosRun)
+    except msgspec.ValidationError as error:
+        raise ManifestError(f"{where}: {error}") from error
+    for problem in _contradictions(run):
+        raise ManifestError(f"{where}: {problem}")
+    return run
+
+
+def _override(spec: object, override: str) -> None:
+    """Sets one value inside the raw spec; the parts of the path are field names or list indexes."""
+    path, separator, value = override.partition("=")
+    keys = path.removeprefix("spec.").split(".")
+    if not separator or not all(keys):
+        raise ManifestError(f"--set {override!r}: expected path=value, as in zones.0.partitions=4")
+    place = spec
+    for depth, key in enumerate(keys):
+        last = depth == len(keys) - 1
+        if isinstance(place, list):
+            if not key.isdigit() or int(key) >= len(place):
+                raise ManifestError(f"--set {override!r}: no element {key!r} among {len(place)}")
+            if last:
+                place[int(key)] = yaml.safe_load(value)
+            else:
+                place = place[int(key)]
+        elif isinstance(place, dict):
+            if last:
+                place[key] = yaml.safe_load(value)
+            else:
+                place = place.setdefault(key, {})
+        else:
+            raise ManifestError(f"--set {override!r}: {'.'.join(keys[:depth])} holds a plain value")
+
+
+def _unknown_fields(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
+    """Every field of `value` that `kind` doesn't know, with the names that it does."""
+    if isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if isinstance(kind, inspect.UnionType):
+        kind = _union_member(value, kind)
+    if isinstance(kind, inspect.ListType) and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown_fields(item, kind.item_type, f"{path}[{index}]")
+    if not isinstance(kind, inspect.StructType) or not isinstance(value, Mapping):
+        return
+    fields = {field.encode_name: field.type for field in kind.fields}
+    tag_field = kind.tag_field
+    for name, inner in value.items():
+        if name == tag_field:
+            continue
+        if name not in fields:
+            names = [*([tag_field] if tag_field else []), *fields]
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            yield f"unknown field {name!r} at {path}{hint}; allowed are {', '.join(names)}"
+        else:
+            yield from _unknown_fields(inner, fields[name], f"{path}.{name}")
+
+
+def _union_member(value: object, union: inspect.UnionType) -> inspect.Type:
+    """The struct of a tagged union that the value's tag names, or the union itself."""
+    structs = [kind for kind in union.types if isinstance(kind, inspect.StructType)]
+    if not isinstance(value, Mapping):
+        return union
+    for struct in structs:
+        if struct.tag_field is None or value.get(struct.tag_field) == struct.tag:
+            return struct
+    return union
+
+
+def _contradictions(run: ChaosRun) -> Iterator[str]:
+    """What the types can't say: names that are used twice, or point nowhere."""
+    spec = run.spec
+    pools = [pool.name for pool in spec.pools]
+    for kind, names in (
+        ("pool", pools),
+        ("zone", [zone.name for zone in spec.zones]),
+        ("fault", [*([CONTROL] if spec.control else []), *(fault.name for fault in spec.faults)]),
+    ):
+        for name in {name for name in names if names.count(name) > 1}:
+            yield f"two {kind}s are named {name!r}; names must be unique"
+    yield from _control_contradictions(spec)
+    earlier: list[str] = []
+    later = [fault.name for fault in spec.faults]
+    for fault in spec.faults:
+        yield from _fault_contradictions(fault, pools, [zone.name for zone in spec.zones], earlier)
+        if isinstance(fault, ResetByHand):
+            yield from _reset_contradictions(fault, spec)
+        earlier.append(fault.name)
+        later.remove(fault.name)
+        yield from _hold_contradictions(fault, later)
+
+
+def _control_contradictions(spec: Spec) -> Iterator[str]:
+    """Nodes of a control that could come to hold something."""
+    control = spec.control
+    if control is None:
+        return
+    pools = [pool.name for pool in spec.pools]
+    if control.pool not in pools:
+        yield f"control: pool {control.pool!r} is not among spec.pools ({', '.join(pools)})"
+    for zone in spec.zones:
+        if zone.data_nodes_auto_adjust_scale_up != "Infinite":
+            yield (
+                f"control: zone {zone.name!r} would take its nodes, which must hold nothing; give "
+                "the zone dataNodesAutoAdjustScaleUp: Infinite"
+            )
+    for fault in spec.faults:
+        if isinstance(fault, Scale) and fault.pool == control.pool:
+            yield f"control: fault {fault.name!r} scales its pool {control.pool!r}; name another"
+
+
+def _hold_contradictions(fault: Fault, later: list[str]) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    if fault.held_until is None:
+        return
+    if fault.held_until not in later:
+        yield (
+            f"{here}: heldUntil names {fault.held_until!r}, which is no later fault "
+            f"({', '.join(later) or 'there is none'})"
+        )
+    if fault.hold_s or fault.times > 1:
+        yield f"{here}: heldUntil goes with neither holdSeconds nor times"
+
+
+def _fault_contradictions(
+    fault: Fault, pools: list[str], zones: list[str], earlier: list[str]
+) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    if isinstance(fault, RollingRestart) and fault.pool is not None and fault.nodes:
+        yield f"{here}: expected either pool or nodes, and not both"
+    target: Target | None = getattr(fault, "target", None)
+    pool = target.pool if target is not None else getattr(fault, "pool", None)
+    if pool is not None and pool not in pools:
+        yield f"{here}: pool {pool!r} is not among spec.pools ({', '.join(pools)})"
+    zone = getattr(fault.trigger, "zone", None)
+    if zone is not None and zone not in zones:
+        yield f"{here}: zone {zone!r} is not among spec.zones ({', '.join(zones)})"
+    if isinstance(fault.trigger, AfterTime) and fault.trigger.since not in (None, *earlier):
+        yield (
+            f"{here}: since names {fault.trigger.since!r}, which is no earlier fault "
+            f"({', '.join(earlier) or 'there is none'})"
+        )
+    if isinstance(fault.trigger, OnStage):
+        other = fault.trigger.other_partition_than
+        if other is not None and other not in earlier:
+            yield (
+                f"{here}: otherPartitionThan names {other!r}, which is no earlier fault "
+                f"({', '.join(earlier) or 'there is none'})"
+            )
+        if not fault.trigger.stages:
+            yield f"{here}: the trigger's stages are empty, so it can never come"
+        if fault.trigger.min_progress > fault.trigger.max_progress:
+            yield f"{here}: minProgress is above maxProgress, so the trigger can never come"
+    if isinstance(fault, LinkFault):
+        yield from _link_contradictions(fault)
+    if target is None:
+        return
+    if (target.role is TargetRole.NODES) != bool(target.nodes):
+        yield f"{here}: target.nodes belong to role 'nodes', and to no other"
+    if (target.role is TargetRole.NODE) != (target.node is not None):
+        yield f"{here}: target.node belongs to role 'node', and to no other"
+    if target.role is TargetRole.CATCHING_UP_PEER and not isinstance(fault.trigger, OnStage):
+        yield f"{here}: only a trigger 'when: stage' sees a catching-up peer"
+
+
+def _reset_contradictions(fault: ResetByHand, spec: Spec) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    zones = {zone.name: zone for zone in spec.zones}
+    if fault.zone is None and len(zones) > 1:
+        yield f"{here}: needs a zone, since there are {', '.join(zones)}"
+        return
+    zone = spec.zones[0] if fault.zone is None else zones.get(fault.zone)
+    if zone is None:
+        yield f"{here}: zone {fault.zone!r} is not among spec.zones ({', '.join(zones)})"
+        return
+    beyond = [number for number in fault.partitions if number >= zone.partitions]
+    if beyond:
+        last = zone.partitions - 1
+        yield f"{here}: zone {zone.name!r} has no partition {beyond[0]}, only 0 to {last}"
+
+
+def _link_contradictions(fault: LinkFault) -> Iterator[str]:
+    here = f"fault {fault.name!r}"
+    if (fault.target is None) == (fault.between is None):
+        yield f"{here}: expected either target or between, and not both"
+    if fault.between is not None and not all(fault.between):
+        yield f"{here}: a side of between is empty, so the fault would be for no link"
+    traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)
+    if fault.between is not None and traffic is Traffic.CONTROL:
+        yield f"{here}: no data node is an API server: leave between away, and name a target"
+    if isinstance(fault, NetworkSlow):
+        if not (fault.delay_ms or fault.bytes_per_second):
+            yield f"{here}: needs delayMilliseconds or bytesPerSecond, else nothing is slow"
+        if fault.jitter_ms > fault.delay_ms:
+            yield f"{here}: jitterMilliseconds is above delayMilliseconds"

@@ -1,0 +1,166 @@
+"""A scenario: the manifest `kind: ChaosRun`, as types.
+
+Zones, node pools, load, faults with their triggers and targets, and what is expected. Pure: reading
+and checking a file is `zonequake_chaos.scenario.manifest`, doing it is
+`zonequake_chaos.runner.runner`. The same file is to drive a cluster, pytest, the simulation and
+later a resource (design §6 "Scenario"). The faults are in `zonequake_chaos.scenario.faults`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from zonequake_chaos.scenario.faults import Fault
+from zonequake_chaos.scenario.fields import Count, Name, Part, Seconds
+from zonequake_load.pod.control import ReadsAt
+
+Timer = Annotated[int, Meta(ge=0)] | Literal["Infinite"]
+
+
+class Pool(Part, frozen=True, kw_only=True):
+    """A node pool and how many data nodes it has when the run begins."""
+
+    name: Name
+    replicas: Annotated[int, Meta(ge=0, le=1000)]
+
+
+class Zone(Part, frozen=True, kw_only=True):
+    """A DistributionZone that the run creates and deletes; the fields are the resource's own."""
+
+    name: Name
+    partitions: Count = 8
+    replicas: Count = 3
+    data_nodes_auto_adjust_scale_up: Timer = 0
+    data_nodes_auto_adjust_scale_down: Timer = "Infinite"
+    data_nodes_filter: str | None = None
+    catch_up_bytes_per_second: Annotated[int, Meta(ge=0)] = 0
+    fsync: bool = True
+    change_peers: Literal["Queue", "Update", "Cancel"] | None = None
+    consistency_mode: Literal["StrongConsistency", "HighAvailability"] | None = None
+    partition_distribution_reset_timeout: Annotated[int, Meta(ge=0)] | None = None
+    storage: Literal["Persistent", "Volatile"] | None = None
+
+
+class Load(Part, frozen=True, kw_only=True):
+    """What the load pods do together.
+
+    Rates are operations per second over all pods; each pod probes each partition ten times a
+    second, or as often as `probe_rate` allows (0: never). `bulk` keys are written once in the
+    preload, to give every partition a size of about `bulk_keys_per_partition * filler_bytes`.
+    """
+
+    pods: Annotated[int, Meta(ge=1, le=20)] = 2
+    register_rate: Annotated[float, Meta(ge=0)] = 100.0
+    list_rate: Annotated[float, Meta(ge=0)] = 40.0
+    register_keys_per_partition: Count = 4
+    list_keys_per_partition: Count = 2
+    processes: Count = 16
+    bulk_keys_per_partition: Annotated[int, Meta(ge=0)] = 0
+    filler_bytes: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
+    probe_rate: Annotated[int, Meta(ge=0)] = 500
+    reads_at: ReadsAt = ReadsAt.LEADER
+    attempt_timeout_ms: Annotated[int, Meta(ge=10)] = 500
+    operation_timeout_ms: Annotated[int, Meta(ge=10)] = 5_000
+
+
+class Etcd(Part, frozen=True, kw_only=True):
+    """How the members of `--target etcd` are started; the defaults are etcd's own."""
+
+    heartbeat_ms: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    election_timeout_ms: Annotated[int, Meta(ge=5, le=50_000)] = 1_000
+
+
+class Times(Part, frozen=True, kw_only=True):
+    """How long the phases last, and how long the run waits for what it needs."""
+
+    before_s: Seconds = 20.0
+    after_s: Seconds = 15.0
+    quiet_s: Seconds = 2.0
+    setup_timeout_s: Seconds = 180.0
+    preload_timeout_s: Seconds = 180.0
+    recovery_timeout_s: Seconds = 180.0
+    final_timeout_s: Seconds = 90.0
+
+
+class Expectations(Part, frozen=True, kw_only=True):
+    """What the analysis judges the run by; a limit that is absent isn't judged.
+
+    `resets`: exactly so many forced resets in all partitions together. `sacrificed_at_most`,
+    `sacrificed_at_least`, `restored_at_least`: acknowledged writes that resets took, and that an
+    unwind brought back. Where a reset ended the window, `max_reset_window_ms` and
+    `max_reset_after_proof_ms` stand in for `max_window_ms`: the whole window, and the part behind
+    the API server's word on the last loss, before which nobody may reset.
+
+    `max_p99_ms`: p99 of the load during the faults. `p99_ratio`: that p99 over the larger one of
+    the quiet time before and of the control, judged where it is above `p99_ratio_above_ms`.
+    """
+
+    lost: Annotated[int, Meta(ge=0)] = 0
+    stale: Annotated[int, Meta(ge=0)] = 0
+    resets: Annotated[int, Meta(ge=0)] | None = 0
+    sacrificed_at_most: Annotated[int, Meta(ge=0)] | None = 0
+    sacrificed_at_least: Annotated[int, Meta(ge=0)] = 0
+    restored_at_least: Annotated[int, Meta(ge=0)] = 0
+    max_window_ms: Annotated[int, Meta(ge=0)] | None = None
+    max_reset_window_ms: Annotated[int, Meta(ge=0)] | None = None
+    max_reset_after_proof_ms: Annotated[int, Meta(ge=0)] | None = None
+    max_p99_ms: Annotated[float, Meta(gt=0)] | None = None
+    p99_ratio: Annotated[float, Meta(gt=0)] | None = None
+    p99_ratio_above_ms: Annotated[float, Meta(ge=0)] = 0.0
+    all_rebalances_end: bool = True
+
+
+class Control(Part, frozen=True, kw_only=True):
+    """What the same faults cost on this machine where they meet nothing: `nodes` data nodes more
+    in `pool`, which hold no replica, restarted one after another before the faults."""
+
+    pool: Name
+    nodes: Annotated[int, Meta(ge=1, le=100)]
+
+
+class Floor(Part, frozen=True, kw_only=True):
+    """How many replicas of every partition must be alive at any time of the run.
+
+    Without one it is a majority: a run that breaks majorities on purpose says so.
+    """
+
+    alive_replicas: Annotated[int, Meta(ge=0)]
+
+
+class Metadata(Part, frozen=True, kw_only=True):
+    """The scenario's name and what it shows, in a sentence or two."""
+
+    name: Name
+    description: str = ""
+
+
+class Spec(Part, frozen=True, kw_only=True):
+    """All that a run does.
+
+    `max_duration_s`: a run that is not at its tail by then is aborted, healed and cleaned. The
+    namespace of a foreign cluster sets a ceiling to it (`zonequake_chaos.release.consent`).
+    `control`: see `zonequake_chaos.scenario.control`.
+    """
+
+    pools: list[Pool]
+    zones: Annotated[list[Zone], Meta(min_length=1, max_length=10)]
+    control: Control | None = None
+    load: Load = msgspec.field(default_factory=Load)
+    etcd: Etcd = msgspec.field(default_factory=Etcd)
+    times: Times = msgspec.field(default_factory=Times)
+    faults: list[Fault] = msgspec.field(default_factory=list)
+    floor: Floor | None = None
+    max_duration_s: Annotated[float, Meta(gt=0, le=86_400)] | None = None
+    expectations: Expectations = msgspec.field(default_factory=Expectations)
+
+
+class ChaosRun(Part, frozen=True, kw_only=True):
+    """The whole file."""
+
+    api_version: Literal["zonequake.io/v1alpha1"]
+    kind: Literal["ChaosRun"]
+    metadata: Metadata
+    spec: Spec

@@ -1,0 +1,103 @@
+"""The pytest plugin: a marker and a fixture by which a team writes a scenario as a test.
+
+    @pytest.mark.zonequake(zones={"orders": {"partitions": 4}}, seed=7)
+    def test_orders_outlive_their_leaders(zonequake):
+        zonequake.inject("pod_kill", role="leader", when="leader", times=2, pause_s=2)
+        assert zonequake.run().passed
+
+Loaded in every session of pytest, so it imports nothing but pytest, and starts nothing, before a
+test asks for the fixture (docs/ci.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from zonequake_chaos.testing.scenario import OwnScenario, Result
+
+_MARKER = "zonequake"
+_ABOUT = (
+    "zonequake(zones=None, scenario=None, seed=None, pools=None, set=(), target='zonequake', "
+    "image=None): the zones that the fixture `zonequake` makes, or the scenario (a shipped name, "
+    "or a file) that it begins with."
+)
+_RESULTS: pytest.StashKey[list[Result]] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the session: where the release under test is, and where runs are kept."""
+    group = parser.getgroup("zonequake", "chaos runs against a Kubernetes cluster")
+    group.addoption(
+        "--zonequake-context", help="context of a kubeconfig; else the embedded cluster"
+    )
+    group.addoption("--zonequake-kubeconfig", type=Path, help="else $KUBECONFIG, with a context")
+    group.addoption("--zonequake-namespace", default="zonequake", help="where the release lives")
+    group.addoption("--zonequake-release", default="zq", help="the Helm release")
+    group.addoption("--zonequake-seed", type=int, help="for every test, above the marker's")
+    group.addoption(
+        "--zonequake-out", type=Path, default=Path("runs"), help="folder of the run folders"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marker known, so that --strict-markers takes it."""
+    config.addinivalue_line("markers", _ABOUT)
+
+
+@pytest.fixture
+def zonequake(request: pytest.FixtureRequest) -> Iterator[OwnScenario]:
+    """The marked test's scenario; what its runs left undone is undone when the test has ended."""
+    marker = request.node.get_closest_marker(_MARKER)
+    if marker is None:
+        pytest.fail(
+            f"{request.node.nodeid} takes the fixture `zonequake` and lacks its marker: "
+            "@pytest.mark.zonequake(zones={...}) or (scenario=...)",
+            pytrace=False,
+        )
+    # Only here: it needs the clients of Kubernetes.
+    from zonequake_chaos.testing.scenario import OwnScenario
+    from zonequake_kube.errors import ChaosError
+
+    option = request.config.getoption
+    try:
+        scenario = OwnScenario.of(
+            marker.args,
+            marker.kwargs,
+            test=request.node.name,
+            replay=f"pytest '{request.node.nodeid}'",
+            seed=option("--zonequake-seed"),
+            out=option("--zonequake-out"),
+            kubeconfig=option("--zonequake-kubeconfig"),
+            context=option("--zonequake-context"),
+            namespace=option("--zonequake-namespace"),
+            release=option("--zonequake-release"),
+        )
+    except ChaosError as error:
+        pytest.fail(str(error), pytrace=False)
+    request.node.stash[_RESULTS] = scenario.results
+    try:
+        yield scenario
+    finally:
+        left = scenario.close()
+    if left:
+        pytest.fail(f"not proven to be undone: {'; '.join(left)}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds what the runs of a test came to: to its JUnit properties, and in words if it failed."""
+    report = yield
+    results = item.stash.get(_RESULTS, [])
+    if call.when == "call":
+        for result in results:
+            item.user_properties += result.properties  # pytest writes those of the teardown
+            if report.failed:
+                report.sections.append((f"zonequake, seed {result.seed}", result.in_words()))
+    return report

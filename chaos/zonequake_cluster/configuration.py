@@ -1,0 +1,308 @@
+"""The files that the node's components read, as pure functions of the instance's Spec."""
+
+from __future__ import annotations
+
+import json
+from textwrap import dedent
+
+import yaml
+
+from zonequake_cluster.instance import INSIDE, Spec
+
+PAUSE_IMAGE = "localhost/zonequake/pause:1"
+STORAGE_PROVISIONER = "zonequake.io/directory"
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+
+#: The kernel settings that a kubelet insists on, with its own values. The supervisor shows them to
+#: it as files of the node's own, so that it leaves the machine's alone.
+KERNEL_SETTINGS = {
+    "kernel/keys/root_maxbytes": "25000000",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+}
+
+
+def render_all(spec: Spec) -> dict[str, str]:
+    """Content by path below the instance's folder."""
+    return {
+        "containerd.toml": containerd(spec),
+        "cni/10-zonequake.conflist": cni(spec),
+        "kubelet.yaml": kubelet(spec),
+        "kube-proxy.yaml": kube_proxy(spec),
+        "Corefile": corefile(spec),
+        "resolv.conf": f"nameserver {spec.dns_address}\n",
+        "manifests.yaml": manifests(),
+        "audit-policy.yaml": audit_policy(),
+    }
+
+
+def containerd(spec: Spec) -> str:
+    """containerd 1.6 and later; sockets and state are below the node's own /run.
+
+    `restrict_oom_score_adj`: a machine may forbid to lower a score. AppArmor is off because its
+    profiles belong to the whole machine and would stay behind.
+    """
+    return dedent(f"""\
+        version = 2
+        root = "{INSIDE}/containerd"
+        state = "/run/containerd"
+        disabled_plugins = [
+          "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
+          "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs",
+          "io.containerd.internal.v1.opt", "io.containerd.tracing.processor.v1.otlp",
+        ]
+
+        [grpc]
+          address = "{CONTAINERD_SOCKET}"
+
+        [plugins."io.containerd.grpc.v1.cri"]
+          sandbox_image = "{PAUSE_IMAGE}"
+          restrict_oom_score_adj = true
+          disable_apparmor = true
+          tolerate_missing_hugetlb_controller = true
+          disable_hugetlb_controller = true
+          stream_server_address = "127.0.0.1"
+          stream_server_port = "0"
+
+          [plugins."io.containerd.grpc.v1.cri".cni]
+            bin_dir = "{spec.cni_folder}"
+            conf_dir = "{INSIDE}/cni"
+
+          [plugins."io.containerd.grpc.v1.cri".containerd]
+            snapshotter = "{spec.snapshotter}"
+            default_runtime_name = "runc"
+
+            [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+              runtime_type = "io.containerd.runc.v2"
+
+              [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+                SystemdCgroup = false
+        """)
+
+
+def cni(spec: Spec) -> str:
+    """Each pod on a wire of its own, routed by the node.
+
+    No bridge: its traffic would pass by kube-proxy's rules unless the machine has br_netfilter.
+    """
+    return json.dumps(
+        {
+            "cniVersion": "0.4.0",
+            "name": "zonequake",
+            "plugins": [
+                {
+                    "type": "ptp",
+                    "ipMasq": False,
+                    "ipam": {
+                        "type": "host-local",
+                        "ranges": [[{"subnet": spec.pod_range}]],
+                        "routes": [{"dst": "0.0.0.0/0"}],
+                    },
+                }
+            ],
+        },
+        indent=2,
+    )
+
+
+def kubelet(spec: Spec) -> str:
+    """Crash back-off of at most 1 s: chaos kills the same container again and again."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "address": spec.node_address,
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": True},
+                "x509": {"clientCAFile": f"{INSIDE}/pki/ca.crt"},
+            },
+            "authorization": {"mode": "Webhook"},
+            "tlsCertFile": f"{INSIDE}/pki/kubelet-serving.crt",
+            "tlsPrivateKeyFile": f"{INSIDE}/pki/kubelet-serving.key",
+            "healthzBindAddress": "127.0.0.1",
+            "clusterDomain": "cluster.local",
+            "clusterDNS": [spec.dns_address],
+            "resolvConf": f"{INSIDE}/resolv.conf",
+            "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/zonequake-{spec.key}",
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "podLogsDir": f"{INSIDE}/pod-logs",
+            "volumePluginDir": f"{INSIDE}/kubelet/volume-plugins",
+            "oomScoreAdj": 0,
+            # The machine's disk is not the node's: a full one elsewhere must not evict pods, and
+            # an image that is removed can't be pulled again.
+            "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
+            "imageGCHighThresholdPercent": 100,
+            "imageGCLowThresholdPercent": 99,
+            "featureGates": {
+                "KubeletCrashLoopBackOffMax": True,
+                "ReduceDefaultCrashLoopBackOffDecay": True,
+            },
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+            "enableContentionProfiling": False,
+            "volumeStatsAggPeriod": "5m",
+        },
+        sort_keys=False,
+    )
+
+
+def kube_proxy(spec: Spec) -> str:
+    """No connection tracking limits: they are the whole machine's."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "bindAddress": spec.node_address,
+            "healthzBindAddress": "127.0.0.1:10256",
+            "metricsBindAddress": "127.0.0.1:10249",
+            "clientConnection": {"kubeconfig": f"{INSIDE}/kubeconfigs/kube-proxy"},
+            "clusterCIDR": spec.pod_range,
+            "hostnameOverride": spec.node,
+            "mode": "iptables",
+            "iptables": {"localhostNodePorts": False},
+            "oomScoreAdj": 0,
+            "conntrack": {
+                "maxPerCore": 0,
+                "min": 0,
+                "tcpEstablishedTimeout": "0s",
+                "tcpCloseWaitTimeout": "0s",
+            },
+        },
+        sort_keys=False,
+    )
+
+
+def corefile(spec: Spec) -> str:
+    """Names live for 0 s and nothing is cached: a pod that comes back is found at once.
+
+    Other names don't exist: there is no way out of the node. They have a block of their own:
+    within one, CoreDNS asks `template` before `kubernetes`, whatever the order here.
+    """
+    return dedent(f"""\
+        cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
+            bind {spec.dns_address}
+            errors
+            kubernetes {{
+                kubeconfig {INSIDE}/kubeconfigs/coredns
+                pods insecure
+                ttl 0
+            }}
+        }}
+
+        .:53 {{
+            bind {spec.dns_address}
+            template ANY ANY {{
+                rcode NXDOMAIN
+            }}
+        }}
+        """)
+
+
+def audit_policy() -> str:
+    """Who asked for what and was it allowed, of everybody but the node's own components: no bodies.
+
+    What pods and people were refused stands there, which is how a missing right is noticed.
+    """
+    return yaml.safe_dump(
+        {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "omitManagedFields": True,
+            "rules": [
+                {
+                    "level": "None",
+                    "userGroups": ["system:nodes", _CONTROLLERS],
+                },
+                {"level": "None", "users": [*_COMPONENTS, "system:apiserver"]},
+                {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]},
+                {"level": "Metadata"},
+            ],
+        },
+        sort_keys=False,
+    )
+
+
+_CONTROLLERS = "system:serviceaccounts:kube-system"
+_COMPONENTS = (
+    "system:kube-controller-manager",
+    "system:kube-proxy",
+    "system:kube-scheduler",
+    "zonequake:coredns",
+    "zonequake:provision-volumes",
+)
+
+
+def manifests() -> str:
+    """What every instance starts with: its storage class, and rights of its two own components."""
+    return yaml.safe_dump_all(
+        [
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {
+                    "name": "standard",
+                    "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+                },
+                "provisioner": STORAGE_PROVISIONER,
+                "reclaimPolicy": "Delete",
+                "volumeBindingMode": "Immediate",
+            },
+            *_role(
+                "coredns",
+                [
+                    _rule("", ["endpoints", "services", "pods", "namespaces"], ["list", "watch"]),
+                    _rule("discovery.k8s.io", ["endpointslices"], ["list", "watch"]),
+                ],
+            ),
+            *_role(
+                "provision-volumes",
+                [
+                    _rule(
+                        "",
+                        ["persistentvolumes"],
+                        ["get", "list", "watch", "create", "update", "patch", "delete"],
+                    ),
+                    _rule(
+                        "",
+                        ["persistentvolumeclaims"],
+                        ["get", "list", "watch", "update", "patch"],
+                    ),
+                    _rule("", ["events"], ["create", "update", "patch"]),
+                    _rule("", ["nodes"], ["get", "list", "watch"]),
+                    _rule("storage.k8s.io", ["storageclasses"], ["get", "list", "watch"]),
+                ],
+            ),
+        ],
+        sort_keys=False,
+    )
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, object]:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def _role(component: str, rules: list[dict[str, object]]) -> list[dict[str, object]]:
+    name = f"zonequake:{component}"
+    api = "rbac.authorization.k8s.io"
+    return [
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": rules,
+        },
+        {
+            "apiVersion": f"{api}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": api, "kind": "User", "name": name}],
+        },
+    ]

@@ -1,0 +1,336 @@
+"""The embedded cluster: a whole Kubernetes node on this machine, apart from everything else.
+
+Its init is the supervisor, in a network, a mount and a PID namespace of its own: killing it ends
+every process, and with them every mount, interface and iptables rule of the node. What the kernel
+does not end by itself (cgroups, the host's end of the wire, the folder) carries the instance's key
+and is removed by that, never by what was recorded; so `down` works after an `up` killed anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from zonequake_cluster import requirements
+from zonequake_cluster.api import Api
+from zonequake_cluster.configuration import PAUSE_IMAGE, render_all
+from zonequake_cluster.errors import NotRunning, ProviderError, StartFailed
+from zonequake_cluster.host import cgroups, limited_volumes, network, processes
+from zonequake_cluster.instance import MARK, Spec, find_instance
+from zonequake_cluster.provider import ClusterStatus, ComponentStatus
+from zonequake_cluster.supply.image_import import import_archive, list_images, program_archive
+from zonequake_cluster.supply.pki import write_credentials
+from zonequake_cluster.supply.toolchain import Programs, ensure_programs
+
+_LOCK_WAIT_S = 20.0
+_INIT_TIMEOUT_S = 10.0
+#: Ready within 15 s on two free cores; this many on a machine that is busy with other things.
+_READY_TIMEOUT_S = 180.0
+_END_TIMEOUT_S = 30.0
+_POLL_S = 0.05
+_API_POLL_S = 0.25
+
+
+class EmbeddedCluster:
+    """The instance `name` of a checkout; without arguments the checkout's own one."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        checkout: Path | None = None,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self._instance = find_instance(name, checkout)
+        self._say = say
+
+    @property
+    def name(self) -> str:
+        return self._instance.name
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Exists from the moment on that the node is Ready, until `down`."""
+        return self._instance.kubeconfig
+
+    @property
+    def context(self) -> str | None:
+        return f"zonequake-{self.name}"
+
+    @property
+    def embedded(self) -> bool:
+        return True
+
+    def up(self) -> None:
+        """Starts the node and returns when it is Ready; does nothing if it runs.
+
+        What an earlier `up` left unfinished is removed first. Raises ProviderError.
+        """
+        requirements.check(requirements.missing(), os.geteuid())
+        with self._instance.locked(wait_s=_LOCK_WAIT_S):
+            mark = {MARK: str(self._instance.folder)}
+            programs = ensure_programs(self._instance.bin, say=self._say, environment=mark)
+            if self.kubeconfig.is_file() and self._init() is not None:
+                self._say(f"cluster {self.name} runs already")
+                return
+            self._end()
+            started_s = time.monotonic()
+            try:
+                self._start(programs)
+            except BaseException:
+                self._end_keeping_logs()
+                raise
+            self._say(f"cluster {self.name} is Ready after {time.monotonic() - started_s:.1f} s")
+
+    def down(self) -> None:
+        """Ends the node and removes every trace of it but programs and image caches."""
+        if not self._instance.folder.exists() and not self._has_traces():
+            return
+        with self._instance.locked(wait_s=_LOCK_WAIT_S):
+            self._end()
+            _remove_tree(self._instance.folder)
+        try:
+            self._instance.folder.parent.rmdir()
+        except OSError:
+            return  # another instance of this checkout lives there
+
+    def status(self) -> ClusterStatus:
+        """What runs now; never raises because something doesn't."""
+        init, spec = self._init(), self._instance.read_spec()
+        if init is None or spec is None:
+            left = self._instance.folder.exists() or self._has_traces()
+            return ClusterStatus(
+                name=self.name,
+                running=False,
+                ready=False,
+                detail="stopped, with leftovers: run `zonequake cluster down`"
+                if left
+                else "not running",
+                logs=self._instance.logs if self._instance.logs.exists() else None,
+            )
+        try:
+            ready, nodes = self._api().ready_nodes()
+            detail = f"{ready} of {nodes} nodes Ready"
+        except ProviderError as error:
+            ready, nodes, detail = 0, 0, str(error)
+        return ClusterStatus(
+            name=self.name,
+            running=True,
+            ready=nodes > 0 and ready == nodes,
+            detail=detail,
+            since_unix_ns=spec.started_unix_ns,
+            memory_bytes=processes.namespace_memory_bytes(init),
+            logs=self._instance.logs,
+            components=tuple(
+                ComponentStatus(
+                    name=each.name,
+                    pid=processes.host_pid(init, each.pid) if each.pid else 0,
+                    since_unix_ns=each.since_unix_ns,
+                    restarts=each.restarts,
+                    log=self._instance.logs / f"{each.name}.log",
+                )
+                for each in self._instance.read_components()
+            ),
+        )
+
+    def load_image(self, archive: Path) -> str:
+        """Imports an OCI or Docker archive. Raises NotRunning, ProviderError."""
+        return import_archive(self._running_init(), archive)
+
+    def images(self) -> list[str]:
+        """Names of the node's images. Raises NotRunning."""
+        return list_images(self._running_init())
+
+    def limit_volumes(self, *, count: int, mebibytes: int) -> None:
+        """Sees to it that there are so many volumes of the class `limited`, each with a file system
+        of its own. Raises NotRunning, ProviderError."""
+        init, spec = self._running_init(), self._instance.read_spec()
+        if spec is None:
+            raise NotRunning(f"cluster {self.name} is just starting: wait until it is Ready")
+        limited_volumes.make(init, count=count, mebibytes=mebibytes)
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch, "volumes.json")
+            file.write_text(limited_volumes.manifests(spec, count=count, mebibytes=mebibytes))
+            self._api().apply(file)
+
+    def _start(self, programs: Programs) -> None:
+        folder = self._instance.folder
+        _remove_contents(folder)
+        self._instance.logs.mkdir()
+        self._say(f"starting the node of cluster {self.name}")
+        with (self._instance.logs / "supervisor.log").open("ab") as log:
+            subprocess.run(
+                [
+                    # Nobody's child: `up` ends, and the node stays.
+                    *("setsid", "--fork"),
+                    *("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork"),
+                    *("--kill-child=KILL", "--propagation", "private", "--"),
+                    *(sys.executable, "-m", "zonequake_cluster.supervisor"),
+                    *(str(folder), str(programs.folder)),
+                ],
+                env={**os.environ, MARK: str(folder)},
+                cwd="/",
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        init = self._wait_for_init()
+        addresses = network.connect(self._instance.interface, init)
+        spec = self._spec(addresses)
+        write_credentials(spec, folder)
+        for name, content in render_all(spec).items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(content)
+        # Last: the supervisor goes on when it sees it, and finds everything else in place.
+        _write_whole(self._instance.spec_file, msgspec.json.encode(spec))
+        self._make_usable(programs)
+        _write_whole(self.kubeconfig, (folder / "kubeconfigs" / "admin").read_bytes())
+
+    def _spec(self, addresses: network.Addresses) -> Spec:
+        plugins = requirements.cni_folder()
+        assert plugins is not None, "checked before"
+        return Spec(
+            name=self.name,
+            key=self._instance.key,
+            node=f"zonequake-{self.name}",
+            host_address=str(addresses.host),
+            node_address=str(addresses.node),
+            prefix_length=addresses.wire.prefixlen,
+            dns_address=str(addresses.dns),
+            service_range=str(addresses.services),
+            pod_range=str(addresses.pods),
+            snapshotter=_snapshotter(self._instance.folder),
+            cni_folder=str(plugins),
+            started_unix_ns=time.time_ns(),
+        )
+
+    def _make_usable(self, programs: Programs) -> None:
+        """Waits for each part, and adds the pause image and the first objects as they can be."""
+        api = Api(
+            kubectl=programs.kubectl,
+            kubeconfig=self._instance.folder / "kubeconfigs" / "admin",
+            context=None,
+        )
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        with tempfile.TemporaryDirectory() as scratch:
+            archive = Path(scratch, "pause.tar")
+            program = programs.pause.read_bytes()
+            archive.write_bytes(
+                program_archive(program, image=PAUSE_IMAGE, machine=platform.machine())
+            )
+            self._until(lambda: bool(import_archive(self._running_init(), archive)), deadline)
+        self._until(lambda: _applied(api, self._instance.folder / "manifests.yaml"), deadline)
+        self._until(lambda: api.ready_nodes() == (1, 1), deadline)
+        # No pod can be created in a namespace before its service account is there.
+        self._until(lambda: api.exists("serviceaccount", "default", "default"), deadline)
+
+    def _until(self, condition: Callable[[], bool], deadline: float) -> None:
+        """Asks again until it is so; an answer that can't be had yet is a no."""
+        while True:
+            reason = "it is not there yet"
+            try:
+                if condition():
+                    return
+            except NotRunning as error:
+                raise StartFailed(
+                    f"the node's supervisor ended: see {self._instance.logs / 'supervisor.log'}"
+                ) from error
+            except ProviderError as error:
+                reason = str(error)
+            if time.monotonic() >= deadline:
+                raise StartFailed(
+                    f"cluster {self.name} was not Ready within {_READY_TIMEOUT_S:.0f} s "
+                    f"({reason}): see the logs in {self._instance.logs}"
+                )
+            time.sleep(_API_POLL_S)
+
+    def _wait_for_init(self) -> int:
+        deadline = time.monotonic() + _INIT_TIMEOUT_S
+        while (init := self._init()) is None:
+            if time.monotonic() >= deadline:
+                raise StartFailed(
+                    f"the node's namespaces were not there within {_INIT_TIMEOUT_S:.0f} s: "
+                    f"see {self._instance.logs / 'supervisor.log'}"
+                )
+            time.sleep(_POLL_S)
+        return init
+
+    def _end(self) -> None:
+        processes.end_marked(MARK, str(self._instance.folder), timeout_s=_END_TIMEOUT_S)
+        network.disconnect(self._instance.interface)
+        cgroups.remove(self._instance.cgroup, timeout_s=_END_TIMEOUT_S)
+
+    def _end_keeping_logs(self) -> None:
+        """After a failed start: nothing runs on, and the logs can be read until `down`."""
+        self._end()
+        for path in self._instance.folder.iterdir():
+            if path != self._instance.logs:
+                _remove_tree(path)
+
+    def _has_traces(self) -> bool:
+        return (
+            bool(processes.find_marked(MARK, str(self._instance.folder)))
+            or bool(cgroups.find(self._instance.cgroup))
+            or Path("/sys/class/net", self._instance.interface).exists()
+        )
+
+    def _init(self) -> int | None:
+        return processes.find_init(MARK, str(self._instance.folder))
+
+    def _running_init(self) -> int:
+        init = self._init()
+        if init is None:
+            raise NotRunning(
+                f"cluster {self.name} does not run: start it with `zonequake cluster up`"
+            )
+        return init
+
+    def _api(self) -> Api:
+        programs = Programs(folder=self._instance.bin)
+        return Api(kubectl=programs.kubectl, kubeconfig=self.kubeconfig, context=None)
+
+
+def _applied(api: Api, manifests: Path) -> bool:
+    api.apply(manifests)
+    return True
+
+
+def _snapshotter(folder: Path) -> str:
+    """An overlay can't have its upper layer on another overlay, as inside a container."""
+    done = subprocess.run(
+        ["stat", "--file-system", "--format=%T", str(folder)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return "native" if done.stdout.strip() == "overlayfs" else "overlayfs"
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Readers see all of it or nothing, and nobody but the owner sees it."""
+    written = path.with_name(f"{path.name}.new")
+    written.touch(mode=0o600)
+    written.write_bytes(content)
+    written.replace(path)
+
+
+def _remove_contents(folder: Path) -> None:
+    for path in folder.iterdir():
+        _remove_tree(path)
+
+
+def _remove_tree(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

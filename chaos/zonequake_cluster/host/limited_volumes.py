@@ -1,0 +1,81 @@
+"""Volumes of the embedded cluster whose size the kernel enforces, for faults that fill them.
+
+The ordinary volumes are folders of the machine's own disk, which nobody may fill. Each of these is
+an ext4 of its own in a sparse file below the instance's folder, mounted by a loop device inside the
+node's mount namespace: both go when the node ends.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from zonequake_cluster.errors import ProviderError
+from zonequake_cluster.instance import INSIDE, Spec
+
+STORAGE_CLASS = "limited"
+SMALLEST_MEBIBYTES = 64
+"""Less is refused: a data node keeps 16 MiB free, and ext4 needs some for itself."""
+
+_FOLDER = INSIDE / "limited"
+_MAKE = """
+set -eu
+folder=$1 count=$2 mebibytes=$3 number=0
+mkdir -p "$folder"
+while [ "$number" -lt "$count" ]; do
+    mounted="$folder/$number"
+    if ! mountpoint -q "$mounted"; then
+        mkdir -p "$mounted"
+        truncate -s "${mebibytes}M" "$mounted.img"
+        mkfs.ext4 -q -F -m 0 "$mounted.img"
+        mount -o loop "$mounted.img" "$mounted"
+        rmdir "$mounted/lost+found"
+        chmod 0777 "$mounted"
+    fi
+    number=$((number + 1))
+done
+"""
+
+
+def make(init_pid: int, *, count: int, mebibytes: int) -> None:
+    """Sees to it that the node has so many. Raises ProviderError."""
+    words = ["nsenter", "--target", str(init_pid), "--mount", "--"]
+    words += ["sh", "-c", _MAKE, "make", str(_FOLDER), str(count), str(mebibytes)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ProviderError(
+            f"no volumes of limited size could be made: {done.stderr.strip()[-300:]}; they need "
+            "mkfs.ext4 (the Debian package e2fsprogs) and a free loop device"
+        )
+
+
+def manifests(spec: Spec, *, count: int, mebibytes: int) -> str:
+    """Their storage class, and one volume each: a JSON list for kubectl."""
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": STORAGE_CLASS},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    volumes = [_volume(spec, number, mebibytes) for number in range(count)]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]})
+
+
+def _volume(spec: Spec, number: int, mebibytes: int) -> dict[str, object]:
+    on_this_node = {"key": "kubernetes.io/hostname", "operator": "In", "values": [spec.node]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"limited-{number}"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": f"{mebibytes}Mi"},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": STORAGE_CLASS,
+            "local": {"path": str(_FOLDER / str(number))},
+            "nodeAffinity": {
+                "required": {"nodeSelectorTerms": [{"matchExpressions": [on_this_node]}]}
+            },
+        },
+    }

@@ -1,0 +1,212 @@
+"""Builds all images of this checkout, each one only if something in it has changed.
+
+    base (mmdebstrap, once)  ─┐
+    wheels (pip, per lock)   ─┼─► staged context ─► buildah bud ─► <name>-<hash>.tar
+    sources, Dockerfile      ─┤
+    bill of materials        ─┘                                    <name>-<hash>.cdx.json
+
+The tag is the hash of all inputs, so a pod template that names the image changes exactly when its
+code does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from zonequake_cluster.images import programs
+from zonequake_cluster.images.base import Base, base_of_this_machine, build_base, python_version
+from zonequake_cluster.images.bill import PLACE, VERSION, Part, bill_of, packages_of, wheels_in
+from zonequake_cluster.images.buildah import Buildah
+from zonequake_cluster.images.checkout import Checkout, find_checkout
+from zonequake_cluster.images.content import IMAGES, ImageSpec, content_hash, source_files
+from zonequake_cluster.images.wheels import download_wheels, wheel_folder
+
+REGISTRY = "docker.io"  # what a kubelet makes of a name without registry: written out, both agree
+
+Progress = Callable[[str], None]
+
+
+class BuiltImage(NamedTuple):
+    """An image that is ready to be loaded: the name for pods, and the OCI archive that holds it."""
+
+    ref: str
+    archive: Path
+
+    @property
+    def bill(self) -> Path:
+        """What is in it (CycloneDX); the same stands in the image."""
+        return self.archive.with_suffix(".cdx.json")
+
+
+def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, BuiltImage]:
+    """Brings every image up to date; by name: `store`, `operator`, `prometheus`.
+
+    `also`: images that are built only when they are asked for (`agent`). The load runs from the
+    store's image. `progress` gets one sentence per step. Two builds of one
+    checkout at the same time wait for each other. Raises ImageError.
+    """
+    checkout = find_checkout()
+    planned = planned_images(checkout)
+    specs = [spec for spec in IMAGES if not spec.asked_for or spec.name in also]
+    wanted = {spec.name: planned[spec.name] for spec in specs}
+    with _only_build(checkout):
+        missing = [spec for spec in specs if not wanted[spec.name].archive.exists()]
+        for spec in specs:
+            if spec not in missing:
+                progress(f"image {wanted[spec.name].ref} is up to date")
+        if missing:
+            buildah = Buildah(checkout.buildah)
+            for spec in missing:
+                base = _base_of(checkout, spec)
+                _prepare_base(buildah, base, progress)
+                _build_image(checkout, buildah, base, spec, wanted[spec.name], progress)
+    return wanted
+
+
+def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
+    """Name and archive of each image as the sources are now; an archive may not exist yet."""
+    planned: dict[str, BuiltImage] = {}
+    for spec in IMAGES:
+        files = [checkout.root / spec.dockerfile]
+        if spec.lock:
+            files.append(checkout.root / spec.lock)
+        for folder in spec.sources:
+            files += source_files(checkout.root / folder)
+        facts = [spec.name, _base_of(checkout, spec).digest, VERSION]
+        if spec.program:
+            facts.append(_program_version(spec.program))
+        digest = content_hash(checkout.root, files, facts)
+        planned[spec.name] = BuiltImage(
+            ref=f"{REGISTRY}/zonequake/{spec.name}:{digest}",
+            archive=checkout.archives / f"{spec.name}-{digest}.tar",
+        )
+    return planned
+
+
+def _base_of(checkout: Checkout, spec: ImageSpec) -> Base:
+    return base_of_this_machine(checkout.archives, name=spec.base, packages=spec.packages)
+
+
+def _program_version(program: str) -> str:
+    programs.require(program)
+    return programs.run(["dpkg-query", "--show", "--showformat=${Version}", program])
+
+
+def _prepare_base(buildah: Buildah, base: Base, progress: Progress) -> None:
+    if not base.archive.exists():
+        progress(f"building the {base.name} image from {base.codename}'s packages")
+        with _timed(f"{base.name} image", progress):
+            build_base(base)
+        _remove_others(base.archive, base.name)
+    name = _base_name(base)
+    if not buildah.has(name):
+        buildah.remove_others(name)
+        buildah.import_root(base.archive, name)
+
+
+def _base_name(base: Base) -> str:
+    return f"localhost/zonequake/{base.name}:{base.digest}"
+
+
+def _build_image(
+    checkout: Checkout,
+    buildah: Buildah,
+    base: Base,
+    spec: ImageSpec,
+    image: BuiltImage,
+    progress: Progress,
+) -> None:
+    arguments = {"BASE": _base_name(base)}
+    wheels: Path | None = None
+    if spec.lock and spec.extra:
+        arguments |= {"EXTRA": spec.extra, "PIP_OPTIONS": "--no-index --find-links=/build"}
+        lock = checkout.root / spec.lock
+        python = python_version(base)
+        wheels = wheel_folder(checkout.root, checkout.wheels, lock, python)
+        if not wheels.exists():
+            with _timed(f"wheels of {spec.name}", progress):
+                download_wheels(wheels, lock, python)
+    progress(f"building image {image.ref}")
+    with (
+        _timed(f"image {image.ref}", progress),
+        tempfile.TemporaryDirectory(dir=checkout.archives, prefix="context-") as context,
+    ):
+        bill = bill_of(image.ref, _parts(spec, base, wheels), made_s=base.archive.stat().st_mtime)
+        image.bill.write_text(bill)
+        _stage(checkout, spec, wheels, bill, Path(context))
+        buildah.build(
+            Path(context), dockerfile=spec.dockerfile, arguments=arguments, name=image.ref
+        )
+        buildah.save(image.ref, image.archive, image.ref)
+    buildah.remove_others(image.ref)
+    _remove_others(image.archive, spec.name)
+
+
+def _remove_others(archive: Path, name: str) -> None:
+    for old in archive.parent.glob(f"{name}-*.tar"):
+        if old != archive:
+            old.unlink()
+            old.with_suffix(".cdx.json").unlink(missing_ok=True)
+
+
+def _parts(spec: ImageSpec, base: Base, wheels: Path | None) -> Iterator[Part]:
+    yield from packages_of(base.archive)
+    if wheels:
+        yield from wheels_in(wheels)
+    for source in spec.sources:
+        yield Part(kind="generic", name=Path(source).name, version=version("zonequake"))
+    if spec.program:
+        program = Path(programs.require(spec.program))
+        yield Part(
+            kind="generic",
+            name=spec.program,
+            version=_program_version(spec.program),
+            sha256=hashlib.sha256(program.read_bytes()).hexdigest(),
+        )
+
+
+def _stage(
+    checkout: Checkout, spec: ImageSpec, wheels: Path | None, bill: str, context: Path
+) -> None:
+    """Lays out the build context: this image's files alone, so that no other change rebuilds it."""
+    # Only here, since `docker build .` of a checkout has no bill (it makes its own: --sbom).
+    dockerfile = (checkout.root / spec.dockerfile).read_text()
+    (context / spec.dockerfile).write_text(f"{dockerfile}COPY image.cdx.json {PLACE}/\n")
+    (context / "image.cdx.json").write_text(bill)
+    for folder in ("operator", "workloads", "requirements"):
+        (context / folder).mkdir()
+    for source in spec.sources:
+        for path in source_files(checkout.root / source):
+            target = context / path.relative_to(checkout.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+    if spec.lock and wheels:
+        shutil.copy2(checkout.root / spec.lock, context / "requirements")
+        for wheel in wheels.iterdir():
+            shutil.copy2(wheel, context / "requirements")
+    if spec.program:
+        shutil.copy2(programs.require(spec.program), context)
+
+
+@contextmanager
+def _timed(what: str, progress: Progress) -> Iterator[None]:
+    start_s = time.monotonic()
+    yield
+    progress(f"{what}: done in {time.monotonic() - start_s:.1f} s")
+
+
+@contextmanager
+def _only_build(checkout: Checkout) -> Iterator[None]:
+    checkout.archives.mkdir(parents=True, exist_ok=True)
+    with (checkout.archives / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,53 @@
+"""`zonequake images build | list`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from zonequake_cluster.images.build import build_all, planned_images
+from zonequake_cluster.images.checkout import find_checkout
+from zonequake_cluster.images.errors import ImageError
+
+app = typer.Typer(help="Container images, built without Docker.", no_args_is_help=True)
+
+_EXIT_HARNESS_FAILED = 255
+_console = Console(highlight=False, soft_wrap=True)
+
+
+@app.command()
+def build(
+    agent: Annotated[
+        bool, typer.Option("--agent", help="Also the fault agent's (docs/agent.md).")
+    ] = False,
+) -> None:
+    """Builds every image that has changed, and prints names and archives."""
+    try:
+        built = build_all(progress=_console.print, also=["agent"] if agent else [])
+    except ImageError as error:
+        _fail(error)
+    for image in built.values():
+        _console.print(f"{image.ref}  {image.archive}")
+
+
+@app.command("list")
+def list_images() -> None:
+    """Prints the images of the sources as they are now, and whether each is built."""
+    try:
+        planned = planned_images(find_checkout())
+    except ImageError as error:
+        _fail(error)
+    for image in planned.values():
+        state = "built" if image.archive.exists() else "not built"
+        _console.print(f"{image.ref}  {state}  {image.archive}")
+
+
+def _fail(error: ImageError) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", markup=False)
+    raise typer.Exit(_EXIT_HARNESS_FAILED)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,107 @@
+"""What an image is made of, and the hash over it that names the image.
+
+The hash is over content and relative names alone, so that the same sources give the same tag in
+every checkout, and an unchanged image is neither built nor loaded again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+HASH_DIGITS = 12
+AGENT_PACKAGES = ("iptables", "procps", "python3", "strace")
+"""What acts on a node is in the fault agent's image alone; `nsenter` is in every base."""
+_IGNORED_FOLDERS = {"__pycache__"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSpec:
+    """One image of ours.
+
+    `extra` names the distribution's extra and so the lock file `requirements/<extra>.txt`;
+    `sources` are the packages' folders that it holds, relative to the checkout. `program` is a
+    program of this machine that is copied in, instead of Python code. `base` names the base, and
+    `packages` what it is made of, where that isn't the common one. `asked_for`: built only if
+    somebody asks for it by its name.
+    """
+
+    name: str
+    dockerfile: str
+    extra: str | None = None
+    sources: tuple[str, ...] = ()
+    program: str | None = None
+    base: str = "base"
+    packages: tuple[str, ...] | None = None
+    asked_for: bool = False
+
+    @property
+    def lock(self) -> str | None:
+        """The lock file, relative to the checkout."""
+        return f"requirements/{self.extra}.txt" if self.extra else None
+
+
+IMAGES = (
+    ImageSpec(
+        name="store",
+        dockerfile="Dockerfile",
+        extra="store",
+        sources=(
+            "workloads/zonequake_protocol",
+            "workloads/zonequake_store",
+            "workloads/zonequake_load",
+            "workloads/zonequake_tls",
+        ),
+    ),
+    ImageSpec(
+        name="operator",
+        dockerfile="Dockerfile",
+        extra="operator",
+        sources=(
+            "operator/zonequake_operator",
+            "workloads/zonequake_protocol",
+            "workloads/zonequake_store",
+            "workloads/zonequake_tls",
+        ),
+    ),
+    ImageSpec(
+        name="agent",
+        dockerfile="Dockerfile.agent",
+        sources=("chaos/zonequake_agent",),
+        base="node-base",
+        packages=AGENT_PACKAGES,
+        asked_for=True,
+    ),
+    ImageSpec(name="prometheus", dockerfile="Dockerfile.prometheus", program="prometheus"),
+)
+
+
+def source_files(folder: Path) -> list[Path]:
+    """All files below a folder that belong to an image, sorted."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not _IGNORED_FOLDERS.intersection(path.parts)
+    )
+
+
+def content_hash(root: Path, files: Iterable[Path], facts: Iterable[str]) -> str:
+    """The first 12 hex digits of a SHA-256 over facts, relative file names and contents.
+
+    `files` lie below `root`. Every part goes in with its length, so that moving a byte from one
+    part to the next changes the hash.
+    """
+    digest = hashlib.sha256()
+
+    def add(part: bytes) -> None:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+
+    for fact in facts:
+        add(fact.encode())
+    for path in files:
+        add(path.relative_to(root).as_posix().encode())
+        add(path.read_bytes())
+    return digest.hexdigest()[:HASH_DIGITS]

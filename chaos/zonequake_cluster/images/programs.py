@@ -1,0 +1,37 @@
+"""Running the programs that the build is made of, with their output kept for the error message."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from zonequake_cluster.images.errors import ProgramFailedError, ProgramMissingError
+
+
+def require(program: str, *, package: str | None = None) -> str:
+    """The program's path; ProgramMissingError (with the Debian package's name) if it has none."""
+    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if found is None:
+        raise ProgramMissingError(program, package or program)
+    return found
+
+
+def run(command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+    """Runs a program to its end and returns what it wrote to standard output.
+
+    Raises ProgramFailedError with the last lines it wrote, ProgramMissingError if it is not there.
+    """
+    require(command[0])
+    done = subprocess.run(
+        command,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ProgramFailedError(command, done.returncode, done.stdout + done.stderr)
+    return done.stdout

@@ -1,0 +1,166 @@
+"""One embedded cluster: its name, its folders, and what it writes down about itself.
+
+Everything an instance is, is below its folder, or carries its key: a digest of that folder's path,
+so that two checkouts never share a name, whatever they call their instances.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from zonequake_cluster.errors import InstanceBusy
+from zonequake_cluster.host.locks import lock_folder
+from zonequake_kube.errors import UsageError
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+
+#: Where the instance's folder and the built programs appear inside the node: paths of sockets may
+#: hold 107 bytes only, and a checkout may lie deep.
+INSIDE = Path("/run/zonequake")
+INSIDE_BIN = Path("/run/zonequake-bin")
+
+#: In the environment of every process that `up` starts. It is there from the first moment on, so
+#: that `down` finds what an `up` left behind that was killed before it could write anything.
+MARK = "ZONEQUAKE_CLUSTER"
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance was started with; `up` writes it, the supervisor and `status` read it."""
+
+    name: str
+    key: str
+    node: str
+    host_address: str
+    node_address: str
+    prefix_length: int
+    dns_address: str
+    service_range: str
+    pod_range: str
+    snapshotter: str
+    cni_folder: str
+    started_unix_ns: int
+
+
+class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
+    """A component as the supervisor sees it; `pid` counts inside the node, 0: not running."""
+
+    name: str
+    pid: int
+    since_unix_ns: int
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """Paths and names of one instance."""
+
+    name: str
+    checkout: Path
+
+    @property
+    def folder(self) -> Path:
+        """Holds all of its state; `down` removes it."""
+        return self.checkout / ".zonequake" / "cluster" / self.name
+
+    @property
+    def bin(self) -> Path:
+        """The built programs, shared by the checkout's instances; `down` keeps them."""
+        return self.checkout / ".zonequake" / "bin"
+
+    @property
+    def key(self) -> str:
+        """8 hex digits, unique on the machine."""
+        return hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]
+
+    @property
+    def cgroup(self) -> str:
+        """Name of its cgroup below the root of every hierarchy."""
+        return f"zonequake-{self.key}"
+
+    @property
+    def interface(self) -> str:
+        """The host's end of its network; an interface's name may hold 15 bytes."""
+        return f"zq-{self.key}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Of the administrator."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def logs(self) -> Path:
+        """One file per component, and the supervisor's."""
+        return self.folder / "logs"
+
+    @property
+    def spec_file(self) -> Path:
+        """Holds a Spec."""
+        return self.folder / "instance.json"
+
+    @property
+    def state_file(self) -> Path:
+        """Holds a list of ComponentState."""
+        return self.folder / "components.json"
+
+    def read_spec(self) -> Spec | None:
+        """None if it was never written."""
+        try:
+            return msgspec.json.decode(self.spec_file.read_bytes(), type=Spec)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+
+    def read_components(self) -> list[ComponentState]:
+        """Empty before the supervisor's first word."""
+        try:
+            return msgspec.json.decode(self.state_file.read_bytes(), type=list[ComponentState])
+        except (FileNotFoundError, msgspec.DecodeError):
+            return []
+
+    @contextmanager
+    def locked(self, *, wait_s: float) -> Iterator[None]:
+        """Holds the instance for this process alone; makes its folder.
+
+        The lock is the folder itself, so that no lock file stays behind. Raises InstanceBusy.
+        """
+        with lock_folder(self.folder, wait_s=wait_s) as held:
+            if not held:
+                raise InstanceBusy(
+                    f"another process works on the embedded cluster {self.name}, still after "
+                    f"{wait_s:.0f} s: wait for it, or stop it and run "
+                    f"`zonequake cluster down --name {self.name}`"
+                )
+            self.folder.chmod(0o700)
+            yield
+
+
+def find_checkout() -> Path:
+    """The checkout that this module was imported from, else the working directory."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "pyproject.toml").is_file() else Path.cwd().resolve()
+
+
+def find_instance(name: str | None = None, checkout: Path | None = None) -> Instance:
+    """The checkout's instance `name`; without one it is named by a digest of the checkout's path.
+
+    The environment's ZONEQUAKE_CLUSTER_NAME counts as a name. Raises UsageError for a name that
+    Kubernetes could not take as part of a node's.
+    """
+    root = checkout if checkout is not None else find_checkout()
+    if name is None:
+        name = (
+            os.environ.get("ZONEQUAKE_CLUSTER_NAME")
+            or (hashlib.sha256(str(root).encode()).hexdigest()[:8])
+        )
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(
+            f"{name!r} can't name a cluster: use up to 32 lower-case letters, digits and dashes"
+        )
+    return Instance(name=name, checkout=root)

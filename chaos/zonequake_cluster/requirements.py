@@ -1,0 +1,110 @@
+"""What the embedded cluster needs from the machine, and the command that brings it.
+
+`python -m zonequake_cluster.requirements` prints the missing Debian packages, one per line
+(`--all`: every one), for the set-up script: standard library only, as it runs before anything is
+installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_cluster.errors import RequirementsMissing
+
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: Where the distributions put the CNI plugins; the first that has them all is used.
+CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
+CNI_PLUGINS = ("ptp", "host-local", "loopback")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A program that must be there, and the Debian package that has it."""
+
+    program: str
+    package: str
+    why: str
+
+
+REQUIREMENTS = (
+    Requirement(program="containerd", package="containerd", why="runs the containers"),
+    Requirement(program="ctr", package="containerd", why="loads images"),
+    Requirement(program="runc", package="runc", why="starts the containers"),
+    Requirement(program="iptables", package="iptables", why="kube-proxy routes services by it"),
+    Requirement(program="conntrack", package="conntrack", why="kube-proxy ends stale flows by it"),
+    Requirement(program="ip", package="iproute2", why="connects the node's network"),
+    Requirement(program="mount", package="mount", why="gives the node folders of its own"),
+    Requirement(program="setsid", package="util-linux", why="lets the node outlive its start"),
+    Requirement(program="unshare", package="util-linux", why="keeps the node apart"),
+    Requirement(program="nsenter", package="util-linux", why="acts inside the node"),
+    Requirement(program="mkfs.ext4", package="e2fsprogs", why="makes volumes of limited size"),
+    Requirement(program="strace", package="strace", why="lets the syncs of pods fail"),
+    Requirement(program="setpriv", package="util-linux", why="ends a build with its parent"),
+)
+_CNI = Requirement(
+    program=f"CNI plugins ({', '.join(CNI_PLUGINS)})",
+    package="containernetworking-plugins",
+    why="connect the pods",
+)
+
+
+def cni_folder() -> Path | None:
+    """The folder that holds every CNI plugin needed."""
+    for folder in CNI_FOLDERS:
+        if all((folder / plugin).is_file() for plugin in CNI_PLUGINS):
+            return folder
+    return None
+
+
+def find_program(program: str) -> str | None:
+    """Its path, also where a user's PATH leaves out the sbin folders."""
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SEARCH_PATH}")
+
+
+def missing(
+    find: Callable[[str], str | None] = find_program,
+    cni: Callable[[], Path | None] = cni_folder,
+) -> list[Requirement]:
+    """What the machine lacks, in the order of REQUIREMENTS."""
+    absent = [requirement for requirement in REQUIREMENTS if find(requirement.program) is None]
+    if cni() is None:
+        absent.append(_CNI)
+    return absent
+
+
+def packages(requirements: list[Requirement]) -> list[str]:
+    """Their Debian packages, each once, sorted."""
+    return sorted({requirement.package for requirement in requirements})
+
+
+def check(absent: list[Requirement], effective_user: int) -> None:
+    """Raises RequirementsMissing with the command that mends it, if anything is missing."""
+    if absent:
+        what = "; ".join(f"{each.program} ({each.why})" for each in absent)
+        raise RequirementsMissing(
+            f"the machine lacks {what}: run `apt-get install -y --no-install-recommends "
+            f"{' '.join(packages(absent))}`"
+        )
+    if effective_user != 0:
+        raise RequirementsMissing(
+            f"the embedded cluster needs root for its namespaces and this is user "
+            f"{effective_user}: run it with sudo, or name another cluster with --context"
+        )
+
+
+def main() -> None:
+    """Prints package names for apt-get."""
+    every = "--all" in sys.argv[1:]
+    chosen = [*REQUIREMENTS, _CNI] if every else missing()
+    for package in packages(chosen):
+        sys.stdout.write(f"{package}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The API server in virtual time: objects written by compare-and-swap, and the nodes' Leases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zonequake_operator.resources.leases import Lease
+from zonequake_store.lease.rule import LeaseRecord, Put
+from zonequake_store.raft.messages import Peer
+
+NAME = "api"
+"""Of the API server and the operator, as places in the network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the operator has written down for a group.
+
+    `lineage`: the token of the last reset, below which nobody takes part; `survivor`: who was
+    forced then, until a leader of that lineage reports itself.
+    """
+
+    token: int
+    wanted: tuple[Peer, ...]
+    lineage: int = 0
+    survivor: Peer | None = None
+
+
+class ApiServer:
+    """Strongly consistent; what was read of it may be old when it is used."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._wishes: dict[str, tuple[int, Wish]] = {}
+        self._leases: dict[str, tuple[LeaseRecord, int]] = {}
+
+    def read(self, group: str) -> tuple[int, Wish]:
+        """A group's object and its version."""
+        return self._wishes[group]
+
+    def write(self, group: str, version: int, wish: Wish) -> bool:
+        """Replace a group's object; False, and no effect, unless `version` is still the newest.
+
+        Version 0: there is none yet.
+        """
+        if self._wishes.get(group, (0, None))[0] != version:
+            return False
+        self._wishes[group] = version + 1, wish
+        return True
+
+    # ── the nodes' Leases ────────────────────────────────────────────────────────────────────
+
+    def read_lease(self, node: str) -> tuple[LeaseRecord, str] | None:
+        """A Lease and its version."""
+        found = self._leases.get(node)
+        return None if found is None else (found[0], str(found[1]))
+
+    def put_lease(self, node: str, put: Put) -> str | None:
+        """Write a Lease; None, and no effect, unless its version is still the newest."""
+        found = self._leases.get(node)
+        if put.version != (None if found is None else str(found[1])):
+            return None
+        version = 1 if found is None else found[1] + 1
+        self._leases[node] = put.record, version
+        return str(version)
+
+    def leases(self) -> dict[str, Lease]:
+        """All Leases, as an operator reads them."""
+        return {
+            node: Lease(
+                name=node,
+                holder=record.holder,
+                session=record.session,
+                fenced=record.fenced,
+                duration_s=self._lease_ms / 1000,
+                resource_version=str(version),
+            )
+            for node, (record, version) in self._leases.items()
+        }

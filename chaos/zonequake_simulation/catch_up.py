@@ -1,0 +1,113 @@
+"""What catch-up finds around it in a simulated process: its disk, its lines, and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Protocol
+
+from zonequake_simulation.disk import Disk
+from zonequake_simulation.replicas import Replicas
+from zonequake_simulation.world import World
+from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.catchup.host import CatchUpHost, Result
+from zonequake_store.network.peer_protocol import CatchUpFrame
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.cells import MemoryCells, View
+from zonequake_store.storage.data_store import DataStore
+
+
+class Process(Protocol):
+    """What catch-up needs of the node whose process it is part of."""
+
+    catch_up: CatchUp
+    """Of the process that runs now."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process runs."""
+
+    def send_frame(self, to: str, frame: CatchUpFrame) -> None:
+        """Have a frame leave beside the messages."""
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica have a turn, in this event or a later one."""
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good."""
+
+    def turn_if_awake(self) -> None:
+        """Let those have their turn who were woken."""
+
+
+class CatchUpPlace(CatchUpHost):
+    """One process's."""
+
+    def __init__(
+        self, process: Process, *, world: World, disk: Disk, replicas: Replicas, random: Random
+    ) -> None:
+        self._process = process
+        self._world = world
+        self._disk = disk
+        self._replicas = replicas
+        self._random = random
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        """Those that run, by group."""
+        return self._replicas.running
+
+    @property
+    def data(self) -> DataStore:
+        """Where applied state is stored."""
+        return self._disk.data
+
+    def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
+        """Have a frame leave beside the messages."""
+        self._process.send_frame(to, frame)
+        return True
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica have a turn, in this event or a later one."""
+        self._process.wake(replica)
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good."""
+        self._process.break_down(replica, reason)
+
+    def new_number(self) -> int:
+        """A number for cells, never used before."""
+        return self._disk.storage.new_number()
+
+    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run a job on the data environment."""
+        self._disk.write_data(job, done)
+
+    def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
+        """Open what is durable of a replica's state."""
+
+        def open_it() -> None:
+            cells = replica.cells
+            if replica.stopped:
+                opened(None)
+            elif isinstance(cells, MemoryCells):
+                opened(cells.view(replica.partition))
+            else:
+                opened(self._disk.data.view(cells.number))
+
+        self._soon(open_it)
+
+    def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        """Read after a while."""
+        self._soon(lambda: done(read()))
+
+    def _soon(self, work: Callable[[], None]) -> None:
+        """Work of this process, unless it dies before."""
+        catch_up = self._process.catch_up
+
+        def run() -> None:
+            if self._process.catch_up is catch_up and self._process.alive:
+                work()
+                self._process.turn_if_awake()
+
+        self._world.later(self._random.randrange(100, 20_000), run)

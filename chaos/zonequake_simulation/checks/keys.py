@@ -1,0 +1,221 @@
+"""What a partition's keys may become: judged at each write, from outside (design §3).
+
+Nothing here asks the operator's rules: what was committed and who lives is known from the nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
+from zonequake_protocol.admin import Grant
+from zonequake_simulation.checks.reset_keys import ResetRules
+from zonequake_simulation.control import leader_of
+from zonequake_simulation.violation import require
+from zonequake_store.raft.messages import Configuration, Peer
+from zonequake_store.replica.status import peers_of
+
+if TYPE_CHECKING:
+    from zonequake_simulation.checks.group import GroupRules
+    from zonequake_simulation.member import Node
+
+
+class KeyRules:
+    """The keys of one partition."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        rules: GroupRules,
+        nodes: dict[str, Node],
+        resets: ResetRules | None,
+    ) -> None:
+        self._resets = resets
+        self.locks: set[tuple[int, tuple[tuple[str, str], ...]]] = set()
+        """(token, peers) that were ever locked."""
+        self._group = group
+        self.group = rules
+        self._nodes = nodes
+
+    def written(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        """The keys were replaced. Raises Violation."""
+        for name in ("configuration_token", "change_trigger_revision", "reset_revision"):
+            require(
+                getattr(after, name) >= getattr(before, name),
+                f"{name} of a partition never falls",
+                before=before,
+                after=after,
+            )
+        self._sets_are_wished(after)
+        self._pending(before, after)
+        self._lock(before, after)
+        self._locked(before, after)
+        self._stable(before, after)
+        self._planned(before, after)
+        if self._resets is not None:
+            self._resets.written(before, after)
+
+    def _sets_are_wished(self, after: PartitionKeys) -> None:
+        for wanted in (after.stable, after.pending, after.planned):
+            require(
+                wanted is None or bool(wanted.nodes),
+                "empty data nodes never become assignments",
+                keys=after,
+            )
+        require(
+            after.planned is None or after.pending is not None,
+            "what is planned waits for what is pending",
+            keys=after,
+        )
+
+    def _pending(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        if after.pending is None or after.pending == before.pending:
+            return
+        only_granted = before.pending is None and _nodes(after.pending) == _nodes(before.stable)
+        require(
+            after.configuration_token > before.configuration_token or only_granted,
+            "another pending has another token",
+            before=before,
+            after=after,
+        )
+
+    def _lock(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        lock = after.pending_lock
+        if lock is not None and lock != before.pending_lock:
+            require(
+                after.pending is not None
+                and lock.token == after.configuration_token
+                and tuple(peer.node for peer in lock.peers) == after.pending.nodes,
+                "the lock is for what is pending",
+                keys=after,
+            )
+            self.locks.add((lock.token, tuple((p.node, p.incarnation) for p in lock.peers)))
+        if before.pending_lock is not None and after.pending_lock is None:
+            switched = after.stable is not None and _nodes(after.stable) == _nodes(before.pending)
+            require(
+                switched or after.configuration_token > before.configuration_token,
+                "a lock is let go by the stable switch, or under another token",
+                before=before,
+                after=after,
+            )
+
+    def _locked(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        """The lock is let go, or what it was for replaced, though the group is on its way there."""
+        lock = before.pending_lock
+        if lock is None or before.pending is None or after.pending_lock == lock:
+            return
+        if after.is_forced:
+            return
+        if after.stable is not None and _nodes(after.stable) == _nodes(before.pending):
+            return
+        wanted = {(peer.node, peer.incarnation) for peer in lock.peers}
+        found = leader_of(self._nodes, self._group)
+        configuration = found[1].configuration if found is not None else None
+        require(
+            configuration is None
+            or configuration.token != lock.token
+            or {(peer.node, peer.incarnation) for peer in configuration.peers} != wanted,
+            "what is locked gives way to its switch or a reset alone",
+            before=before,
+            after=after,
+            leader=found[1] if found is not None else None,
+        )
+
+    def _begins_anew(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        """By no configuration could anybody lead any more."""
+        present = {node.home.present(self._group) for node in self._nodes.values()}
+        known = {
+            configuration
+            for node in self._nodes.values()
+            for configuration in node.home.configurations(self._group)
+        }
+        require(
+            not any(
+                all(
+                    2 * len(present.intersection(half)) > len(half)
+                    for half in (configuration.peers, configuration.old_peers)
+                    if half
+                )
+                for configuration in known
+            ),
+            "a group begins anew only when nobody can lead it any more",
+            before=before,
+            after=after,
+            known=known,
+        )
+
+    def _stable(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        if before.bootstrap is None or after.stable is None:
+            return
+        if after.bootstrap is None:  # a wish may have come with it: no member was told of another
+            self._begins_anew(before, after)
+            return
+        if after.stable == before.stable:
+            return
+        require(
+            _nodes(after.stable) in self._applied(),
+            "stable is what the group has applied",
+            before=before,
+            after=after,
+        )
+        require(
+            before.pending is not None and _nodes(after.stable) == _nodes(before.pending),
+            "the stable switch is to what was pending",
+            before=before,
+            after=after,
+        )
+
+    def _applied(self) -> set[frozenset[str]]:
+        """Sets of every committed configuration that is known anywhere."""
+        found = set(self.group.reconfiguration.applied)
+        for node in self._nodes.values():
+            life = node.home.lives.get(self._group)
+            if life is not None:
+                log = life.core.log
+                found.update(
+                    frozenset(peer.node for peer in configuration.peers)
+                    for index, configuration in log._configurations
+                    if index <= log.commit and not configuration.is_joint
+                )
+        return found
+
+    def _planned(self, before: PartitionKeys, after: PartitionKeys) -> None:
+        if before.planned is None or after.planned is not None or before.pending is None:
+            return
+        require(
+            after.pending is not None,
+            "what is planned is promoted or replaced",
+            before=before,
+            after=after,
+        )
+
+    def granting(self, leader: Peer, order: Grant) -> None:
+        """A grant is about to be carried out: it counts only for what was locked."""
+        if (order.token, tuple((p.node, p.incarnation) for p in order.peers)) in self.locks:
+            self.group.reconfiguration.grants.add(
+                (leader, order.term, order.token, peers_of(order.peers))
+            )
+
+    def is_needed(self, node: Node) -> str | None:
+        """Whether the group's newest committed configuration names this node's replica: how."""
+        life = node.home.known(self._group)
+        if life is None or node.home.present(self._group) is None:
+            return None
+        newest: tuple[tuple[int, int], Configuration] | None = None
+        for other in self._nodes.values():
+            known = other.home.known(self._group)
+            if known is None:
+                continue
+            log = known.core.log
+            for index, configuration in log._configurations[-2:]:
+                place = configuration.lineage, index
+                if index <= log.commit and (newest is None or place > newest[0]):
+                    newest = place, configuration
+        if newest is None or life.peer not in newest[1].members:
+            return None
+        return str(newest[1])
+
+
+def _nodes(wanted: AssignmentSet | None) -> frozenset[str]:
+    return frozenset(wanted.nodes if wanted is not None else ())

@@ -1,0 +1,346 @@
+"""What a partition's entries come to, written again in the plainest way.
+
+Keeps every version of every key, so that an answer about any index can be looked up. It knows no
+bounds: a simulated run is far below those of the store's tables.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from zonequake_protocol.client import RequestId, Value
+from zonequake_store.raft.messages import Entry, EntryKind
+from zonequake_store.state.commands import (
+    AppendCommand,
+    CasCommand,
+    Command,
+    PlainCommand,
+    SetCommand,
+    decode_command,
+)
+from zonequake_store.state.counters import Range
+from zonequake_store.state.transactions import (
+    CommitCommand,
+    DecideCommand,
+    ForgetCommand,
+    PrepareCommand,
+    RefuseCommand,
+    RollbackCommand,
+    Step,
+    StepKind,
+    TransactionId,
+)
+
+ModelValue = int | str | tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command came to: `applied` is None for one of the wrong type."""
+
+    index: int
+    term: int
+    applied: bool | None
+    found: ModelValue = None
+
+
+class Moment(enum.Enum):
+    """What an entry does to a transaction in one partition."""
+
+    PREPARED = "prepared"
+    DECIDED = "decided"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"  # having been prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A moment of a transaction; `decision` is the entry that made it DECIDED."""
+
+    moment: Moment
+    transaction: TransactionId
+    decision: DecideCommand | None = None
+
+
+@dataclass(slots=True)
+class Part:
+    """A part that is prepared from entry `since` on, until it is ended by entry `until`."""
+
+    steps: tuple[Step, ...]
+    since: int
+    numbers: range
+    until: int | None = None
+
+    def writes(self, key: str) -> bool:
+        """Whether it is about to write this key."""
+        return any(step.key == key and step.kind is not StepKind.READ for step in self.steps)
+
+
+class Model:
+    """A partition's history as one applied it entry by entry."""
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.parts: dict[TransactionId, Part] = {}
+        """All that were ever prepared."""
+        self.counters: list[tuple[int, int, tuple[Range, ...]]] = [(0, 0, ())]
+        """Watermarks and ranges, by index."""
+        self._entries: list[Entry] = []
+        self._versions: dict[str, list[tuple[int, ModelValue]]] = {}
+        self._writes: dict[int, list[str]] = {}
+        self._done: dict[tuple[str, int], Done] = {}
+        self._ended: set[TransactionId] = set()
+        self._decisions: dict[TransactionId, tuple[int, int | None]] = {}
+        """Of those that concern others: decided at an entry, forgotten at another."""
+        self._floors: dict[str, tuple[int, int]] = {}  # by coordinator: term, number
+        self._lwm = self._hwm = 0
+        self._ahead: set[int] = set()
+
+    def forked(self, index: int) -> Model:
+        """The same up to `index`, without what came behind."""
+        other = Model()
+        for entry in self._entries[:index]:
+            other.apply(entry)
+        return other
+
+    def apply(self, entry: Entry) -> list[Happened]:
+        """Apply the next entry; one that was applied before changes nothing."""
+        if entry.index != self.index + 1:
+            return []
+        self.index = entry.index
+        self._entries.append(entry)
+        happened: list[Happened] = []
+        if entry.kind is EntryKind.COMMAND:
+            happened = self._apply(entry.index, entry.term, decode_command(entry.data))
+        self.counters.append((self._lwm, self._hwm, tuple(_ranges(self._ahead))))
+        return happened
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """All that were ever written."""
+        return self._versions.keys()
+
+    def value_at(self, key: str, index: int) -> ModelValue:
+        """What `key` held when `index` was applied."""
+        versions = self._versions.get(key, ())
+        place = bisect_right(versions, index, key=lambda version: version[0])
+        return versions[place - 1][1] if place else None
+
+    @property
+    def lists(self) -> dict[str, tuple[int, ...]]:
+        """What the lists hold now."""
+        held = {key: versions[-1][1] for key, versions in self._versions.items()}
+        return {key: value for key, value in held.items() if isinstance(value, tuple)}
+
+    def written_by(self, first: int, last: int) -> set[str]:
+        """Keys that these entries wrote."""
+        return {key for index in range(first, last + 1) for key in self._writes.get(index, ())}
+
+    def writer_at(self, key: str, index: int) -> TransactionId | None:
+        """A transaction that is prepared at `index`, and about to write `key`."""
+        for transaction, part in self.parts.items():
+            is_open = part.since <= index and (part.until is None or index < part.until)
+            if is_open and part.writes(key):
+                return transaction
+        return None
+
+    def prepared_at(self, index: int) -> set[TransactionId]:
+        """What waits for its decision at `index`."""
+        spans = {name: (part.since, part.until) for name, part in self.parts.items()}
+        return _open_at(spans, index)
+
+    def decided_at(self, index: int) -> set[TransactionId]:
+        """The decisions that are kept for others at `index`."""
+        return _open_at(self._decisions, index)
+
+    def done_by(self, index: int) -> Iterator[tuple[str, int, Done]]:
+        """Clients, sequences and outcomes of all requests up to this entry."""
+        for (client, sequence), done in self._done.items():
+            if done.index <= index:
+                yield client, sequence, done
+
+    def done(self, request_id: RequestId) -> Done | None:
+        """What a request came to, the first time."""
+        return self._done.get((request_id.client, request_id.sequence))
+
+    @property
+    def open(self) -> dict[TransactionId, Part]:
+        """What is prepared and has not ended."""
+        return {name: part for name, part in self.parts.items() if part.until is None}
+
+    # ── entries ──────────────────────────────────────────────────────────────────────────────
+
+    def _apply(self, index: int, term: int, command: Command) -> list[Happened]:
+        match command:
+            case SetCommand() | CasCommand() | AppendCommand():
+                self._apply_plain(index, term, command)
+            case PrepareCommand():
+                return self._prepare(index, command)
+            case DecideCommand():
+                return self._decide(index, term, command)
+            case RefuseCommand():
+                return self._refuse(index, term, command)
+            case CommitCommand():
+                return self._end(command.transaction, index, commit=True)
+            case RollbackCommand():
+                return self._end(command.transaction, index, commit=False)
+            case ForgetCommand():
+                for transaction in command.transactions:
+                    since, until = self._decisions.get(transaction, (index, index))
+                    self._decisions[transaction] = (since, index if until is None else until)
+        return []
+
+    def _apply_plain(self, index: int, term: int, command: PlainCommand) -> None:
+        name = command.request_id
+        if name is not None and (name.client, name.sequence) in self._done:
+            return
+        if self._is_locked([command.key]):
+            return
+        held = self.value_at(command.key, index)
+        new = _changed(held, command)
+        done = Done(index, term, True)
+        if new is not None:
+            self._hwm += 1
+            self._count(range(self._hwm, self._hwm + 1))
+            self._write(index, command.key, new)
+        elif isinstance(command, CasCommand) and not isinstance(held, tuple):
+            done = Done(index, term, False, held)
+        else:
+            done = Done(index, term, None)
+        if name is not None:
+            self._done[name.client, name.sequence] = done
+
+    def _prepare(self, index: int, command: PrepareCommand) -> list[Happened]:
+        transaction = command.transaction
+        self._reach(transaction, command.floor)
+        late = (transaction.term, transaction.number) < self._floors[transaction.group]
+        if late or transaction in self._ended or transaction in self.parts:
+            return []
+        if self._is_locked(step.key for step in command.steps):
+            return []
+        new = self._after(command.steps)
+        if new is None:
+            return []
+        numbers = range(self._hwm + 1, self._hwm + 1 + len(new))
+        self._hwm += len(new)
+        self.parts[transaction] = Part(command.steps, index, numbers)
+        return [Happened(Moment.PREPARED, transaction)]
+
+    def _decide(self, index: int, term: int, command: DecideCommand) -> list[Happened]:
+        transaction, name = command.transaction, command.request_id
+        known = (name.client, name.sequence) in self._done
+        if known or transaction not in self.open or transaction.term != term:
+            return self._end(transaction, index, commit=False)
+        self._done[name.client, name.sequence] = Done(index, term, True)
+        if command.others:
+            self._decisions[transaction] = (index, None)
+        decided = Happened(Moment.DECIDED, transaction, command)
+        return [decided, *self._end(transaction, index, commit=True)]
+
+    def _refuse(self, index: int, term: int, command: RefuseCommand) -> list[Happened]:
+        name = command.request_id.client, command.request_id.sequence
+        self._done.setdefault(name, Done(index, term, False, command.found))
+        return self._end(command.transaction, index, commit=False)
+
+    def _end(self, transaction: TransactionId, index: int, *, commit: bool) -> list[Happened]:
+        self._reach(transaction, 0)
+        self._ended.add(transaction)
+        part = self.open.get(transaction)
+        if part is None:
+            return []
+        part.until = index
+        self._count(part.numbers)
+        if not commit:
+            return [Happened(Moment.ROLLED_BACK, transaction)]
+        new = self._after(part.steps)
+        assert new is not None, "what is locked does not change"
+        for key, value in new.items():
+            self._write(index, key, value)
+        return [Happened(Moment.COMMITTED, transaction)]
+
+    # ── parts of these ───────────────────────────────────────────────────────────────────────
+
+    def _reach(self, transaction: TransactionId, floor: int) -> None:
+        known = self._floors.get(transaction.group, (0, 0))
+        self._floors[transaction.group] = max(known, (transaction.term, floor))
+
+    def _is_locked(self, keys: Iterable[str]) -> bool:
+        locked = {step.key for part in self.open.values() for step in part.steps}
+        return not locked.isdisjoint(keys)
+
+    def _after(self, steps: tuple[Step, ...]) -> dict[str, ModelValue] | None:
+        """What the written keys hold after these steps; None if one of them can't be done."""
+        new: dict[str, ModelValue] = {}
+        for step in steps:
+            if step.kind is not StepKind.READ:
+                held = new.get(step.key, self.value_at(step.key, self.index))
+                new[step.key] = _changed(held, _plain(step))
+                if new[step.key] is None:
+                    return None
+        return new
+
+    def _write(self, index: int, key: str, value: ModelValue) -> None:
+        self._versions.setdefault(key, []).append((index, value))
+        self._writes.setdefault(index, []).append(key)
+
+    def _count(self, numbers: range) -> None:
+        self._ahead.update(numbers)
+        while self._lwm + 1 in self._ahead:
+            self._lwm += 1
+            self._ahead.remove(self._lwm)
+
+
+def _open_at(
+    spans: Mapping[TransactionId, tuple[int, int | None]], index: int
+) -> set[TransactionId]:
+    return {
+        name
+        for name, (since, until) in spans.items()
+        if since <= index and (until is None or index < until)
+    }
+
+
+def _changed(held: ModelValue, command: PlainCommand) -> ModelValue:
+    """What the key holds then; None if the command changes nothing."""
+    match command:
+        case AppendCommand(value=value):
+            if held is None or isinstance(held, tuple):
+                return (*(held or ()), value)
+        case CasCommand(expected=expected, value=value):
+            if held == expected and not isinstance(held, tuple):
+                return value
+        case SetCommand(value=value):
+            if not isinstance(held, tuple):
+                return value
+    return None
+
+
+def _plain(step: Step) -> PlainCommand:
+    """A writing step as a command of its own."""
+    assert step.value is not None, "it writes"
+    if step.kind is StepKind.CAS:
+        return CasCommand(step.key, step.expected, step.value)
+    if step.kind is StepKind.APPEND:
+        assert isinstance(step.value, int), "lists hold numbers"
+        return AppendCommand(step.key, step.value)
+    return SetCommand(step.key, step.value)
+
+
+def _ranges(numbers: set[int]) -> list[Range]:
+    """Numbers as ranges (number before the first, how many)."""
+    found: list[Range] = []
+    for number in sorted(numbers):
+        start, delta = found[-1] if found else (-1, 0)
+        if start + delta + 1 == number and delta:
+            found[-1] = (start, delta + 1)
+        else:
+            found.append((number - 1, 1))
+    return found
+
+
+def shown(value: Value) -> ModelValue:
+    """A reply's value as the model has it."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,115 @@
+"""What one message may do to a replica (research §7, invariants 2 and 6; thesis §3.6.1, §4.2.3).
+
+Who hears a leader is reckoned here anew: from the leader's last message on, for the shortest
+election time-out, unless this replica itself was given proof that the leader's process has ended.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zonequake_protocol.terms import lineage_of
+from zonequake_simulation.violation import require
+from zonequake_store.raft.api import Role
+from zonequake_store.raft.election import TRANSFER
+from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.replica import Replica
+
+_FROM_LEADERS = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
+
+
+class Before(NamedTuple):
+    """A replica before it takes a message."""
+
+    term: int
+    vote: Peer | None
+    log: tuple[int, int, int]
+    heeds_a_leader: bool
+    answers: int
+    """That wait to leave."""
+
+
+class Steps:
+    """Messages that one replica takes, in one life."""
+
+    def __init__(self, core: Replica) -> None:
+        self._core = core
+        self._ticks = 0
+        self._heard_at = -core.settings.election_ticks
+        """The tick at which it last heard its leader."""
+        self._heard: tuple[Peer, int] | None = None
+        """That leader, and its term; None: its process has ended."""
+
+    def ticked(self, count: int) -> None:
+        """Its clock went on."""
+        self._ticks += count
+
+    def node_ended(self, node: str) -> None:
+        """It is given proof that the process of this node has ended."""
+        if self._heard is not None and self._heard[0].node == node:
+            self._heard = None
+
+    def before(self) -> Before:
+        """It is about to take a message."""
+        core, log = self._core, self._core.log
+        silent_ticks = self._ticks - self._heard_at
+        return Before(
+            core.term,
+            core.vote,
+            (log.last_index, log.last_term, log.commit),
+            core.role is Role.LEADER
+            or (
+                self._heard is not None
+                and self._heard[1] == core.term
+                and silent_ticks < core.settings.election_ticks
+            ),
+            len(core.out.after_store),
+        )
+
+    def after(self, message: Message, before: Before) -> None:
+        """It took the message."""
+        core, log = self._core, self._core.log
+        kind = message.kind
+        if kind in _FROM_LEADERS:
+            if message.term < before.term:
+                require(
+                    (log.last_index, log.last_term, log.commit) == before.log,
+                    "a leader of an older term is not obeyed",
+                    peer=core.me,
+                    message=message,
+                    before=before,
+                )
+            elif core.leader == message.sender:
+                self._heard_at = self._ticks
+                self._heard = message.sender, core.term
+        elif kind is Kind.PRE_VOTE:
+            if before.heeds_a_leader and lineage_of(message.term) == lineage_of(before.term):
+                require(
+                    all(each.reject for each in core.out.after_store[before.answers :]),
+                    "who hears a leader promises nobody a vote",
+                    peer=core.me,
+                    candidate=message,
+                    before=before,
+                )
+        elif kind is Kind.VOTE:
+            given = (message.term, message.sender)
+            if given == (core.term, core.vote) != (before.term, before.vote):
+                require(
+                    (message.log_term, message.index) >= (log.last_term, log.last_index),
+                    "a vote goes to a log that is at least as new",
+                    peer=core.me,
+                    candidate=message,
+                    last=(log.last_index, log.last_term),
+                )
+            if (
+                before.heeds_a_leader
+                and message.context != TRANSFER
+                and lineage_of(message.term) == lineage_of(before.term)
+            ):
+                require(
+                    core.term == before.term,
+                    "who hears a leader is not disturbed by a candidate",
+                    peer=core.me,
+                    candidate=message,
+                    before=before,
+                )

@@ -1,0 +1,93 @@
+"""What leaves is stored before, and what is stored is found again (research §7, 2, 3, 10, 27)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonequake_protocol.terms import lineage_of
+from zonequake_simulation.checks.ledger import Ledger, Stored
+from zonequake_simulation.violation import Violation, require
+from zonequake_store.raft.messages import Kind, Message, SnapshotMeta
+
+if TYPE_CHECKING:
+    from zonequake_simulation.checks.life import Life
+
+_ASKS_ONLY = frozenset({Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
+"""They speak of a term that would come, or of none."""
+
+
+class StorageRules:
+    """Messages say only what a crash of their sender would leave true."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def recovered(self, life: Life, *, is_volatile: bool) -> None:
+        """A replica goes by its term, vote and log as they were stored, or by a new name."""
+        peer, core, log = life.peer, life.core, life.core.log
+        stored = self._ledger.stored.get(peer)
+        if stored is None:
+            self._ledger.stored[peer] = Stored()
+            return
+        require(
+            not is_volatile,
+            "who lost its state comes back under another name",
+            peer=peer,
+            term=stored.term,
+        )
+        found = [log.term(index) for index in range(log.first_index, log.last_index + 1)]
+        require(
+            (core.term, core.vote, log.first_index, found)
+            == (stored.term, stored.vote, stored.first_index, stored.terms),
+            "what was stored is found again",
+            peer=peer,
+            found=(core.term, core.vote, log.first_index, found),
+            stored=(stored.term, stored.vote, stored.first_index, stored.terms),
+        )
+
+    def replaces(self, life: Life, snapshot: SnapshotMeta) -> None:
+        """A snapshot is to take the place of a log."""
+        stored = self._ledger.stored[life.peer]
+        held = snapshot.index <= stored.last_index and stored.holds(snapshot.index, snapshot.term)
+        # A log without anything of the newest lineage may hold the entry, and another one's behind.
+        last_term = stored.terms[-1] if stored.terms else stored.start_term
+        require(
+            not held or lineage_of(last_term) < lineage_of(life.core.term),
+            "a snapshot does not replace a log that holds its last entry",
+            peer=life.peer,
+            snapshot=(snapshot.index, snapshot.term),
+            last=stored.last_index,
+        )
+
+    def sent(self, message: Message) -> None:
+        """A message leaves."""
+        kind = message.kind
+        if kind in _ASKS_ONLY:
+            return
+        stored = self._ledger.stored[message.sender]
+        if message.term > stored.term:
+            raise Violation(
+                "a term is stored before it is spoken of",
+                kind=kind.name,
+                peer=message.sender,
+                term=message.term,
+                stored=stored.term,
+            )
+        if message.reject:
+            return
+        if kind is Kind.VOTE_REPLY and stored.term == message.term and stored.vote != message.to:
+            raise Violation(
+                "a vote is stored before it is given",
+                peer=message.sender,
+                term=message.term,
+                candidate=message.to,
+                stored=stored.vote,
+            )
+        if kind in (Kind.APPEND_REPLY, Kind.HEARTBEAT_REPLY) and message.index > stored.last_index:
+            raise Violation(
+                "an entry is stored before it is acknowledged",
+                kind=kind.name,
+                peer=message.sender,
+                index=message.index,
+                stored=stored.last_index,
+            )

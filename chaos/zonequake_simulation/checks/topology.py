@@ -1,0 +1,95 @@
+"""Who may be in the logical topology, and what a zone makes of it (design §3, Membership)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from zonequake_operator.fleet.fencing import parse_lease
+from zonequake_operator.resources.model import Topology, TopologyNode
+from zonequake_simulation.operated.objects import Object, Objects
+from zonequake_simulation.violation import require
+
+if TYPE_CHECKING:
+    from zonequake_simulation.member import Node
+
+_SHOWN_US = 8_000_000
+"""So long what the API server once showed of a pod may still be gone by."""
+_LOOKS = 16
+
+
+class TopologyRules:
+    """Judges each write of the topology by the processes that truly run."""
+
+    def __init__(
+        self, nodes: Mapping[str, Node], objects: Objects, now_us: Callable[[], int]
+    ) -> None:
+        self._nodes = nodes
+        self._objects = objects
+        self._now_us = now_us
+        self._newest: dict[str, int] = {}
+        """Node → the latest of its processes that was ever in the topology."""
+
+    def written(self, before: Topology, after: Topology) -> None:
+        """The topology was replaced. Raises Violation."""
+        for name, known in after.nodes.items():
+            process = _process(known)
+            require(
+                process >= self._newest.get(name, 0),
+                "no process takes its successor's place",
+                node=name,
+                process=process,
+                successor=self._newest.get(name),
+            )
+            self._newest[name] = process
+        for name, known in before.nodes.items():
+            now = after.nodes.get(name)
+            if now is None or _process(now) != _process(known):
+                self._left(known)
+
+    def accepted(self, before: Object, after: Object) -> None:
+        """A zone's status was replaced. Raises Violation."""
+        was, is_now = (each.get("status", {}).get("topologyVersion", 0) for each in (before, after))
+        require(
+            is_now >= was, "a zone never goes back to an older topology", before=was, after=is_now
+        )
+
+    def _left(self, known: TopologyNode) -> None:
+        """Its process has ended, or may not act any more."""
+        node = self._nodes[known.name]
+        if not node.alive or node.process != _process(known):
+            return
+        found = self._objects.get("leases", known.name)
+        lease = parse_lease(found) if found is not None else None
+        process = known.process_incarnation
+        require(
+            lease is None or not lease.is_live_for(process),
+            "who may still act has not left",
+            node=known.name,
+            lease=lease,
+        )
+        require(
+            (lease is not None and lease.is_fenced_for(process)) or self._was_shown_ended(known),
+            "a node leaves the topology by proof",
+            node=known.name,
+            lease=lease,
+        )
+
+    def _was_shown_ended(self, known: TopologyNode) -> bool:
+        """The kubelet tells of a predecessor when its successor may have joined already."""
+        step_us = _SHOWN_US // _LOOKS
+        return any(
+            self._shows_end(known, at_us)
+            for at_us in range(self._now_us() - _SHOWN_US, self._now_us() + 1, step_us)
+        )
+
+    def _shows_end(self, known: TopologyNode, at_us: int) -> bool:
+        pod = self._objects.get("pods", known.name, at_us=at_us)
+        if pod is None:  # nor anybody who wants one: whoever reads from before the beginning
+            return next(self._objects.all("statefulsets", at_us=at_us), None) is None
+        status = pod["status"]["containerStatuses"][0]
+        return "terminated" in status["state"] or status["restartCount"] > known.restarts
+
+
+def _process(known: TopologyNode) -> int:
+    return int(known.process_incarnation.rpartition("-")[2])

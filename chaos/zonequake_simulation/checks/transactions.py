@@ -1,0 +1,106 @@
+"""What must hold of a transaction over all partitions that it touches.
+
+Judged in the lineages that groups begin with: a reset may take a decision back (docs/architecture).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from zonequake_load.operation import Once
+from zonequake_simulation.checks.model import Happened, Moment
+from zonequake_simulation.violation import require
+from zonequake_store.state.transactions import TransactionId
+
+
+@dataclass(slots=True)
+class Story:
+    """A transaction as its groups' logs tell it; `members` is known with the decision."""
+
+    members: set[str] = field(default_factory=set)
+    groups: dict[Moment, set[str]] = field(default_factory=lambda: {each: set() for each in Moment})
+
+
+class TransactionRules:
+    """All groups' transactions. `watch`, if set, is told of every moment."""
+
+    def __init__(self) -> None:
+        self.stories: dict[TransactionId, Story] = {}
+        self.watch: Callable[[Moment, TransactionId], None] | None = None
+        self._carried_out: dict[tuple[str, int], TransactionId] = {}
+
+    def happened(self, group: str, news: Happened) -> None:
+        """An entry of a group was applied for the first time anywhere."""
+        transaction = news.transaction
+        story = self.stories.setdefault(transaction, Story())
+        groups = story.groups
+        match news.moment:
+            case Moment.DECIDED:
+                assert news.decision is not None, "a decision says of what"
+                story.members = {group, *(each.group for each in news.decision.others)}
+                require(
+                    story.members <= groups[Moment.PREPARED],
+                    "a transaction is decided when all its parts are prepared",
+                    transaction=transaction,
+                    members=story.members,
+                    prepared=groups[Moment.PREPARED],
+                )
+                name = (news.decision.request_id.client, news.decision.request_id.sequence)
+                first = self._carried_out.setdefault(name, transaction)
+                require(
+                    first == transaction,
+                    "a request is carried out once",
+                    request=name,
+                    first=first,
+                    again=transaction,
+                )
+            case Moment.COMMITTED:
+                require(
+                    bool(groups[Moment.DECIDED]),
+                    "a part is committed only when its transaction is decided",
+                    transaction=transaction,
+                    group=group,
+                )
+            case Moment.ROLLED_BACK:
+                require(
+                    not groups[Moment.DECIDED],
+                    "no part of a decided transaction is rolled back",
+                    transaction=transaction,
+                    group=group,
+                )
+            case Moment.PREPARED:
+                pass
+        groups[news.moment].add(group)
+        if self.watch is not None:
+            self.watch(news.moment, transaction)
+
+    def certainly_failed(self, request: Once) -> None:
+        """A client was told at the end that its transaction never happened."""
+        done = self._carried_out.get((request.client, request.sequence))
+        require(
+            done is None,
+            "what certainly failed is not carried out",
+            request=request,
+            transaction=done,
+        )
+
+    def settled(self) -> None:
+        """Everything is at rest."""
+        for transaction, story in self.stories.items():
+            groups = story.groups
+            facts = {moment.value: sorted(groups[moment]) for moment in Moment}
+            if groups[Moment.DECIDED]:
+                require(
+                    groups[Moment.COMMITTED] == story.members,
+                    "every part of a decided transaction is committed",
+                    transaction=transaction,
+                    **facts,
+                )
+            else:
+                require(
+                    groups[Moment.ROLLED_BACK] == groups[Moment.PREPARED],
+                    "every part of a transaction without decision is rolled back",
+                    transaction=transaction,
+                    **facts,
+                )

@@ -1,0 +1,106 @@
+"""Which entry of a log is the last that a client wrote (lastUserCmdIdx of the document
+`high-availability`): a chain's unwind goes by it, so what a leader wrote of its own accord must not
+count.
+
+Counted from what the clients asked for and what each entry says, by none of the store's own rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zonequake_protocol.admin import ReplicaStatus
+from zonequake_protocol.client import Read, RequestId, Transaction
+from zonequake_simulation.violation import Violation
+from zonequake_store.raft.api import Ready
+from zonequake_store.raft.messages import Entry, EntryKind
+from zonequake_store.replica.replica import Replica
+from zonequake_store.replica.requests import Operation
+from zonequake_store.replica.status import newest_user_entry
+from zonequake_store.state.commands import AppendCommand, CasCommand, SetCommand, decode_command
+from zonequake_store.state.transactions import (
+    CommitCommand,
+    DecideCommand,
+    PrepareCommand,
+    RefuseCommand,
+)
+
+if TYPE_CHECKING:
+    from zonequake_simulation.checks.life import Life
+
+_NAMED = (SetCommand, CasCommand, AppendCommand, DecideCommand, RefuseCommand)
+"""They name the request that they carry out or refuse."""
+
+
+class UserRules:
+    """One group's clients and their entries."""
+
+    def __init__(self) -> None:
+        self._asked: set[RequestId] = set()
+        self._newest: dict[tuple[int, int], tuple[int, int]] = {(0, 0): (0, 0)}
+        """(index, term) of an entry → (term, index) of the last client's entry up to it."""
+
+    def asked(self, operation: Operation | Transaction) -> None:
+        """A client asks for something."""
+        if not isinstance(operation, Read) and operation.request_id is not None:
+            self._asked.add(operation.request_id)
+
+    def appended(self, life: Life, ready: Ready) -> None:
+        """Entries came to a log."""
+        before = ready.entries[0].index - 1
+        newest = self._newest[before, life.core.log.term(before)]
+        for entry in ready.entries:
+            if self._is_clients(entry):
+                newest = entry.term, entry.index
+            self._newest[entry.index, entry.term] = newest
+
+    def _is_clients(self, entry: Entry) -> bool:
+        """Whether it holds a client's request, or a part of one, or has such a part take effect."""
+        if entry.kind is not EntryKind.COMMAND:
+            return False
+        command = decode_command(entry.data)
+        if isinstance(command, _NAMED):
+            return command.request_id in self._asked
+        return isinstance(command, (PrepareCommand, CommitCommand))
+
+    def applied(self, replica: Replica) -> None:
+        """A replica has applied entries, or begins with a state: judge what that has marked."""
+        state = replica.partition.state
+        marked = state.last_user_term, state.last_user_index
+        expected = self._newest[state.index, state.term]
+        if marked != expected:
+            raise Violation(
+                "what is marked as the last user entry is the last that a client wrote",
+                peer=replica.me,
+                index=state.index,
+                marked=marked,
+                expected=expected,
+            )
+
+    def turned(self, life: Life, replica: Replica) -> None:
+        """A replica had a turn: judge what it would tell of its log, if that has changed."""
+        log = life.core.log
+        end = log.last_index, log.last_term
+        now = (*end, replica.partition.index)
+        if now == life.told_at or end not in self._newest:
+            return  # an entry that no Ready has had yet is judged when one has
+        if log.pending_snapshot is not None:
+            return  # the log ends with it already, and the state is still the older one
+        life.told_at = now
+        self._tells(replica.me.node, end, newest_user_entry(replica))
+
+    def told(self, node: str, status: ReplicaStatus) -> None:
+        """A node tells the operator of a replica that it was asked to look at."""
+        end = status.last_index, status.last_term
+        self._tells(node, end, (status.last_user_term, status.last_user_index))
+
+    def _tells(self, node: str, end: tuple[int, int], found: tuple[int, int]) -> None:
+        expected = self._newest[end]
+        if found != expected:
+            raise Violation(
+                "the newest user entry of a log is the last that a client wrote",
+                node=node,
+                end=end,
+                found=found,
+                expected=expected,
+            )

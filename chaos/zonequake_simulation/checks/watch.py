@@ -1,0 +1,68 @@
+"""The real core with a witness: the checks see all that goes in and comes out."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from zonequake_simulation.checks.steps import Steps
+from zonequake_store.raft.api import Ready
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.messages import Message
+
+
+class Witness(Protocol):
+    """Who is told; one to each life of a replica."""
+
+    steps: Steps
+    """Is told of each message and tick."""
+
+    def after_step(self) -> None:
+        """The core took an input, or a Ready was stored."""
+
+    def took(self, ready: Ready) -> None:
+        """The host was given a Ready."""
+
+    def enforces(self, lineage: int) -> None:
+        """The core is about to be told below which lineage nobody takes part."""
+
+    def storing_in_memory(self, ready: Ready) -> None:
+        """A volatile replica's Ready counts as stored from now on."""
+
+
+class WatchedRaft(Raft):
+    """A core that tells its witness; it changes nothing."""
+
+    __slots__ = ("is_volatile", "witness")
+
+    witness: Witness
+    is_volatile: bool
+
+    def tick(self, now_ms: int | None = None, *, count: int = 1) -> None:
+        self.witness.steps.ticked(count)
+        super().tick(now_ms, count=count)
+
+    def step(self, message: Message) -> None:
+        steps = self.witness.steps
+        before = steps.before()
+        super().step(message)
+        steps.after(message, before)
+
+    def node_ended(self, node: str, *, lot: int = 0) -> None:
+        self.witness.steps.node_ended(node)
+        super().node_ended(node, lot=lot)
+
+    def ready(self) -> Ready:
+        self.witness.after_step()
+        ready = super().ready()
+        self.witness.took(ready)
+        return ready
+
+    def enforce(self, lineage: int) -> None:
+        self.witness.enforces(lineage)
+        super().enforce(lineage)
+
+    def stored(self, ready: Ready) -> None:
+        if self.is_volatile:
+            self.witness.storing_in_memory(ready)
+        super().stored(ready)
+        self.witness.after_step()

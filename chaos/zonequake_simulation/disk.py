@@ -1,0 +1,322 @@
+"""One node's disk: the store's real data directory, and what faults and crashes leave of it.
+
+Writes are queued, take a while, and are stored in their order, log and data apart, as the store's
+two writer threads do. A crash stores the first few of each queue and forgets the rest: the write
+was done and nobody heard of it, or it never was. The directory lies in memory.
+
+    full disk     nothing is stored until there is room; all waits, and what frees space goes first
+    full map      the same for the log or the data alone
+    failed sync   the write may be seen, and nothing is stored after it; a crash that takes the
+                  kernel's memory along leaves what was there before it (the platter)
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import lmdb
+
+from zonequake_simulation.scenario import FaultKind
+from zonequake_simulation.world import Timer, World
+from zonequake_store.errors import StorageFailed, StorageFull
+from zonequake_store.settings import NodeSettings
+from zonequake_store.storage.data_store import DataStore
+from zonequake_store.storage.directory import Storage, Watcher
+from zonequake_store.storage.log_store import LogStore
+from zonequake_store.storage.log_writes import Compact, Erase, LogWrite
+
+_MAP_BYTES = 1 << 26
+_RETRY_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    store: Callable[[], None]
+    done: Callable[[], None]
+    frees: bool = False
+
+
+class _Queue:
+    """Writes of one writer, stored one after another."""
+
+    def __init__(self, world: World, disk: Disk, name: str) -> None:
+        self.name = name
+        self._world = world
+        self._disk = disk
+        self._waiting: deque[_Write] = deque()
+        self._timer: Timer | None = None
+        self._is_held = False
+
+    def submit(self, write: _Write) -> None:
+        if self._disk.has_failed:
+            return
+        self._waiting.append(write)
+        if self._timer is None:
+            self._start()
+
+    def _start(self) -> None:
+        latency_us = self._disk.latency_us()
+        self._timer = self._world.later(latency_us, self._finish)
+        self._disk.writes(self.name, latency_us)
+
+    def _finish(self) -> None:
+        disk = self._disk
+        if disk.trouble is FaultKind.FAILED_SYNC and disk.may_fail():
+            self._world.bites(disk.trouble)
+            disk.fail(self.name, self._waiting[0].store)
+            return
+        if disk.is_full(self.name):
+            self._hold()
+            return
+        write = self._waiting.popleft()
+        write.store()
+        self._timer = None
+        if self._waiting:
+            self._start()
+        elif self._is_held:
+            self._is_held = False
+            disk.watcher.storage_recovered(self.name)
+        write.done()
+
+    def _hold(self) -> None:
+        """Try again later; some of what frees space finds what it needs for that."""
+        self._timer = self._world.later(_RETRY_US, self._finish)
+        freeing = [write for write in self._waiting if write.frees and self._disk.is_lucky()]
+        self._waiting = deque(write for write in self._waiting if write not in freeing)
+        for write in freeing:
+            write.store()
+        if not self._is_held:
+            self._is_held = True
+            assert self._disk.trouble is not None, "a sound disk stores"
+            self._world.bites(self._disk.trouble)
+            full = StorageFull(self.name, f"the disk of {self.name} is full")
+            self._disk.watcher.storage_full(self.name, full)
+        for write in freeing:
+            write.done()
+        if not self._waiting:
+            # Nothing is left to try: as after the last one that was held.
+            self._timer.cancel()
+            self._timer, self._is_held = None, False
+            self._disk.watcher.storage_recovered(self.name)
+
+    def clear(self) -> None:
+        """Nothing of it is stored any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()
+        self._is_held = False
+
+    def crash(self, random: Random) -> None:
+        # A full disk has stored nothing of what waits.
+        most = 0 if self._disk.is_full(self.name) else len(self._waiting)
+        tally = self._world.tally
+        for _ in range(random.randint(0, most)):
+            self._waiting.popleft().store()
+            tally[f"crashed between a {self.name} write and its word"] += 1
+        if self._waiting:
+            tally[f"crashed before a {self.name} write"] += 1
+        self.clear()
+
+
+class Disk:
+    """The disk of one node."""
+
+    def __init__(self, world: World, folder: Path, name: str) -> None:
+        self.trouble: FaultKind | None = None
+        """FAILED_SYNC, FULL_DISK or FULL_MAP: what it does instead of storing."""
+        self.may_fail: Callable[[], bool] = lambda: True
+        """Whether a sync may fail now: what is stored here is lost by that."""
+        self.full_map = "log"
+        """Which of `log` and `data` FULL_MAP is about."""
+        self.slow_us = 0
+        """Added to every write, while it lasts."""
+        self.watcher: Watcher
+        """Who is told; of the process that runs."""
+        self.has_failed = False
+        """A sync failed in this process."""
+        self.is_distrusted = False
+        """A sync failed, in this process or before, and not all was wiped since."""
+        self.armed: tuple[str, Callable[[], None]] | None = None
+        """What is to happen in the middle of the next write to `log` or `data`, once."""
+        self._name = name
+        self._world = world
+        self._folder = folder
+        self._platter: dict[str, int] = {}
+        """Environments with pages that only the kernel has, by their files' numbers."""
+        self._random = world.stream(f"disk {name}")
+        self._log_queue = _Queue(world, self, "log")
+        self._data_queue = _Queue(world, self, "data")
+        self.storage: Storage
+        self._open = False
+        self.open()
+
+    def open(self) -> None:
+        """What a process does first."""
+        settings = NodeSettings(
+            name=self._name,
+            data_dir=self._folder,
+            log_map_bytes=_MAP_BYTES,
+            data_map_bytes=_MAP_BYTES,
+        )
+        self.storage = Storage(settings, fresh_incarnation=self._name)
+        self.has_failed = False
+        if self.trouble is FaultKind.FAILED_SYNC:
+            self.trouble = None  # it was to meet the process before
+        self._open = True
+        for name, number in list(self._platter.items()):
+            if self._file(name).stat().st_ino != number:
+                del self._platter[name]  # written anew, and all of it synced
+
+    @property
+    def log(self) -> LogStore:
+        """The logs."""
+        return self.storage.synced
+
+    @property
+    def data(self) -> DataStore:
+        """Applied state."""
+        return self.storage.data
+
+    def latency_us(self) -> int:
+        """How long the next write takes."""
+        if self.slow_us:
+            self._world.bites(FaultKind.SLOW_DISK)
+        return self.slow_us + self._random.randrange(100, 4_000)
+
+    def disarm(self) -> None:
+        """Nothing happens in the middle of a write."""
+        self.armed = None
+
+    def writes(self, name: str, for_us: int) -> None:
+        """A write has begun."""
+        if self.armed is not None and self.armed[0] == name:
+            self._world.later(self._random.randrange(for_us), self.armed[1])
+            self.armed = None
+
+    def write_log(
+        self, writes: list[LogWrite], stored: Callable[[], None], done: Callable[[], None]
+    ) -> None:
+        """Store log writes in one commit: `stored` at that moment, `done` for the process."""
+
+        def store() -> None:
+            self.log.write(writes)
+            stored()
+
+        self._log_queue.submit(_Write(store, done, frees=_free_space(writes)))
+
+    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run a job on the data environment."""
+        self._data_queue.submit(_Write(job, done))
+
+    # ── trouble ──────────────────────────────────────────────────────────────────────────────
+
+    def is_full(self, name: str) -> bool:
+        """Whether nothing finds room in an environment now."""
+        if self.trouble is FaultKind.FULL_MAP:
+            return name == self.full_map
+        return self.trouble is FaultKind.FULL_DISK
+
+    def is_lucky(self) -> bool:
+        """Whether a small write finds room though larger ones do not."""
+        return self._random.random() < 0.5
+
+    def log_share(self, *, fsync: bool) -> float:
+        """Maps are never nearly full here: they are full at once, or not."""
+        return 0.0
+
+    def shortage(self, *, unflushed_bytes: int) -> str | None:
+        """A disk that is full shows it to whoever asks; a map of this size does not."""
+        return "the disk is full" if self.trouble is FaultKind.FULL_DISK else None
+
+    def fail(self, name: str, store: Callable[[], None]) -> None:
+        """A sync failed: the write may be seen from now on, and nothing is stored after it."""
+        if name not in self._platter:
+            shutil.copyfile(self._file(name), self._platter_file(name))
+            self._platter[name] = self._file(name).stat().st_ino
+        if self._random.random() < 0.5:
+            store()
+        self.trouble = None  # the next sync would succeed, and not tell
+        self.has_failed = self.is_distrusted = True
+        self._log_queue.clear()
+        self._data_queue.clear()
+        error = StorageFailed(name, f"a commit in {name} failed (Input/output error)")
+        self.storage.distrust(name, error)
+        self.watcher.storage_failed(name, error)
+
+    def crash(self) -> None:
+        """The process is gone: of what was under way, some was stored."""
+        self._log_queue.crash(self._random)
+        self._data_queue.crash(self._random)
+        self.close()
+        if self._platter and self._random.random() < 0.5:
+            self._lose_power()
+
+    def _lose_power(self) -> None:
+        """The machine is gone, and what only its kernel had."""
+        self._world.tally["lost what was not synced"] += 1
+        for name in self._platter:
+            self._file(name).write_bytes(self._platter_file(name).read_bytes())
+        self._platter.clear()
+
+    def _file(self, name: str) -> Path:
+        return self._folder / name / "data.mdb"
+
+    def _platter_file(self, name: str) -> Path:
+        return self._folder / f"{name}.platter"
+
+    def close(self) -> None:
+        """No other call but `open` may follow."""
+        if self._open:
+            self.storage.close()
+            self._open = False
+
+    def flip_bit(self) -> bool:
+        """Damage a record of the log while no process has it open; False if there is none."""
+
+        def flip(record: bytes) -> bytes:
+            damaged = bytearray(record)
+            damaged[self._random.randrange(len(record))] ^= 1 << self._random.randrange(8)
+            return bytes(damaged)
+
+        return self._damage(flip, newest=False)
+
+    def tear_tail(self) -> bool:
+        """Of a log's newest record only the beginning was written; False if there is none."""
+        return self._damage(
+            lambda record: record[: self._random.randrange(len(record))], newest=True
+        )
+
+    def _damage(self, damaged: Callable[[bytes], bytes], *, newest: bool) -> bool:
+        assert not self._open, "the file belongs to a process"
+        environment = lmdb.open(str(self._folder / "log"), map_size=_MAP_BYTES, max_dbs=3)
+        try:
+            log = environment.open_db(b"log")
+            with environment.begin(write=True, db=log) as txn, txn.cursor() as cursor:
+                keys = [bytes(key) for key in cursor.iternext(values=False)]
+                if newest:
+                    keys = list({key[:8]: key for key in keys}.values())
+                if not keys:
+                    return False
+                key = self._random.choice(keys)
+                txn.put(key, damaged(bytes(txn.get(key) or b"")))
+                return True
+        finally:
+            environment.close()
+
+    def wipe(self) -> None:
+        """All that was stored is gone. The process must be, too."""
+        assert not self._open, "the file belongs to a process"
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._platter.clear()
+        self.is_distrusted = False
+
+
+def _free_space(writes: list[LogWrite]) -> bool:
+    """Whether all of them only forget, as the host's compactions and erasures do."""
+    return all(isinstance(write, (Compact, Erase)) for write in writes)

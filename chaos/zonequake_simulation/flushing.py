@@ -1,0 +1,82 @@
+"""What a node stores of its replicas' states from time to time, and cuts off their logs then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zonequake_simulation.checks.group import GroupRules
+from zonequake_simulation.disk import Disk
+from zonequake_simulation.replicas import Replicas
+from zonequake_simulation.scenario import FaultKind
+from zonequake_simulation.world import World
+from zonequake_store.replica.log import DurableLog
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.cells import Overlay
+from zonequake_store.storage.data_store import Flush
+from zonequake_store.storage.log_writes import Compact
+
+
+class Flushing:
+    """One node's flushes."""
+
+    def __init__(
+        self, *, world: World, disk: Disk, replicas: Replicas, rules: Mapping[str, GroupRules]
+    ) -> None:
+        self.compact_to: float | None = None
+        """How much of what is durable the next flush is to compact away; 1: all."""
+        self._world = world
+        self._disk = disk
+        self._replicas = replicas
+        self._rules = rules
+
+    def flush(self) -> None:
+        """Have what the replicas applied stored in one commit."""
+        flushing: list[tuple[Replica, Overlay, int]] = []
+        jobs: list[Flush] = []
+        for replica in self._replicas.running.values():
+            cells, index = replica.cells, replica.partition.index
+            if not isinstance(cells, Overlay):
+                self.compact(replica)
+            elif not replica.flushing and (index > replica.durable_index or self.compact_to):
+                replica.flushing = True
+                flushing.append((replica, cells, index))
+                jobs.append(cells.begin_flush(replica.partition))
+        if not jobs:
+            return
+        data = self._disk.data
+
+        def flushed() -> None:
+            for replica, cells, index in flushing:
+                replica.flushing = False
+                cells.end_flush()
+                if replica.cells is cells and not replica.stopped:
+                    replica.durable_index = index
+                    self.compact(replica)
+
+        self._disk.write_data(lambda: data.flush(jobs), flushed)
+
+    def wake(self) -> None:
+        """Nobody waits for a flush here."""
+
+    def compact(self, replica: Replica) -> None:
+        """Forget what a fault wants forgotten of a log, if it is stored as state."""
+        share = self.compact_to
+        if share is None or replica.raft.pending_snapshot is not None:
+            return
+        self.compact_to = None
+        log = replica.log
+        index = log.first_index - 1 + round(share * (replica.durable_index + 1 - log.first_index))
+        index = min(index, replica.durable_index, log.last_index)
+        if index < log.first_index:
+            return
+        meta = replica.raft.snapshot_meta(index)
+        replica.raft.compact(index)
+        log.compacted(meta)
+        self._world.bites(FaultKind.COMPACT)
+        rules, me = self._rules[replica.group], replica.me
+        if isinstance(log, DurableLog):
+            self._disk.write_log(
+                [Compact(log.number, meta)], lambda: rules.compacted(me, meta), lambda: None
+            )
+        else:
+            rules.compacted(me, meta)

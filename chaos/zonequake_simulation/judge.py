@@ -1,0 +1,134 @@
+"""Histories of simulated clients before the real checkers, many seeds in one table.
+
+The lines go the way that a run's history goes: text, lines, types, layout, columns, screens. What a
+screen does not clear is decided exactly: by search, and by the order that the store claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from zonequake_analysis.checks.screens import black_box, claimed, loss, sets
+from zonequake_analysis.checks.screens.columns import Columns, columns
+from zonequake_analysis.checks.search.claimed_order_search import follows_claim
+from zonequake_analysis.checks.search.reference import Step, is_linearizable
+from zonequake_analysis.inputs.integer_columns import typed
+from zonequake_analysis.inputs.layout import laid_out
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+from zonequake_load.pod.history import Event
+from zonequake_simulation.violation import Violation
+
+_encode = msgspec.json.Encoder().encode
+
+
+def judged(histories: Mapping[str, Sequence[Event]], folder: Path) -> dict[str, Violation]:
+    """The violation that each history shows, by its name; the others show none.
+
+    `folder` takes a file meanwhile.
+    """
+    file = folder / "history.jsonl"
+    with file.open("wb") as stream:
+        for number, (name, events) in enumerate(histories.items()):
+            for event in events:
+                # Names of operations pair their lines, so they must differ between histories.
+                named = msgspec.structs.replace(event, zone=name, op=f"{number}.{event.op}")
+                stream.write(_encode(named) + b"\n")
+    tables = [
+        typed(lines, writer="simulation", clock_offset_ns=0)[0]
+        for part in byte_ranges([file])
+        for lines in kept_lines(part)
+    ]
+    file.unlink()
+    if not tables:
+        return {}
+    ops = laid_out(pa.concat_tables(tables)).ops
+    if not ops.num_rows:
+        return {}
+    return _found(ops, columns(ops))
+
+
+def _found(ops: pa.Table, c: Columns) -> dict[str, Violation]:
+    found: dict[str, Violation] = {}
+    screens = {
+        "sets": sets.suspects(c),
+        "loss": loss.suspects(c),
+        "claimed order": claimed.suspects(c),
+        "registers": black_box.registers(c),
+        "lists": black_box.lists(c),
+    }
+    suspects = np.flatnonzero(np.logical_or.reduce(list(screens.values())))
+    for key in suspects.tolist():
+        rows = ops.filter(pa.array(c.key == key)).to_pylist()
+        raised_by = [name for name, flags in screens.items() if flags[key]]
+        rule = _exact(rows)
+        if rule is not None:
+            found.setdefault(
+                rows[0]["zone"],
+                Violation(rule, key=rows[0]["key"], screens=raised_by, operations=_told(rows)),
+            )
+    for rule, flags in (
+        ("a process never goes back", loss.went_back(c)),
+        ("one entry acknowledges one write", claimed.shared_entries(c)),
+    ):
+        for partition in np.flatnonzero(flags).tolist():
+            rows = ops.filter(pa.array(c.partition == partition)).slice(0, 1).to_pylist()
+            found.setdefault(rows[0]["zone"], Violation(rule, partition=rows[0]["partition"]))
+    return found
+
+
+def _exact(rows: list[dict[str, Any]]) -> str | None:
+    """The rule that the operations on one key break for certain."""
+    judged_rows = [
+        row
+        for row in rows
+        if not row["bounded"]
+        and row["outcome"] != Outcome.FAIL.value
+        and not (row["f"] == Function.READ.value and row["outcome"] != Outcome.OK.value)
+    ]
+    steps = [_step(row) for row in judged_rows]
+    failed = {row["value"] for row in rows if row["outcome"] == Outcome.FAIL.value}
+    if not is_linearizable(steps):
+        return "histories are linearizable"
+    if not follows_claim(steps, [row["position"] for row in judged_rows]):
+        return "the order that the store claims explains its answers"
+    seen = {row["value"] for row in rows if row["f"] == Function.READ.value}
+    for row in rows:
+        seen.update(row["list"] or ())
+    if (failed & seen) - {None}:
+        return "what certainly failed is never seen"
+    return None
+
+
+def _step(row: dict[str, Any]) -> Step:
+    shown = row["list"]
+    answered = row["outcome"] == Outcome.OK.value
+    return Step(
+        f=Function(row["f"]),
+        inv_ns=row["inv"],
+        fin_ns=row["fin"] if answered else NEVER_NS,
+        value=tuple(shown) if shown is not None else row["value"],
+        expected=row["expected"],
+        found=row["found"],
+        refused=row["f"] == Function.CAS.value and answered and not row["applied"],
+    )
+
+
+def _told(rows: list[dict[str, Any]]) -> list[str]:
+    """The operations as text, for a report."""
+    found = []
+    for row in rows:
+        end = "?" if row["fin"] == NEVER_NS else f"{row['fin'] / 1e6:.1f}"
+        shown = row["value"] if row["list"] is None else row["list"]
+        found.append(
+            f"{row['inv'] / 1e6:.1f}..{end} ms {Function(row['f']).name.lower()} {row['op']} "
+            f"{shown} {Outcome(row['outcome']).name.lower()} term {row['term']} "
+            f"index {row['index']}"
+        )
+    return found

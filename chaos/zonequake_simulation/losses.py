@@ -1,0 +1,72 @@
+"""What a run may take away for good without taking what its clients were promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from zonequake_simulation.control import GroupOperator
+from zonequake_simulation.member import Node
+from zonequake_simulation.operated.control_plane import ControlPlane
+from zonequake_simulation.operated.group import OperatedGroup
+from zonequake_store.raft.messages import Peer
+
+
+class Losses:
+    """`control`: of a run with the real operator. `is_volatile`: nodes keep nothing on disk."""
+
+    def __init__(
+        self,
+        *,
+        nodes: Mapping[str, Node],
+        operators: Mapping[str, GroupOperator | OperatedGroup],
+        control: ControlPlane | None,
+        is_volatile: bool,
+    ) -> None:
+        self._nodes = nodes
+        self._operators = operators
+        self._control = control
+        self._is_volatile = is_volatile
+
+    def may_end(self, node: Node) -> bool:
+        """Whether every majority survives if this node's process ends now."""
+        return not self._is_volatile or self.may_lose(node)
+
+    def may_lose(self, node: Node) -> bool:
+        """Whether every majority survives if what this node holds is gone for good.
+
+        What was lost before counts as gone; of every configuration that any replica might still go
+        by, each half must keep a majority, and so must what the operator has decided or may be
+        about to decide by what it heard before the loss, though no replica has been told: the first
+        members, and peers that are caught up. Nobody could hear of the loss in time. Who goes on
+        alone after a reset has all.
+        """
+        gone = {node.name}
+        if self._is_volatile and self._control is not None:
+            gone |= self._control.pods.is_deleted  # their processes will follow
+        for group, operator in self._operators.items():
+            survivor = operator.wish.survivor
+            if survivor is not None and survivor.node in gone:
+                return False
+            present = {
+                node.home.present(group) for node in self._nodes.values() if node.name not in gone
+            }
+            for half in self._halves(group, operator):
+                if half and 2 * len(present.intersection(half)) <= len(half):
+                    return False
+        return True
+
+    def _halves(
+        self, group: str, operator: GroupOperator | OperatedGroup
+    ) -> Iterator[tuple[Peer, ...]]:
+        known = [
+            configuration
+            for node in self._nodes.values()
+            for configuration in node.home.configurations(group)
+        ]
+        for configuration in known:
+            yield configuration.peers
+            yield configuration.old_peers
+        if known:
+            yield from operator.under_way
+        elif not (self._is_volatile and len(operator.first_members) == 1):
+            yield operator.first_members  # one alone begins anew: it was promised nothing yet

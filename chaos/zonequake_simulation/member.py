@@ -1,0 +1,485 @@
+"""A data node in virtual time: the real replicas, driven by the real turn, over simulated edges.
+
+Where the real host has an event loop, two writer threads and sockets, this one has events in
+virtual time. A process dies with all that is in memory; what its disk keeps is the disk's choice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from zlib import crc32
+
+from zonequake_protocol.client import Reply, RouteReply, Status, Transaction
+from zonequake_simulation.catch_up import CatchUpPlace
+from zonequake_simulation.checks.group import GroupRules
+from zonequake_simulation.connections import Connections
+from zonequake_simulation.disk import Disk
+from zonequake_simulation.flushing import Flushing
+from zonequake_simulation.lease import Lease, LeaseCalls
+from zonequake_simulation.network import Network
+from zonequake_simulation.outgoing import Outgoing
+from zonequake_simulation.replicas import ZONE, GroupPlace, Replicas
+from zonequake_simulation.scenario import Scenario
+from zonequake_simulation.standstill import Standstill
+from zonequake_simulation.telling import StorageJournal, tell
+from zonequake_simulation.trace import TraceKind
+from zonequake_simulation.violation import require
+from zonequake_simulation.world import Timer, World
+from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.lease.handover import LeaseWatch
+from zonequake_store.lease.rule import NOT_PERMITTED, Permission
+from zonequake_store.network.peer_protocol import (
+    CatchUpFrame,
+    Hello,
+    Messages,
+    TransactionLetter,
+    decode_frame,
+)
+from zonequake_store.network.transaction_messages import Letter
+from zonequake_store.node.letters import PostOffice
+from zonequake_store.node.storage_watch import Room, StorageWatch, Telling
+from zonequake_store.raft.api import Event, Ready, SupplyPeer
+from zonequake_store.raft.messages import Message, SnapshotMeta
+from zonequake_store.replica.replica import Replica
+from zonequake_store.replica.requests import Operation
+from zonequake_store.replica.status import route_of
+from zonequake_store.replica.turn import Edge, finish, receive, serve, writes_of
+from zonequake_store.storage.cells import Overlay
+
+TICK_US = 100_000
+FLUSH_US = 1_000_000
+
+_SILENT = logging.Logger("simulation", level=logging.CRITICAL + 1)
+"""What a node would log stands in the trace."""
+
+
+class Node(Edge):
+    """One node; `start` it, and `crash` it at any time. `rate`: how fast its clock goes."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        world: World,
+        network: Network,
+        scenario: Scenario,
+        rules: dict[str, GroupRules],
+        folder: Path,
+        rate: float,
+        leases: LeaseCalls,
+        nodes: Mapping[str, Node],
+        died: Callable[[Node], None],
+    ) -> None:
+        self.name = name
+        self.alive = False
+        self.process = 0
+        """The number of the process that runs or ran last."""
+        self.address = name
+        """Where that listens: now and then a new process has another one, as pods do."""
+        self.refuses = False
+        self.disk = Disk(world, folder, name)
+        self.disk.close()
+        self._world = world
+        self._network = network
+        self._out = Outgoing(name, world=world, network=network, nodes=nodes)
+        self._scenario = scenario
+        self._rules = rules
+        self._rate = rate
+        self._leases = leases
+        self._nodes = nodes
+        self._died = died
+        self._random = world.stream(f"node {name}")
+        self._addresses = world.stream(f"addresses of {name}")
+        self._journal = StorageJournal(world, name)
+        self.began: Callable[[], None] = lambda: None
+        """Called when a process has begun."""
+        self.replicas_changed: Callable[[], None] = lambda: None
+        """Called when a replica has started or stopped."""
+        self.home = Replicas(
+            name,
+            world=world,
+            scenario=scenario,
+            rules=rules,
+            disk=self.disk,
+            random=self._random,
+            clock_ms=self.clock_ms,
+        )
+        self.replicas = self.home.running
+        self.lease: Lease | None = None
+        """Of the process that runs, where nodes have one."""
+        self.frame_left: Callable[[Node, Node], None] | None = None
+        """Called with sender and addressee when a frame of catch-up leaves."""
+        self.flushing = Flushing(world=world, disk=self.disk, replicas=self.home, rules=rules)
+        self.standstill = Standstill(world)
+        self._timers: list[Timer] = []
+        self._awake: dict[str, Replica] = {}
+        self._batch: list[tuple[Replica, Ready]] = []
+
+    # ── the process ──────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Begin a process. Its replicas wait for permission to start."""
+        assert not self.alive, "a data directory has one process"
+        self.alive = True
+        self.process += 1
+        if self._addresses.random() < 0.3:
+            self.address = f"{self.name} {self.process}"
+        self.connections = Connections(
+            self.name,
+            world=self._world,
+            network=self._network,
+            nodes=self._nodes,
+            ended=self._node_ended,
+        )
+        self.disk.open()
+        self.watch = self.disk.watcher = StorageWatch(self, log=_SILENT)
+        self._lease_watch = LeaseWatch(self)
+        self.home.process_began()
+        self.catch_up = self._new_catch_up()
+        self._letters = self._new_post_office()
+        self._timers = [
+            self._world.later(self._random.randrange(TICK_US), self._tick),
+            self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
+        ]
+        self.lease = None
+        self.began()
+        if self._scenario.lease_ms:
+            self.lease = self._new_lease()
+            self._timers.append(self._world.later(0, self.lease.look))
+        self._world.note(TraceKind.START, self.name)
+
+    def _new_lease(self) -> Lease:
+        return Lease(
+            self.name,
+            self.process,
+            world=self._world,
+            network=self._network,
+            calls=self._leases,
+            lease_ms=self._scenario.lease_ms,
+            rate=self._rate,
+            when_awake=partial(self._when_awake, self.process),
+        )
+
+    def _when_awake(self, process: int, call: Callable[[], None]) -> None:
+        if self.process != process or not self.alive:
+            return
+        if not self.standstill.holds(lambda: self._when_awake(process, call)):
+            call()
+
+    def _new_catch_up(self) -> CatchUp:
+        place = CatchUpPlace(
+            self, world=self._world, disk=self.disk, replicas=self.home, random=self._random
+        )
+        return CatchUp(
+            place, staged=self.disk.storage.stagings, first_snapshot=self._random.getrandbits(62)
+        )
+
+    def _new_post_office(self) -> PostOffice:
+        return PostOffice(
+            self.name, self.replicas, wake=self.wake, send=self._out.letter, nodes=self._nodes.keys
+        )
+
+    def crash(self) -> None:
+        """The process ends at once."""
+        assert self.alive, "only what lives can die"
+        self.alive = False
+        for timer in self._timers:
+            timer.cancel()
+        self.connections.close()
+        for other in self._nodes.values():
+            if other.alive:
+                other.connections.died(self.name, self.process)
+        self.home.process_ended()
+        self._awake.clear()
+        self.disk.crash()
+        self._world.note(TraceKind.CRASH, self.name)
+        self._world.tally["crashes"] += 1
+        self._died(self)
+
+    def _node_ended(self, node: str, process: int) -> None:
+        """A process there was proven to have ended."""
+        there = self._nodes[node]
+        require(
+            not there.alive or there.process != process,
+            "a process that was proven to have ended has ended",
+            seen_by=self.name,
+            ended=(node, process),
+        )
+        self._act_on_end(self.process, node)
+
+    def _act_on_end(self, own: int, node: str) -> None:
+        if not self.alive or self.process != own:
+            return
+        if self.standstill.puts_off(lambda: self._act_on_end(own, node)):
+            return
+        for replica in list(self.replicas.values()):
+            replica.raft.node_ended(node, lot=crc32(replica.group.encode()))
+            self._wake(replica)
+        self._turn()
+
+    def clock_ms(self) -> int:
+        """The node's own clock, as fast as its ticks."""
+        return int(self._world.now_us / self._rate / 1000)
+
+    def clock_s(self) -> float:
+        """The same in seconds, exactly."""
+        return self._world.now_us / self._rate / 1e6
+
+    def _tick(self) -> None:
+        self._timers[0] = self._world.later(int(TICK_US * self._rate), self._tick)
+        if self.standstill.left_us():
+            return
+        for replica in list(self.replicas.values()):
+            replica.raft.tick(self.clock_ms())
+            replica.tick()
+            self._wake(replica)
+        self.catch_up.tick()
+        self._turn()
+
+    def _wake(self, replica: Replica) -> None:
+        self._awake[replica.group] = replica
+
+    def act(self, group: str, action: Callable[[Replica], None]) -> None:
+        """Let something outside act on a replica, if it is here, and take a turn."""
+        replica = self.replicas.get(group)
+        if replica is not None:
+            action(replica)
+            self._wake(replica)
+            self._turn()
+
+    def deliver(self, group: str, frame: bytes) -> None:
+        """A peer's messages came."""
+        if not self.alive or self.standstill.puts_off(lambda: self.deliver(group, frame)):
+            return
+        replica = self.replicas.get(group)
+        if replica is None:
+            return
+        received = decode_frame(frame)
+        assert not isinstance(received, (Hello, TransactionLetter)), "these go other ways here"
+        if isinstance(received, Messages):
+            for _, messages in received.groups:
+                receive(replica, [each for each in messages if each.to == replica.me], self)
+        else:
+            self.catch_up.received(received)
+        self._wake(replica)
+        self._turn()
+
+    def request(
+        self,
+        group: str,
+        id_: int,
+        operation: Operation | Transaction,
+        answer: Callable[[Reply], None],
+    ) -> None:
+        """A client's operation came; `answer` is called once, or never if the process dies."""
+        again = partial(self.request, group, id_, operation, answer)
+        if not self.alive or self.standstill.puts_off(again):
+            return
+        replica = self.replicas.get(group)
+        if replica is None:
+            answer(Reply(id_, Status.NOT_HERE))
+            return
+        rules = self._rules[group]
+        rules.users.asked(operation)
+        before, life = rules.replies.seen(), self.home.lives[group]
+
+        def judged(reply: Reply) -> None:
+            if reply.error == NOT_PERMITTED:
+                self._world.tally["answers without permission"] += 1
+            rules.replies.answered(life, operation, reply, before, rate=self._rate)
+            answer(reply)
+
+        if replica.offer(id_, operation, judged):
+            self._wake(replica)
+            self._turn()
+
+    def route(self) -> RouteReply:
+        """What this node knows of the zone's partitions."""
+        routes = [route_of(replica, lambda node: node) for replica in self.replicas.values()]
+        return RouteReply(ZONE, self._scenario.groups, routes, {self.name: self.name})
+
+    # ── turns ────────────────────────────────────────────────────────────────────────────────
+
+    def _turn(self) -> None:
+        """Serve whom something happened to; what they have to store becomes one commit."""
+        awake = list(self._awake.values())
+        self._awake.clear()
+        self._batch = []
+        for replica in awake:
+            serve(replica, self)
+        for replica in awake:
+            life = self.home.lives.get(replica.group)
+            if life is not None:
+                life.event_ended()
+                life.rules.users.turned(life, replica)
+        if self._batch:
+            self._submit(self._batch)
+        self.catch_up.after_turn(awake)
+
+    def _submit(self, batch: list[tuple[Replica, Ready]]) -> None:
+        writes = [write for replica, ready in batch for write in writes_of(replica, ready)]
+
+        def stored() -> None:
+            for replica, ready in batch:
+                self._rules[replica.group].stored(replica.me, ready)
+
+        def done() -> None:
+            lives = dict(self.home.lives)
+            if self.standstill.puts_off(lambda: done() if self.home.lives == lives else None):
+                return
+            for replica, ready in batch:
+                if not replica.stopped:
+                    finish(replica, ready, self)
+                    self._wake(replica)
+            self._turn()
+
+        self.disk.write_log(writes, stored, done)
+
+    def send(self, replica: Replica, messages: Sequence[Message]) -> None:
+        """Have messages leave, each on its own."""
+        self._rules[replica.group].sent(messages)
+        for message in messages:
+            self._out.message(replica.group, message)
+
+    def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
+        """Have letters go where the leaders of their groups may be."""
+        self._letters.carry(letters)
+
+    def take(self, frame: bytes, sender: str) -> None:
+        """A letter of another group's leader came."""
+        if not self.alive or self.standstill.puts_off(lambda: self.take(frame, sender)):
+            return
+        letter = decode_frame(frame)
+        assert isinstance(letter, TransactionLetter), "nothing else is posted"
+        self._letters.received(sender, letter)
+
+    def store(self, replica: Replica, ready: Ready) -> None:
+        """Store a Ready with all others of this turn."""
+        self._batch.append((replica, ready))
+
+    def note(self, replica: Replica, event: Event) -> None:
+        """Count and trace what the core told."""
+        tell(self._world, replica.me, event)
+
+    def applied(self, replica: Replica, count: int) -> None:
+        """A replica applied entries."""
+        self._rules[replica.group].state.applied(replica, count)
+        if not isinstance(replica.cells, Overlay):
+            replica.durable_index = replica.partition.index
+
+    # ── replicas come and go ─────────────────────────────────────────────────────────────────
+
+    def start_replica(
+        self,
+        place: GroupPlace,
+        *,
+        token: int,
+        lineage: int,
+        permission: Permission | None = None,
+    ) -> Replica | None:
+        """What a start order does: recover what is stored, or begin anew. None: it is broken.
+
+        `lineage`: below which no replica takes part.
+        """
+        replica = self.replicas.get(place.name)
+        if replica is not None:
+            return replica
+        if permission is None and self.lease is not None:
+            permission = self.lease.permission()
+        replica = self.home.begin(place, token=token, permission=permission)
+        if replica is None:
+            return None
+        replica.raft.enforce(lineage)
+        self.watch.admit(replica)
+        if self.refuses:
+            replica.raft.refuse_leadership(True)
+        self.replicas_changed()
+        self._wake(replica)
+        self._turn()
+        return replica
+
+    def erase(self, group: str) -> bool:
+        """What an order to stop and erase does; False: nothing is stored in this process."""
+        if self.disk.has_failed:
+            return False
+        replica = self.replicas.get(group)
+        if replica is not None:
+            replica.stop()
+            self._awake.pop(group, None)
+            self.catch_up.removed(replica)
+        self.catch_up.forget(group)
+        self.home.erase(group)
+        self.replicas_changed()
+        return True
+
+    def _flush_due(self) -> None:
+        self._timers[1] = self._world.later(int(FLUSH_US * self._rate), self._flush_due)
+        if self.standstill.left_us():
+            return
+        self.watch.look(self._world.now_us / self._rate / 1e6)
+        if self.lease is not None:
+            self._lease_watch.look(self.clock_s())
+        self.flushing.flush()
+        if self.disk.has_failed:
+            self.crash()  # it says that it is not well, and is started again
+
+    # ── what the storage's watch goes by ─────────────────────────────────────────────────────
+
+    @property
+    def storage(self) -> Room:
+        """How full it is."""
+        return self.disk
+
+    @property
+    def journal(self) -> Telling:
+        """What is told of it."""
+        return self._journal
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good."""
+        self._awake.pop(replica.group, None)
+        self.home.break_down(replica, reason)
+        self.catch_up.removed(replica)
+
+    # ── catch-up ─────────────────────────────────────────────────────────────────────────────
+
+    def supply(self, replica: Replica, request: SupplyPeer) -> None:
+        """Let a peer demand what it lacks."""
+        self._world.tally["supplies"] += 1
+        self.catch_up.supply(replica, request)
+
+    def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
+        """Point the replica's record at the staged state."""
+        replica.record = self.catch_up.claim(replica, meta)
+
+    def install_snapshot(self, replica: Replica) -> None:
+        """Give the replica the staged state."""
+        self.catch_up.install(replica)
+        self._world.tally["snapshots installed"] += 1
+        life = self.home.lives[replica.group]
+        life.state_is_at(replica.partition.index, replica.partition.term)
+        life.rules.state.holds(replica)
+
+    def send_frame(self, to: str, frame: CatchUpFrame) -> None:
+        """Have a frame leave beside the messages."""
+        replica = self.replicas.get(frame.group)
+        if replica is not None:
+            stored = None if self._scenario.is_volatile else self.disk.data.stagings
+            rules = self._rules[frame.group].catch_up
+            rules.sent(replica.raft, frame, self._world.now_us, stored)
+        self._out.frame(to, frame)
+        if self.frame_left is not None:
+            self.frame_left(self, self._nodes[to])
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica have a turn, in this event or a later one."""
+        self._wake(replica)
+        self._world.later(0, self.turn_if_awake)
+
+    def turn_if_awake(self) -> None:
+        """Let those have their turn who were woken."""
+        if self.alive and self._awake:
+            self._turn()

@@ -1,0 +1,62 @@
+"""An operator's calls that are under way: each is answered or fails, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from zonequake_simulation.operated.event_loop import VirtualLoop
+from zonequake_simulation.world import World
+
+_T = TypeVar("_T")
+
+
+class Calls:
+    """Those of one client."""
+
+    def __init__(self, loop: VirtualLoop, world: World) -> None:
+        self.loop = loop
+        self.world = world
+        self.open: dict[Call[Any], None] = {}
+        """In the order in which they began."""
+
+    def reset(self) -> None:
+        """Break all connections."""
+        for call in list(self.open):
+            call.break_off("connection reset")
+
+
+class Call(Generic[_T]):
+    """It fails with `error_of(reason)` after `timeout_s`, or when it is broken off."""
+
+    def __init__(
+        self, calls: Calls, *, timeout_s: float, error_of: Callable[[str], Exception]
+    ) -> None:
+        self._calls = calls
+        self._error_of = error_of
+        self.answered: asyncio.Future[_T] = calls.loop.create_future()
+        self._timer = calls.world.later(int(timeout_s * 1e6), lambda: self.break_off("time-out"))
+        calls.open[self] = None
+
+    def answer(self, reply: _T) -> None:
+        """The answer has come."""
+        if self._ends():
+            self.answered.set_result(reply)
+            self._calls.loop.run_ready()
+
+    def fail(self, error: Exception) -> None:
+        """An error has come in its place."""
+        if self._ends():
+            self.answered.set_exception(error)
+            self._calls.loop.run_ready()
+
+    def break_off(self, reason: str) -> None:
+        """Nothing will come."""
+        self.fail(self._error_of(reason))
+
+    def _ends(self) -> bool:
+        """End it; whether somebody still waits for it."""
+        self._timer.cancel()
+        self._calls.open.pop(self, None)
+        return not self.answered.done()

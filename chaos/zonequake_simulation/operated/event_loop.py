@@ -1,0 +1,151 @@
+"""An asyncio event loop in virtual time, so that the operator's own coroutines run in a simulation.
+
+It runs what is ready, one after the other, inside one event of the world, and takes time from it.
+A process that is killed never runs again, wherever it stood; one that is paused runs later what
+came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from zonequake_simulation.world import Timer, World
+
+_T = TypeVar("_T")
+
+
+class VirtualLoop:
+    """The loop of one process: as much of one as asyncio's tasks, futures and time-outs ask for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._me = cast("asyncio.AbstractEventLoop", self)
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: dict[int, tuple[asyncio.TimerHandle, Timer]] = {}
+        self._runs = False
+        self._is_due = False
+        self._paused = False
+        self._killed = False
+        self.failure: BaseException | None = None
+        """What a callback raised that nobody awaited."""
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._world.now_us / 1e6
+
+    # ── the process ──────────────────────────────────────────────────────────────────────────
+
+    def kill(self) -> None:
+        """Nothing runs any more."""
+        self._killed = True
+        self._ready.clear()
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def pause(self) -> None:
+        """Nothing runs until `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on with what became ready meanwhile."""
+        self._paused = False
+        self.run_ready()
+
+    def run_ready(self) -> None:
+        """Run all that is ready, and what becomes ready by that."""
+        self._is_due = False
+        if self._paused or self._killed or self._runs:
+            return
+        outside = events._get_running_loop()
+        events._set_running_loop(self._me)
+        self._runs = True
+        try:
+            while self._ready:
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            self._runs = False
+            events._set_running_loop(outside)
+
+    # ── what asyncio asks for ────────────────────────────────────────────────────────────────
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run it in this event of the world, or in one that follows at once."""
+        handle = asyncio.Handle(callback, args, self._me, context)
+        if not self._killed:
+            self._ready.append(handle)
+            if not self._runs and not self._is_due:
+                self._is_due = True
+                self._world.later(0, self.run_ready)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run it after `delay` seconds."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: object,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run it at a time."""
+        handle = asyncio.TimerHandle(when, callback, args, self._me, context)
+        if not self._killed:
+            delay_us = max(0, round(when * 1e6) - self._world.now_us)
+            timer = self._world.later(delay_us, partial(self._fire, handle))
+            self._timers[id(handle)] = handle, timer
+            handle._scheduled = True  # type: ignore[attr-defined]
+        return handle
+
+    def _fire(self, handle: asyncio.TimerHandle) -> None:
+        del self._timers[id(handle)]
+        handle._scheduled = False  # type: ignore[attr-defined]
+        self._ready.append(handle)
+        self.run_ready()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        found = self._timers.pop(id(handle), None)
+        if found is not None:
+            found[1].cancel()
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self._me)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, _T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[_T]:
+        """A task of this loop."""
+        return asyncio.Task(coro, loop=self._me, name=name, context=context)
+
+    def get_debug(self) -> bool:
+        """Never."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Something failed and nobody asked for it."""
+        error = context.get("exception")
+        if error is not None and not self._killed:
+            self.failure = error

@@ -1,0 +1,97 @@
+"""Pods and their kubelet: what the API server shows of the nodes' processes, somewhat later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zonequake_simulation.member import Node
+from zonequake_simulation.operated.objects import Object, Objects
+from zonequake_simulation.world import World
+
+RELEASE = "simulated"
+POOL = "n"
+_LABELS = {
+    "app.kubernetes.io/component": "store",
+    "app.kubernetes.io/instance": RELEASE,
+}
+_MOST_LAG_US = 600_000
+
+
+class Pods:
+    """One pod to each node; the kubelet's word comes in order, and late."""
+
+    def __init__(self, world: World, objects: Objects, nodes: dict[str, Node]) -> None:
+        self._world = world
+        self._objects = objects
+        self._nodes = nodes
+        self._random = world.stream("kubelet")
+        self._newest_us: dict[str, int] = {}
+        self._shown_process: dict[str, int] = {}
+        self._uids: dict[str, int] = dict.fromkeys(nodes, 1)
+        self.is_deleted: set[str] = set()
+        """Nodes whose pod object was deleted with grace 0, and whose process may still run."""
+        for name in nodes:
+            self._put(name, restarts=0, state={"running": {}})
+        objects.put(
+            "statefulsets",
+            {
+                "metadata": {"name": POOL, "labels": _LABELS},
+                "spec": {"replicas": len(nodes)},
+            },
+            POOL,
+        )
+
+    def uid(self, node: str) -> str:
+        """Of the pod that the node's process runs in, or will."""
+        return f"{node}-uid-{self._uids[node]}"
+
+    def died(self, node: Node) -> None:
+        """A process ended; the kubelet will tell."""
+        uid = self.uid(node.name)
+        self._later(node.name, lambda: self._show(node.name, uid, {"terminated": {}}, more=0))
+
+    def started(self, node: Node) -> None:
+        """A process began; the kubelet will tell."""
+        name = node.name
+        if self._shown_process.get(name) == node.process:
+            return
+        self._shown_process[name] = node.process
+        if name in self.is_deleted:
+            self.is_deleted.discard(name)
+            self._uids[name] += 1
+            self._later(name, lambda: self._put(name, restarts=0, state={"running": {}}))
+            return
+        uid = self.uid(name)
+        self._later(name, lambda: self._show(name, uid, {"running": {}}, more=1))
+
+    def delete(self, node: Node) -> bool:
+        """Delete the object with grace 0: it is gone before its process is."""
+        if node.name in self.is_deleted or self._objects.get("pods", node.name) is None:
+            return False
+        self.is_deleted.add(node.name)
+        self._objects.put("pods", None, node.name)
+        return True
+
+    def _later(self, name: str, change: Callable[[], None]) -> None:
+        at_us = max(
+            self._newest_us.get(name, 0),
+            self._world.now_us + self._random.randrange(5_000, _MOST_LAG_US),
+        )
+        self._newest_us[name] = at_us
+        self._world.later(at_us - self._world.now_us, change)
+
+    def _show(self, name: str, uid: str, state: Object, *, more: int) -> None:
+        pod = self._objects.get("pods", name)
+        if pod is None or pod["metadata"]["uid"] != uid:
+            return
+        status = pod["status"]["containerStatuses"][0]
+        self._put(name, restarts=status["restartCount"] + more, state=state, pod=pod)
+
+    def _put(self, name: str, *, restarts: int, state: Object, pod: Object | None = None) -> None:
+        last: Object = {} if restarts == 0 else {"terminated": {}}
+        status = {
+            **(pod["status"] if pod else {"podIP": name}),
+            "containerStatuses": [{"state": state, "lastState": last, "restartCount": restarts}],
+        }
+        meta = {"name": name, "uid": self.uid(name), "labels": _LABELS}
+        self._objects.put("pods", {"metadata": meta, "spec": {}, "status": status}, name)

@@ -1,0 +1,175 @@
+"""The operator's orders to replicas, old and forbidden ones among them, and what may come of each.
+
+Research §7, invariants 12 to 17 and 23 to 25, at the moment of the order.
+"""
+
+from __future__ import annotations
+
+from zonequake_protocol.admin import Stage
+from zonequake_simulation.api import Wish
+from zonequake_simulation.violation import require
+from zonequake_store.raft.api import (
+    CancelAnswer,
+    ChangePeersAnswer,
+    GrantAnswer,
+    ResetAnswer,
+    Role,
+    Status,
+)
+from zonequake_store.raft.messages import Peer
+from zonequake_store.replica.replica import Replica
+
+
+def change_peers(replica: Replica, seen: Status, wish: Wish) -> None:
+    """Want other peers of who was seen to lead."""
+    before = replica.raft.status()
+    answer = replica.raft.change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
+    if before.term != seen.term or before.role is not Role.LEADER:
+        require(
+            answer is not ChangePeersAnswer.RECEIVED,
+            "a change is received by the leader of its term alone",
+            asked=seen.term,
+            term=before.term,
+            role=before.role,
+        )
+        return
+    configuration = before.configuration
+    assert configuration is not None, "a leader has a configuration"
+    if wish.token < max(configuration.token, before.stage_token):
+        require(answer is ChangePeersAnswer.STALE, "old orders are refused", token=wish.token)
+    elif wish.token > max(configuration.token, before.stage_token):
+        may = {ChangePeersAnswer.STALE}  # a token between was seen and cancelled
+        if before.stage in (Stage.NONE, Stage.CATCHING_UP):
+            may.add(ChangePeersAnswer.RECEIVED)
+        else:
+            may.add(ChangePeersAnswer.BUSY)
+        require(
+            answer in may,
+            "a change is received in NONE and CATCHING_UP, and busy later",
+            answer=answer,
+            stage=before.stage,
+            token=wish.token,
+            known=(configuration.token, before.stage_token),
+        )
+
+
+def cancel(replica: Replica, seen: Status) -> bool:
+    """Cancel the change that was seen; whether that ended one."""
+    before = replica.raft.status()
+    answer = replica.raft.cancel_change_peers(term=seen.term, token=seen.stage_token)
+    after = replica.raft.status()
+    if before.term != seen.term or before.role is not Role.LEADER:
+        require(
+            answer is not CancelAnswer.RECEIVED and after == before,
+            "a cancel is for the leader of its term alone",
+            answer=answer,
+            before=before,
+        )
+        return False
+    if before.stage_token > seen.stage_token:
+        require(
+            answer is CancelAnswer.STALE and after == before,
+            "a cancel with an older token has no effect",
+            answer=answer,
+            before=before,
+        )
+        return False
+    require(after.last_index == before.last_index, "a cancel leaves no entry", before=before.stage)
+    if before.stage_token == seen.stage_token and before.stage is not Stage.NONE:
+        catching_up = before.stage is Stage.CATCHING_UP
+        require(
+            (answer is CancelAnswer.RECEIVED) == catching_up,
+            "a cancel is received until JOINT",
+            answer=answer,
+            stage=before.stage,
+        )
+        require(
+            after.stage is (Stage.NONE if catching_up else before.stage),
+            "a cancel ends what catches up, and nothing else",
+            before=before.stage,
+            after=after.stage,
+        )
+        return catching_up
+    return False
+
+
+def grant(replica: Replica, seen: Status, wish: Wish) -> bool:
+    """Let a change go on that was seen to be caught up; whether it does."""
+    before = replica.raft.status()
+    answer = replica.raft.grant(term=seen.term, token=wish.token, peers=wish.wanted)
+    if answer is not GrantAnswer.RECEIVED:
+        return False
+    done = before.configuration
+    require(
+        before.term == seen.term
+        and (wish.token, wish.wanted)
+        in (
+            (before.stage_token, before.stage_peers),
+            (done.token, done.peers) if done is not None else None,
+        ),
+        "a grant is for the change that it names",
+        before=before,
+        token=wish.token,
+        peers=wish.wanted,
+    )
+    return True
+
+
+def try_old_orders(replica: Replica, wanted: tuple[Peer, ...]) -> None:
+    """Repeat orders of older terms and tokens to a leader."""
+    raft = replica.raft
+    before = raft.status()
+    if before.configuration is None or before.role is not Role.LEADER:
+        return
+    stale = raft.change_peers(term=before.term, token=before.configuration.token - 1, peers=wanted)
+    old = raft.change_peers(term=before.term - 1, token=999_999, peers=wanted)
+    require(
+        stale is old is ChangePeersAnswer.STALE, "old orders are refused", token=stale, term=old
+    )
+    cancelled = raft.cancel_change_peers(term=before.term, token=before.configuration.token - 1)
+    granted = raft.grant(term=before.term, token=before.configuration.token - 1, peers=wanted)
+    require(
+        cancelled is CancelAnswer.STALE and granted is GrantAnswer.STALE,
+        "old orders are refused",
+        cancel=cancelled,
+        grant=granted,
+    )
+    require(before == raft.status(), "refused orders have no effect", before=before)
+
+
+def try_forbidden_reset(replica: Replica) -> None:
+    """Reset who leads or hears a leader."""
+    raft, before = replica.raft, replica.raft.status()
+    if before.configuration is None or not raft._replica.hears_leader:
+        return
+    answer = raft.reset_peers(
+        term=before.term, token=before.configuration.token + 1, peers=(replica.me,)
+    )
+    require(
+        answer is not ResetAnswer.RECEIVED and raft.status() == before,
+        "who leads or hears a leader is not reset",
+        answer=answer,
+        before=before,
+    )
+
+
+def reset_peers(replica: Replica, wish: Wish) -> None:
+    """Let the survivor go on alone."""
+    if replica.me != wish.survivor or replica.raft.status().configuration is None:
+        return
+    before = replica.raft.status()
+    configuration = before.configuration
+    assert configuration is not None, "looked at above"
+    if configuration.token - 1 > configuration.lineage:
+        answer = replica.raft.reset_peers(
+            term=before.term, token=configuration.token - 1, peers=(replica.me,)
+        )
+        require(
+            answer is not ResetAnswer.RECEIVED and replica.raft.status() == before,
+            "a reset of an older token is refused",
+            answer=answer,
+            before=before,
+        )
+    replica.raft.reset_peers(
+        term=replica.raft.status().term, token=wish.lineage, peers=(replica.me,)
+    )

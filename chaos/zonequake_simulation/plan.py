@@ -1,0 +1,67 @@
+"""The faults of one run, drawn from its seed before it begins, so that each can be left out alone.
+
+A fault names its target by role ("the leader then") or by node, and carries all that is random
+about it; what it meets depends on the run alone.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from dataclasses import dataclass
+
+from zonequake_simulation.scenario import FaultKind, Scenario
+
+
+class Target(enum.StrEnum):
+    """Whom a fault is aimed at when its time comes."""
+
+    LEADER = "leader"  # of the highest term that is alive, else of whoever comes first
+    NODE = "node"  # the one that `choice` names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault at `at_ms`; `choice` decides what `kind` leaves open, `amount` is 0..1."""
+
+    at_ms: int
+    kind: FaultKind
+    target: Target
+    for_ms: int
+    choice: int
+    amount: float
+
+    def __str__(self) -> str:
+        whom = "leader" if self.target is Target.LEADER else f"node {self.choice % 97}"
+        return f"{self.at_ms} ms: {self.kind} ({whom}, {self.for_ms} ms, {self.amount:.2f})"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """Faults in the order of their times; a shrinker drops some of them."""
+
+    faults: tuple[Fault, ...] = ()
+
+    @classmethod
+    def random(cls, seed: int, scenario: Scenario) -> FaultPlan:
+        """The faults that `scenario` has for `seed`."""
+        draw = random.Random(f"{seed}/faults")  # noqa: S311
+        kinds = list(scenario.faults)
+        weights = [scenario.faults[kind] for kind in kinds]
+        found: list[Fault] = []
+        at_ms = 0
+        while kinds:
+            at_ms += draw.randrange(scenario.least_gap_ms, scenario.most_gap_ms)
+            if at_ms >= scenario.horizon_ms:
+                break
+            found.append(
+                Fault(
+                    at_ms=at_ms,
+                    kind=draw.choices(kinds, weights)[0],
+                    target=draw.choice([Target.LEADER, Target.LEADER, Target.NODE]),
+                    for_ms=int(draw.choice([100, 500, 1500, 4000]) * (0.2 + draw.random())),
+                    choice=draw.getrandbits(32),
+                    amount=draw.random(),
+                )
+            )
+        return cls(tuple(found))

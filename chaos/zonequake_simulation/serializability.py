@@ -1,0 +1,95 @@
+"""Whether one order of all operations explains what clients were told, over several keys.
+
+The checkers of histories judge each key by itself. Two keys that a transaction writes together can
+each be right and still contradict each other:
+
+    T1 appends to a and b;  a reader finds T1 in a, and then, later, does not find it in b
+
+Lists tell the order of their elements, so every answer says what it stands behind and before:
+
+    element before element    its appender before the next one's
+    read of n elements        behind the appender of the n-th, before that of the next
+    answered before begun     the one before the other (real time)
+
+If these have no circle, an order exists that all answers and real time agree with.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+
+from zonequake_simulation.violation import Violation, require
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """An operation on one or several keys that may have happened, and what its client was told.
+
+    `appends`: element by list. `reads`: what each list held before. `fin_us` is None if nobody
+    knows whether it happened.
+    """
+
+    name: str
+    inv_us: int
+    fin_us: int | None
+    appends: dict[str, int] = field(default_factory=dict)
+    reads: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def judge(operations: Iterable[Told], lists: dict[str, tuple[int, ...]]) -> None:
+    """Raises Violation; `lists` is what they hold in the end."""
+    told = list(operations)
+    appender = {(key, value): each for each in told for key, value in each.appends.items()}
+    order: dict[str, set[str]] = {each.name: set() for each in told}
+    for each in told:
+        found = {key: value in lists.get(key, ()) for key, value in each.appends.items()}
+        happened = each.fin_us is not None
+        require(
+            len(set(found.values())) <= 1 and (not happened or all(found.values())),
+            "all of a transaction is there, or nothing",
+            operation=each.name,
+            answered=happened,
+            found=found,
+        )
+    for key, values in lists.items():
+        for one, next_ in itertools.pairwise(values):
+            order[appender[key, next_].name].add(appender[key, one].name)
+    for each in told:
+        for key, shown in each.reads.items():
+            final = lists.get(key, ())
+            require(
+                final[: len(shown)] == shown,
+                "a list that was read is how the list began",
+                operation=each.name,
+                key=key,
+                shown=shown,
+                final=final,
+            )
+            if shown:
+                order[each.name].add(appender[key, shown[-1]].name)
+            if len(final) > len(shown):
+                order[appender[key, final[len(shown)]].name].add(each.name)
+        order[each.name].discard(each.name)
+    _add_real_time(told, order)
+    try:
+        TopologicalSorter(order).prepare()
+    except CycleError as error:
+        raise Violation(
+            "one order explains all answers and real time", circle=error.args[1]
+        ) from error
+
+
+def _add_real_time(told: list[Told], order: dict[str, set[str]]) -> None:
+    """Chain the moments at which something ended: whoever begins later stands behind the chain."""
+    ended = sorted((each.fin_us, each.name) for each in told if each.fin_us is not None)
+    moments: list[int] = []
+    for place, (fin_us, name) in enumerate(ended):
+        order[f"end {place}"] = {name} | ({f"end {place - 1}"} if place else set())
+        moments.append(fin_us)
+    for each in told:
+        before = sum(moment < each.inv_us for moment in moments)
+        if before:
+            order[each.name].add(f"end {before - 1}")

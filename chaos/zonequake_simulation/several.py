@@ -1,0 +1,94 @@
+"""Transactions of simulated clients: drawn, and written down as the operations they consist of.
+
+A history knows operations on one key. So each step stands there as an operation of a process of its
+own, begun and ended with the transaction, without a place: its key must be explained with it. What
+the steps are together is kept beside, for `serializability`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+
+from zonequake_load.operation import Function, Operation, Outcome, Transaction, Type
+from zonequake_protocol.client import Value
+from zonequake_simulation.serializability import Told
+
+
+def drawn(
+    random: Random,
+    keys: Sequence[str],
+    value: Callable[[], int],
+    expected: Callable[[str], int | str | None],
+) -> Transaction:
+    """Two or three keys of any partitions; lists, named l…, are often read before the append."""
+    steps: list[Operation] = []
+    for key in random.sample(keys, random.choice((2, 2, 3))):
+        draw = random.random()
+        if key.startswith("l"):
+            if draw < 0.7:
+                steps.append(Operation(f=Function.READ, key=key))
+            if draw > 0.2:
+                steps.append(Operation(f=Function.APPEND, key=key, value=value()))
+        elif draw < 0.3:
+            steps.append(Operation(f=Function.READ, key=key))
+        elif draw < 0.85:
+            steps.append(Operation(f=Function.WRITE, key=key, value=value()))
+        else:
+            found = expected(key)
+            steps.append(Operation(f=Function.CAS, key=key, value=value(), expected=found))
+    return Transaction(steps=tuple(steps))
+
+
+def steps_of(operation: Operation | Transaction) -> tuple[Operation, ...]:
+    """What stands in the history."""
+    return operation.steps if isinstance(operation, Transaction) else (operation,)
+
+
+def only_reads(operation: Operation | Transaction) -> bool:
+    """Whether it needs no name to be repeated."""
+    return isinstance(operation, Operation) and operation.f is Function.READ
+
+
+def outcomes_of(operation: Operation | Transaction, outcome: Outcome) -> Iterator[Outcome]:
+    """How each step ended."""
+    if not isinstance(operation, Transaction):
+        yield outcome
+        return
+    results: Sequence[Value] = outcome.results or [None] * len(operation.steps)
+    for step, result in zip(operation.steps, results, strict=True):
+        if outcome.type is not Type.OK:
+            yield outcome
+        elif outcome.applied:
+            is_cas = step.f is Function.CAS
+            yield Outcome(
+                type=Type.OK,
+                attempts=outcome.attempts,
+                node=outcome.node,
+                value=result,
+                applied=True if is_cas else None,
+            )
+        else:
+            error = f"a cas of its transaction found {outcome.value!r}"
+            yield Outcome(type=Type.FAIL, attempts=outcome.attempts, error=error)
+
+
+def begun(name: str, operation: Operation | Transaction, now_us: int) -> Told:
+    """An operation as `serializability` knows it, before its answer."""
+    appends = {
+        step.key: step.value
+        for step in steps_of(operation)
+        if step.f is Function.APPEND and isinstance(step.value, int)
+    }
+    return Told(name=name, inv_us=now_us, fin_us=None, appends=appends)
+
+
+def ended(told: Told, operation: Operation | Transaction, outcome: Outcome, now_us: int) -> None:
+    """Add what the client was told."""
+    if outcome.type is not Type.OK or (isinstance(operation, Transaction) and not outcome.applied):
+        return
+    told.fin_us = now_us
+    for step, each in zip(steps_of(operation), outcomes_of(operation, outcome), strict=True):
+        if step.f is Function.READ and step.key.startswith("l") and not step.bounded:
+            assert each.value is None or isinstance(each.value, list), "a list was read"
+            told.reads[step.key] = tuple(each.value or ())

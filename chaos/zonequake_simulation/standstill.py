@@ -1,0 +1,55 @@
+"""A process that stands still (SIGSTOP, a long pause): what comes for it meanwhile waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zonequake_simulation.scenario import FaultKind
+from zonequake_simulation.world import World
+
+
+class Standstill:
+    """Of one node, whichever process runs there."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._until_us = 0
+        self._held: list[Callable[[], None]] = []
+
+    def begin(self, for_us: int) -> None:
+        """It stands still from now on, so long at least."""
+        self._until_us = max(self._until_us, self._world.now_us + for_us)
+
+    def end(self) -> None:
+        """It goes on at once, and so does what was held."""
+        self._until_us = 0
+        self._go_on()
+
+    def left_us(self) -> int:
+        """How long it still stands still."""
+        left_us = max(0, self._until_us - self._world.now_us)
+        if left_us:
+            self._world.bites(FaultKind.STALL)
+        return left_us
+
+    def puts_off(self, call: Callable[[], None]) -> bool:
+        """Whether it stands still; then `call` comes again when that should be over."""
+        left_us = self.left_us()
+        if left_us:
+            self._world.later(left_us, call)
+        return left_us > 0
+
+    def holds(self, call: Callable[[], None]) -> bool:
+        """Whether it stands still; then `call` comes as soon as it goes on."""
+        left_us = self.left_us()
+        if left_us:
+            self._held.append(call)
+            self._world.later(left_us, self._go_on)
+        return left_us > 0
+
+    def _go_on(self) -> None:
+        if self.puts_off(self._go_on):
+            return
+        held, self._held = self._held, []
+        for call in held:
+            call()

@@ -1,0 +1,79 @@
+"""Which cluster a command is for: the one of a kubeconfig, or this checkout's embedded one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import UsageError
+
+DEFAULT_NAMESPACE = "zonequake"
+DEFAULT_RELEASE = "zq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A kubeconfig, a context in it, a namespace and a release there."""
+
+    kubeconfig: Path | None
+    context: str | None
+    namespace: str
+    release: str
+    embedded: bool
+
+    async def connect(self) -> Kube:
+        """A connection; close it as an async context. Raises UsageError."""
+        return await Kube.open(
+            kubeconfig=self.kubeconfig, context=self.context, namespace=self.namespace
+        )
+
+
+def find_place(
+    *,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+    release: str,
+    from_environment: bool = False,
+) -> Place:
+    """The place that the options name; without any, the embedded cluster.
+
+    `from_environment`: before that, the one of $KUBECONFIG. Chaos is never aimed at what happens to
+    be in the environment; there the variable only says where a named context is looked up.
+
+    Raises UsageError if no option is given and no embedded cluster is up.
+    """
+    if kubeconfig is None and context is None and from_environment:
+        kubeconfig = _from_environment()
+    if kubeconfig is not None and not kubeconfig.is_file():
+        raise UsageError(f"there is no kubeconfig {kubeconfig}")
+    if kubeconfig is None and context is None:
+        from zonequake_cluster.embedded import EmbeddedCluster
+
+        own = EmbeddedCluster()
+        if not own.kubeconfig.is_file():
+            raise UsageError(
+                "no cluster: start one with `zonequake cluster up`, or name one with --context"
+            )
+        return Place(
+            kubeconfig=own.kubeconfig,
+            context=own.context,
+            namespace=namespace,
+            release=release,
+            embedded=True,
+        )
+    return Place(
+        kubeconfig=kubeconfig or _from_environment(),
+        context=context,
+        namespace=namespace,
+        release=release,
+        embedded=False,
+    )
+
+
+def _from_environment() -> Path | None:
+    """The first file of $KUBECONFIG, as kubectl has it."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(named) if named else None

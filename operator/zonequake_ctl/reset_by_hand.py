@@ -1,0 +1,303 @@
+"""A reset by hand (document `high-availability`, "manual partition disaster recovery"; design §3,
+hole 7): what is known of lost majorities, the request, and whether the operator has carried it out.
+
+    proofs_of ─▶ refusal, or to_reset ─▶ requests_for ─▶ request ─▶ wait
+
+The command `zonequake reset` and the fault `reset_by_hand` do the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zonequake_ctl.reset_choices import Choice, choices, hold_the_newest, waiting
+from zonequake_ctl.reset_choices import named as choice_on
+from zonequake_ctl.zq.findings import partitions_text
+from zonequake_ctl.zq.look import inspect, look
+from zonequake_ctl.zq.sight import Sight, named_zone
+from zonequake_kube.client import Kube
+from zonequake_kube.errors import Conflict, UsageError
+from zonequake_operator.high_availability.cold_start import awaits_its_chain, must_unwind
+from zonequake_operator.high_availability.reset import (
+    Holders,
+    forced_node,
+    has_lost_majority,
+    last_forced_token,
+)
+from zonequake_operator.high_availability.verdicts import each_with_holders
+from zonequake_operator.resources.crd_schema import RESET_ANNOTATION, render_reset_requests
+from zonequake_operator.resources.model import Partition, ResetRequest, Zone
+from zonequake_operator.resources.parsing import owner_uid, parse_partition, parse_zone
+from zonequake_protocol.admin import ReplicaStatus
+
+POLL_S = 0.3
+ATTEMPTS = 10
+"""Of the request: the operator writes the zone's status while people read the proof."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What is known of one partition's majority, in words.
+
+    `stable`: its members. `holders`: those of them that are there and still have its data.
+    `topology_version`: of what was looked at. `survivor`: which of the `choices` goes on, if it was
+    named or none of them holds the newest data; None: the operator chooses.
+    """
+
+    partition: Partition
+    stable: tuple[str, ...]
+    holders: tuple[str, ...]
+    proof: tuple[str, ...]
+    refused: str | None
+    topology_version: int
+    is_led: bool = False
+    choices: tuple[Choice, ...] = ()
+    survivor: Choice | None = None
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return self.lines_for([self.partition.number])
+
+    def lines_for(self, numbers: Sequence[int]) -> list[str]:
+        """For people, of several partitions of which the same is known."""
+        shown = [f"{partitions_text(numbers)}: stable {', '.join(self.stable)}"]
+        shown += [f"  {line}" for line in self.proof]
+        if self.refused is not None:
+            return [*shown, f"  not reset: {self.refused}"]
+        if self.survivor is not None:
+            if not self.holders:
+                shown.append("  nobody who is there has its newest data")
+            shown += [f"    {line}" for choice in self.choices for line in choice.lines()]
+            return [*shown, f"  goes on from {self.survivor.peer.node}; --survivor NODE chooses"]
+        which = ", ".join(self.holders)
+        return [*shown, f"  goes on from the newest data of {which}; what that lacks is given up"]
+
+
+def prove(partition: Partition, holders: Holders, named: str | None = None) -> Proof:
+    """Has this partition lost its majority, as far as resources and data nodes tell?
+
+    By the rule by which the operator judges the request (`reset.has_lost_majority`); nor is a chain
+    a majority that can't be unwound yet. `named`: the node that is to go on.
+    """
+    keys, topology = partition.keys, holders.topology
+    nodes = tuple(sorted(keys.stable.nodes)) if keys.stable else ()
+    alive = [node for node in nodes if node in topology.nodes]
+    held = hold_the_newest(keys, holders)
+    heard = holders.answered & set(nodes)
+    leader = holders.group.leader or (None if heard else partition.view.leader)
+    forced = forced_node(keys)
+    found = choices(keys, holders)
+    survivor = None
+    if named is not None:
+        survivor = choice_on(found, named)
+    elif not held and found:
+        survivor = found[0]
+    refused = None
+    if not nodes or keys.bootstrap is None:
+        refused = "it holds no data yet"
+    elif forced is not None and forced in topology.nodes and not must_unwind(keys, holders):
+        refused = f"a reset to {forced} is under way"
+    elif leader is not None:
+        refused = f"{leader} leads it"
+    elif not has_lost_majority(keys, holders, topology.version) and not awaits_its_chain(
+        keys, holders
+    ):
+        refused = "its majority has not left; a node that doesn't answer may still run"
+    elif named is not None and survivor is None:
+        refused = f"{named} holds nothing of it, or can't be asked"
+    elif not held and survivor is None:
+        refused = (
+            "none of its nodes that are there has its data any more"
+            if alive
+            else "none of its nodes is there"
+        )
+    return Proof(
+        partition=partition,
+        stable=nodes,
+        holders=held,
+        proof=tuple(_said(node, holders, has_data=node in holders.hold(keys)) for node in nodes),
+        refused=refused,
+        topology_version=topology.version,
+        is_led=leader is not None,
+        choices=found,
+        survivor=survivor,
+    )
+
+
+def _said(node: str, holders: Holders, *, has_data: bool) -> str:
+    """One node: whether it is there, and what is left on it."""
+    topology = holders.topology
+    if node not in topology.nodes:
+        left = topology.departed.get(node)
+        return f"{node} has left" + (f" with version {left.left}" if left else "")
+    there = f"{node} is in the topology since version {topology.nodes[node].since}"
+    if node not in holders.answered:
+        return f"{there}, and doesn't answer" if holders.answered else there
+    if has_data:
+        return there
+    if holders.is_broken(node):
+        why = holders.group.replicas[node].broken_reason or "its node does not say why"
+        return f"{there}, but its replica is broken: {why}"
+    return f"{there}, but came back with nothing"
+
+
+async def proofs_of(
+    kube: Kube, name: str, chosen: Sequence[int] = (), named: str | None = None
+) -> list[Proof]:
+    """Of the chosen partitions, else of all. Raises UsageError."""
+    sight = await _look(kube, name)
+    zone = named_zone(sight, name)
+    missing = [number for number in chosen if number not in zone.partitions]
+    if missing:
+        there = f"0 to {len(zone.partitions) - 1}" if zone.partitions else "it has none yet"
+        raise UsageError(f"zone {name} has no partition {missing[0]}: {there}")
+    every = each_with_holders(zone.snapshot(sight), zone.groups)
+    proofs = {partition.number: prove(partition, holders, named) for partition, holders in every}
+    return [proofs[number] for number in dict.fromkeys(chosen or sorted(proofs))]
+
+
+async def _look(kube: Kube, name: str) -> Sight:
+    """A look that also sees what replicas hold that wait for their start order, where nobody leads:
+    one of them may be chosen."""
+    sight = await look(kube)
+    zone = named_zone(sight, name)
+    unseen = [
+        (node, holders.group.name)
+        for _, holders in each_with_holders(zone.snapshot(sight), zone.groups)
+        if holders.group.leader is None
+        for node in waiting(holders)
+    ]
+    if not unseen:
+        return sight
+    found: dict[str, dict[str, ReplicaStatus]] = {n: {**one} for n, one in sight.inspected.items()}
+    for node, seen in (await inspect(kube, unseen)).items():
+        found.setdefault(node, {}).update(seen)
+    return replace(sight, inspected=found)
+
+
+def to_reset(found: Sequence[Proof], chosen: Sequence[int]) -> list[Proof]:
+    """Of the proofs, those of the chosen partitions; none chosen: all that lost their majority."""
+    return list(found) if chosen else [proof for proof in found if proof.refused is None]
+
+
+def refusal(zone: str, found: Sequence[Proof], chosen: Sequence[int]) -> list[str]:
+    """Why nothing is reset, for people; empty if all that is `to_reset` may be."""
+    proofs = to_reset(found, chosen)
+    if not proofs:
+        without_leader = [proof for proof in found if not proof.is_led]
+        for_good = " for good" if without_leader else ""
+        lost = f"no partition of zone {zone} has lost its majority{for_good}"
+        return [lost, *told(without_leader)]
+    return told(proofs) if any(proof.refused is not None for proof in proofs) else []
+
+
+def told(proofs: Sequence[Proof]) -> list[str]:
+    """For people; partitions of which the same is known stand together."""
+    alike: dict[object, list[Proof]] = {}
+    for proof in proofs:
+        key = (proof.stable, tuple(proof.lines()[1:]))
+        alike.setdefault(key, []).append(proof)
+    return [
+        line
+        for same in alike.values()
+        for line in same[0].lines_for([proof.partition.number for proof in same])
+    ]
+
+
+def requests_for(proofs: Sequence[Proof]) -> dict[int, ResetRequest]:
+    """By partition. Token and version name the loss that was shown."""
+    return {
+        proof.partition.number: ResetRequest(
+            token=proof.partition.keys.configuration_token,
+            topology_version=proof.topology_version,
+            survivor=None if proof.survivor is None else proof.survivor.peer,
+        )
+        for proof in proofs
+    }
+
+
+async def request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -> None:
+    """Writes the requests beside those that others made. What the operator wrote since the proof
+    doesn't matter."""
+    for attempt in range(1, ATTEMPTS + 1):
+        zone = parse_zone(await kube.get("DistributionZone", name))
+        all_of_them = render_reset_requests({**zone.reset_requests, **requests})
+        change: dict[str, Any] = {
+            "metadata": {
+                "annotations": {RESET_ANNOTATION: all_of_them},
+                "resourceVersion": zone.resource_version,
+            }
+        }
+        try:
+            await kube.patch("DistributionZone", name, change)
+        except Conflict:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A reset that was carried out: its token, and who went on; empty if that wasn't seen."""
+
+    token: int
+    survivor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What has become of requests, by partition. `open`: not carried out yet; `lapsed`: nothing
+    comes of them, since the keys are others now, and not by a reset. `said`: what the zone says of
+    its data at risk."""
+
+    open: tuple[int, ...]
+    lapsed: tuple[int, ...]
+    done: Mapping[int, Done]
+    said: tuple[str, ...]
+
+
+async def wait(
+    kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float
+) -> Outcome:
+    """Until none is open any more, or the time is over."""
+    give_up_s = time.monotonic() + wait_s
+    chosen: dict[int, str] = {}
+    while True:
+        zone, found = await _read(kube, name)
+        open_: list[int] = []
+        lapsed: list[int] = []
+        done: dict[int, Done] = {}
+        for number, request in requests.items():
+            keys = found[number].keys
+            node = forced_node(keys)
+            if keys.configuration_token == request.token or node is not None:
+                open_.append(number)
+                if node is not None and keys.configuration_token > request.token:
+                    chosen[number] = node
+            elif last_forced_token(keys) > request.token:
+                survivor = chosen.get(number) or _survivor(found[number])
+                done[number] = Done(token=last_forced_token(keys), survivor=survivor)
+            else:
+                lapsed.append(number)
+        if not open_ or time.monotonic() > give_up_s:
+            said = [c.message for c in zone.conditions if c.type == "DataAtRisk" and not c.is_well]
+            return Outcome(open=tuple(open_), lapsed=tuple(lapsed), done=done, said=tuple(said))
+        await asyncio.sleep(POLL_S)
+
+
+def _survivor(partition: Partition) -> str:
+    """Who went on, where nobody saw the choice in the keys: alone still, or leading by now."""
+    newest = partition.keys.chain[-1].nodes
+    return newest[0] if len(newest) == 1 else partition.view.leader or ""
+
+
+async def _read(kube: Kube, name: str) -> tuple[Zone, dict[int, Partition]]:
+    zone = parse_zone(await kube.get("DistributionZone", name))
+    listed = await kube.find("Partition")
+    mine = [parse_partition(one) for one in listed if owner_uid(one) == zone.uid]
+    return zone, {partition.number: partition for partition in mine}

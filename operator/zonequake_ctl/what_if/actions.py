@@ -1,0 +1,57 @@
+"""What the operator tells data nodes, as a line shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from zonequake_protocol.admin import (
+    CancelChangePeers,
+    ChangePeers,
+    Order,
+    ResetPeers,
+    StartReplica,
+    StopReplica,
+)
+
+
+class Do(StrEnum):
+    """Kinds of actions. Bootstraps, grants and inspections aren't shown: what-if supposes them."""
+
+    START_REPLICA = "startReplica"
+    STOP_REPLICA = "stopReplica"
+    ERASE_REPLICA = "eraseReplica"
+    CHANGE_PEERS = "changePeers"
+    CANCEL_CHANGE_PEERS = "cancelChangePeers"
+    RESET_PEERS = "resetPeers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One action; `peers` of changePeers and resetPeers alone."""
+
+    partition: int
+    node: str
+    do: Do
+    peers: tuple[str, ...] | None = None
+
+
+def action_of(partition: int, node: str, order: Order) -> Action | None:
+    """An order as an action, None for what isn't shown."""
+    peers: tuple[str, ...] | None = None
+    match order:
+        case StartReplica():
+            do = Do.START_REPLICA
+        case StopReplica(erase=True):
+            do = Do.ERASE_REPLICA
+        case StopReplica():
+            do = Do.STOP_REPLICA
+        case ChangePeers():
+            do, peers = Do.CHANGE_PEERS, tuple(sorted(peer.node for peer in order.peers))
+        case CancelChangePeers():
+            do = Do.CANCEL_CHANGE_PEERS
+        case ResetPeers():
+            do, peers = Do.RESET_PEERS, tuple(sorted(peer.node for peer in order.peers))
+        case _:
+            return None
+    return Action(partition=partition, node=node, do=do, peers=peers)

@@ -1,0 +1,216 @@
+"""Reads the events of a what-if file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from zonequake_ctl.what_if.reading.located import Place
+from zonequake_ctl.what_if.reading.question import (
+    Alter,
+    Applied,
+    Cancelled,
+    CaughtUp,
+    Drop,
+    Event,
+    GroupRestart,
+    LeaderElected,
+    Membership,
+    OperatorRestart,
+    ReconfigurationError,
+    ReplicaLost,
+    ResetByHand,
+    StageReported,
+    Target,
+)
+from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_whole
+from zonequake_ctl.what_if.reading.zone_fields import read_changes
+from zonequake_protocol.admin import Stage
+
+_COMMON = ("at", "revision")
+
+
+def read_events(place: Place | None, partitions: int) -> tuple[Event, ...]:
+    """Events in the order of their times. Raises WhatIfError."""
+    if place is None or place.value is None:
+        return ()
+    events: list[Event] = []
+    for item in place.items("a list of events"):
+        event = _event(item, partitions)
+        if events and event.at_ms < events[-1].at_ms:
+            earlier = events[-1].at_ms / 1000
+            item.fields(_EVENT_KEYS)["at"].refuse(f"a time not before {earlier:g}: events in order")
+        events.append(event)
+    return tuple(events)
+
+
+def _event(place: Place, partitions: int) -> Event:
+    fields = place.fields(_EVENT_KEYS)
+    if "at" not in fields:
+        place.refuse("at, the second at which it happens")
+    at_ms = fields["at"].seconds_ms()
+    revision = None
+    if "revision" in fields:
+        revision = fields["revision"].whole("a revision, a whole number (0 or more)")
+    kinds = [key for key in fields if key not in _COMMON]
+    if set(kinds) <= {"join", "leave"} and kinds:
+        return Membership(
+            at_ms=at_ms,
+            revision=revision,
+            join=read_nodes(fields["join"]) if "join" in fields else {},
+            leave=fields["leave"].names() if "leave" in fields else (),
+            kinds=tuple(sorted(kinds)),
+        )
+    if len(kinds) != 1:
+        place.refuse(f"one of {', '.join(_KINDS)} (join and leave may stand together)")
+    kind = kinds[0]
+    return _KINDS[kind](fields[kind], at_ms, revision, partitions)
+
+
+def _alter(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    return Alter(at_ms=at_ms, revision=revision, changes=read_changes(place))
+
+
+def _target(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("nodes",))
+    number = read_number(fields["partition"], partitions)
+    nodes = fields["nodes"].names()
+    return Target(at_ms=at_ms, revision=revision, partition=number, nodes=nodes)
+
+
+def _applied(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("peers",), optional=("term", "index"))
+    return Applied(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        peers=fields["peers"].names(),
+        term=read_whole(fields["term"], "a term") if "term" in fields else None,
+        index=read_whole(fields["index"], "an index") if "index" in fields else None,
+    )
+
+
+def _leader_elected(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("node",), optional=("term", "peers"))
+    return LeaderElected(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        node=fields["node"].text("a node's name"),
+        term=read_whole(fields["term"], "a term") if "term" in fields else None,
+        peers=fields["peers"].names() if "peers" in fields else None,
+    )
+
+
+def _reconfiguration_error(
+    place: Place, at_ms: int, revision: int | None, partitions: int
+) -> Event:
+    fields = _of_partition(place, required=("status",))
+    return ReconfigurationError(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        status=fields["status"].text("a status, such as CatchUpTimeout"),
+    )
+
+
+def _replica_lost(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("node",))
+    return ReplicaLost(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        node=fields["node"].text("a node's name"),
+    )
+
+
+def _cancelled(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("result",))
+    return Cancelled(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        result=fields["result"].flag(),
+    )
+
+
+def _caught_up(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("peers",))
+    number = read_number(fields["partition"], partitions)
+    return CaughtUp(at_ms=at_ms, revision=revision, partition=number, peers=fields["peers"].names())
+
+
+def _stage(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("stage",))
+    value = fields["stage"].value
+    word = "NONE" if value is None else str(value)
+    spelled = word.upper().replace("_", "").removeprefix("STAGE")
+    stages = {stage.value.replace("_", ""): stage for stage in Stage}
+    if spelled not in stages:
+        fields["stage"].refuse("None, CatchingUp, Joint or Stable")
+    return StageReported(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        stage=stages[spelled],
+    )
+
+
+def _group_restart(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=("alive",))
+    number = read_number(fields["partition"], partitions)
+    return GroupRestart(
+        at_ms=at_ms, revision=revision, partition=number, alive=fields["alive"].names()
+    )
+
+
+def _reset_by_hand(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    fields = _of_partition(place, required=(), optional=("survivor",))
+    return ResetByHand(
+        at_ms=at_ms,
+        revision=revision,
+        partition=read_number(fields["partition"], partitions),
+        survivor=fields["survivor"].text("a node's name") if "survivor" in fields else None,
+    )
+
+
+def _operator_restart(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    _must_be_true(place)
+    return OperatorRestart(at_ms=at_ms, revision=revision)
+
+
+def _drop(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+    _must_be_true(place)
+    return Drop(at_ms=at_ms, revision=revision)
+
+
+_KINDS: Mapping[str, Callable[[Place, int, int | None, int], Event]] = {
+    "alter": _alter,
+    "target": _target,
+    "applied": _applied,
+    "leaderElected": _leader_elected,
+    "reconfigurationError": _reconfiguration_error,
+    "replicaLost": _replica_lost,
+    "cancelled": _cancelled,
+    "caughtUp": _caught_up,
+    "stage": _stage,
+    "groupRestart": _group_restart,
+    "resetByHand": _reset_by_hand,
+    "operatorRestart": _operator_restart,
+    "drop": _drop,
+}
+_EVENT_KEYS = (*_COMMON, "join", "leave", *_KINDS)
+
+
+def _of_partition(
+    place: Place, *, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, Place]:
+    fields = place.fields(("partition", *required, *optional))
+    for key in ("partition", *required):
+        if key not in fields:
+            place.refuse(f"{key} too")
+    return fields
+
+
+def _must_be_true(place: Place) -> None:
+    if place.value is not True:
+        place.refuse("true")

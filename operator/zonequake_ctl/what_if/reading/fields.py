@@ -1,0 +1,206 @@
+"""Reads what-if files: YAML to a `Question`.
+
+Strict, because a misspelled key that was ignored would answer another question than the one asked:
+every refusal names the place, what was found there and what is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import yaml
+
+from zonequake_ctl.what_if.reading.events import read_events
+from zonequake_ctl.what_if.reading.located import Place, shown
+from zonequake_ctl.what_if.reading.question import (
+    GivenKeys,
+    GivenLink,
+    GivenReplica,
+    GivenSet,
+    Membership,
+    Question,
+)
+from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_whole
+from zonequake_ctl.what_if.reading.zone_fields import parsed, read_spec
+from zonequake_kube.errors import WhatIfError
+
+T = TypeVar("T")
+
+_TOP = ("topology", "zone", "partitions", "replicas", "events", "until", "autoApply")
+
+
+def read(text: str) -> Question:
+    """The question that a file asks. Raises WhatIfError."""
+    try:
+        document = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506  (it is a SafeLoader)
+    except yaml.YAMLError as error:
+        raise WhatIfError(f"the file isn't YAML: {error}") from error
+    top = {
+        key: inner
+        for key, inner in Place(document).fields(_TOP).items()
+        if inner.value is not None  # `events:` with nothing behind it
+    }
+    zone = read_spec(top["zone"]) if "zone" in top else {}
+    partitions = parsed(zone).partitions
+    given = _by_partition(top.get("partitions"), partitions, _keys)
+    question = Question(
+        topology=read_nodes(top["topology"]) if "topology" in top else {},
+        zone=zone,
+        partitions=given,
+        replicas=_by_partition(top.get("replicas"), partitions, _replicas),
+        events=read_events(top.get("events"), partitions),
+        until_ms=top["until"].seconds_ms() if "until" in top else None,
+        auto_apply=top["autoApply"].flag() if "autoApply" in top else False,
+    )
+    _check_leaves(question)
+    return question
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's safe values; a key that stands twice in one mapping is refused, not overwritten."""
+
+
+def _unique(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[object, object]:
+    loader.flatten_mapping(node)
+    found: dict[object, object] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        where = f"line {key_node.start_mark.line + 1}"
+        if not isinstance(key, str | int | float | bool):
+            raise WhatIfError(f"{where}: found the key {shown(key)}, expected a text or a number")
+        if key in found:
+            raise WhatIfError(f"{where}: found the key {shown(key)} again, expected each key once")
+        found[key] = loader.construct_object(value_node, deep=True)
+    return found
+
+
+_UniqueKeys.add_constructor("tag:yaml.org,2002:map", _unique)
+
+
+# ------------------------------------------------------------------------------- topology and keys
+
+
+def _by_partition(
+    place: Place | None, partitions: int, read_one: Callable[[Place], T]
+) -> dict[int, T]:
+    found: dict[int, T] = {}
+    if place is None or place.value is None:
+        return found
+    for key, inner in place.entries("a mapping of partition numbers"):
+        number = read_number(Place(key, place.path), partitions)
+        if number in found:
+            Place(key, place.path).refuse("each partition once")
+        found[number] = read_one(inner)
+    return found
+
+
+def _keys(place: Place) -> GivenKeys:
+    fields = place.fields(
+        (
+            "stable",
+            "pending",
+            "planned",
+            "switchReduce",
+            "switchAppend",
+            "changeTriggerRevision",
+            "pendingLock",
+            "stopped",
+            "chain",
+        )
+    )
+    keys = GivenKeys(
+        stable=_set(fields.get("stable"), flags=False),
+        pending=_set(fields.get("pending"), flags=True),
+        planned=_set(fields.get("planned"), flags=True),
+        switch_reduce=_names(fields.get("switchReduce")),
+        switch_append=_names(fields.get("switchAppend")),
+        change_trigger_revision=read_whole(fields.get("changeTriggerRevision"), "a revision"),
+        pending_lock="pendingLock" in fields and fields["pendingLock"].flag(),
+        stopped="stopped" in fields and fields["stopped"].flag(),
+        chain=_chain(fields.get("chain")),
+    )
+    if keys.stopped and keys.stable is None:
+        fields["stopped"].refuse("a stable set too: a group that never stood can't have stopped")
+    if keys.stable is None and (keys.pending or keys.planned or keys.chain):
+        place.refuse("a stable set too: nothing moves before there is one")
+    if keys.pending_lock and keys.pending is None:
+        fields["pendingLock"].refuse("a pending set too: the lock is the grant for it")
+    if keys.pending is not None and keys.pending.force and len(keys.pending.nodes) != 1:
+        fields["pending"].refuse("one node: a forced pending is the node that goes on alone")
+    return keys
+
+
+def _set(place: Place | None, *, flags: bool) -> GivenSet | None:
+    if place is None or place.value is None:
+        return None
+    if isinstance(place.value, list):
+        names = place.names()
+        return GivenSet(nodes=names) if names else None
+    fields = place.fields(("nodes", "force", "fromReset") if flags else ("nodes",))
+    if "nodes" not in fields:
+        place.refuse("a list of node names, or a mapping with nodes")
+    found = GivenSet(
+        nodes=fields["nodes"].names(),
+        force="force" in fields and fields["force"].flag(),
+        from_reset="fromReset" in fields and fields["fromReset"].flag(),
+    )
+    if found.force and found.from_reset:
+        place.refuse("force or fromReset: they are the two phases of a reset")
+    return found if found.nodes else None
+
+
+def _chain(place: Place | None) -> tuple[GivenLink, ...]:
+    if place is None or place.value is None:
+        return ()
+    links = []
+    for item in place.items("a list of links, the oldest first"):
+        fields = item.fields(("nodes", "term", "index"))
+        if "nodes" not in fields or not fields["nodes"].names():
+            item.refuse("a link with its nodes")
+        links.append(
+            GivenLink(
+                nodes=fields["nodes"].names(),
+                term=read_whole(fields.get("term"), "a term"),
+                index=read_whole(fields.get("index"), "an index"),
+            )
+        )
+    return tuple(links)
+
+
+def _replicas(place: Place) -> dict[str, GivenReplica]:
+    found = {}
+    for name, inner in place.entries("a mapping of node names to what they would report"):
+        fields = inner.fields(("term", "index", "lastUserCmdTerm", "lastUserCmdIdx", "lastCfgIdx"))
+        user_index = read_whole(fields.get("lastUserCmdIdx"), "an index")
+        term = read_whole(fields.get("term"), "a term")
+        found[Place(name, place.path).text("a node's name")] = GivenReplica(
+            term=term,
+            index=read_whole(fields.get("index"), "an index"),
+            last_user_cmd_term=read_whole(fields.get("lastUserCmdTerm"), "a term")
+            if "lastUserCmdTerm" in fields
+            else (term if user_index else 0),
+            last_user_cmd_idx=user_index,
+            last_cfg_idx=read_whole(fields.get("lastCfgIdx"), "an index"),
+        )
+    return found
+
+
+def _names(place: Place | None) -> tuple[str, ...]:
+    return () if place is None or place.value is None else place.names()
+
+
+def _check_leaves(question: Question) -> None:
+    """A node that is named nowhere else can't leave: it is misspelled."""
+    known = set(question.topology)
+    for keys in question.partitions.values():
+        for one in (keys.stable, keys.pending, keys.planned):
+            known.update(one.nodes if one else ())
+    for event in question.events:
+        if isinstance(event, Membership):
+            known.update(event.join)
+    for i, event in enumerate(question.events):
+        if isinstance(event, Membership):
+            for name in event.leave:
+                if name not in known:
+                    Place(name, f"events[{i}].leave").refuse("a node of the topology")

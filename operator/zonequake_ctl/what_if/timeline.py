@@ -1,0 +1,287 @@
+"""Runs a question in virtual time: events in their order, timers between them.
+
+A timer that ends at the time of an event fires before it. What happens at one time in several
+steps (two events, a timer and an event) makes as many lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zonequake_ctl.what_if import given, reports
+from zonequake_ctl.what_if.actions import Action
+from zonequake_ctl.what_if.lines import State, look
+from zonequake_ctl.what_if.reading.question import (
+    Alter,
+    Applied,
+    Cancelled,
+    CaughtUp,
+    Drop,
+    Event,
+    GroupRestart,
+    LeaderElected,
+    Membership,
+    OperatorRestart,
+    PartitionEvent,
+    Question,
+    ReconfigurationError,
+    ReplicaLost,
+    ResetByHand,
+    StageReported,
+    Target,
+)
+from zonequake_ctl.what_if.rounds import Rounds
+from zonequake_ctl.what_if.world import World, Write, is_back_at_stable
+from zonequake_kube.errors import HarnessError
+from zonequake_operator.resources.model import AssignmentSet
+from zonequake_protocol.admin import Stage
+
+LEADERS_REPORTS = (Applied, LeaderElected, ReconfigurationError, StageReported)
+"""Events in which a leader shows its configuration; so does CaughtUp, but of a change that runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An instant at which something changed: the state after it and what led there."""
+
+    cause: str
+    before: State | None
+    state: State
+    actions: tuple[Action, ...]
+    writes: tuple[Write, ...]
+
+
+def run(question: Question) -> Iterator[Step]:
+    """The steps, beginning with the zone's creation."""
+    return _Run(question).steps()
+
+
+class _Run:
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._world = World(question.zone, auto_apply=question.auto_apply)
+        self._operator = Rounds(self._world)
+        self._highest = 0
+        """The highest number that any event has."""
+        self._known = 0
+        """The highest revision that was given, or that the zone had: what isn't above is stale."""
+        self._shown: State | None = None
+
+    def steps(self) -> Iterator[Step]:
+        world, question = self._world, self._question
+        self._create()
+        yield self._step("create")
+        if question.auto_apply and world.as_given:
+            world.as_given.clear()
+            self._operator.settle()
+            yield from self._changed("applied")
+        for event in question.events:
+            if question.until_ms is not None and event.at_ms > question.until_ms:
+                break
+            yield from self._timers(event.at_ms)
+            world.now_ms = event.at_ms
+            yield from self._event(event)
+            if isinstance(event, Drop):
+                return
+        yield from self._timers(question.until_ms)
+
+    # ---------------------------------------------------------------------------------- creation
+
+    def _create(self) -> None:
+        world, question = self._world, self._question
+        world.nodes.add(question.topology)
+        world.as_given = set(question.partitions)
+        self._operator.accept()
+        if len(question.partitions) < len(world.partitions):
+            self._operator.settle()
+            world.actions = [a for a in world.actions if a.partition not in question.partitions]
+        alive = frozenset(world.topology.nodes)
+        for number, keys in question.partitions.items():
+            self._highest = max(self._highest, keys.change_trigger_revision)
+            group = world.new_group(number)
+            built = given.build(keys, group, alive, keys.change_trigger_revision + 1)
+            world.give(number, built, group)
+        world.set_logs(question.replicas)
+        world.start_at(self._highest)
+        self._known = self._highest
+
+    # ------------------------------------------------------------------------------------- timers
+
+    def _timers(self, until_ms: int | None) -> Iterator[Step]:
+        """Fire what ends up to that time; None: all that ends."""
+        world = self._world
+        while (at_ms := self._operator.wake_at_ms) is not None:
+            if until_ms is not None and at_ms > until_ms:
+                return
+            world.now_ms = max(at_ms, world.now_ms)
+            world.as_given.clear()
+            cause = ", ".join(look(world).ending(world.now_ms))
+            if cause:
+                self._raise_revision(None)
+            else:
+                cause = "retry"
+                self._operator.settle()
+            if self._operator.wake_at_ms is not None and self._operator.wake_at_ms <= at_ms:
+                raise HarnessError(f"a timer of {at_ms / 1000:g} s fires without an end ({cause})")
+            yield from self._changed(cause)
+
+    # ------------------------------------------------------------------------------------- events
+
+    def _event(self, event: Event) -> Iterator[Step]:
+        world = self._world
+        if event.revision is not None and event.revision <= self._known:
+            # Stale. A trigger's revision is the operator's to refuse; a topology or a spec that is
+            # older than the stored one never reaches it, since both are one versioned resource.
+            if isinstance(event, Target):
+                yield from self._stale_trigger(event)
+            return
+        if isinstance(event, PartitionEvent) and not isinstance(event, Target):
+            world.as_given.discard(event.partition)
+        else:
+            world.as_given.clear()
+        cause = _cause(event)
+        match event:
+            case Membership():
+                world.change_topology(event.join, event.leave)
+                self._raise_revision(event.revision)
+            case Alter():
+                world.alter(event.changes)
+                self._raise_revision(event.revision)
+            case Target():
+                target = AssignmentSet.of(*event.nodes) if event.nodes else None
+                world.instead[event.partition] = target
+                self._raise_revision(event.revision, accepted=True)
+            case _:
+                self._highest = max(self._highest, self._number(event.revision))
+                self._known = max(self._known, event.revision or 0)
+                if isinstance(event, LEADERS_REPORTS) and is_back_at_stable(
+                    world.keys(event.partition)
+                ):
+                    world.reported = event.partition
+                if self._report(event):
+                    self._operator.settle(
+                        [event.partition] if isinstance(event, PartitionEvent) else None
+                    )
+                if isinstance(event, PartitionEvent):
+                    world.group(event.partition).look_again()
+                world.reported = None
+        yield from self._changed(cause)
+
+    def _stale_trigger(self, event: Target) -> Iterator[Step]:
+        """A trigger whose revision was handled: "skip" is decided by the operator's own rule."""
+        world = self._world
+        before = dict(world.instead)
+        world.instead[event.partition] = AssignmentSet.of(*event.nodes) if event.nodes else None
+        self._operator.settle()
+        world.instead = before
+        yield from self._changed(_cause(event))
+
+    def _report(self, event: Event) -> bool:
+        """What nodes report, or the operator's own restart; False if it says nothing new."""
+        world = self._world
+        match event:
+            case Drop():
+                world.drop()
+                self._operator.stop()
+                return False
+            case OperatorRestart():
+                self._operator.restart()
+            case Applied():
+                keys = world.keys(event.partition)
+                if keys.pending is None or event.peers != keys.pending.nodes:
+                    return False  # hole 2: a late callback of an older change
+                group = world.group(event.partition)
+                reports.report_applied(group, event.peers, event.term, event.index, keys)
+            case LeaderElected():
+                keys = world.keys(event.partition)
+                stable = keys.stable.nodes if keys.stable else ()
+                # Nobody sent the group elsewhere: a configuration that isn't stable's is none.
+                peers = event.peers or stable
+                if keys.pending is None and peers != stable:
+                    # Nobody has sent the group there: what the leader shows is of no known change.
+                    if event.node not in stable:
+                        return False
+                    peers = stable
+                group = world.group(event.partition)
+                return reports.report_leader(group, event.node, event.term, peers, keys)
+            case ReconfigurationError() | StageReported():
+                return self._report_stage(event)
+            case CaughtUp():
+                keys = world.keys(event.partition)
+                reports.report_caught_up(world.group(event.partition), event.peers, keys)
+            case Cancelled():
+                if event.result and world.keys(event.partition).planned is not None:
+                    reports.hear_leader(world.group(event.partition))
+                world.answer_cancel(event.partition, accepted=event.result)
+            case ReplicaLost():
+                world.lose_replica(event.partition, event.node)
+            case ResetByHand():
+                world.ask_for_reset(event.partition, event.survivor)
+            case GroupRestart():
+                world.restart_group(event.partition, event.alive)
+        return True
+
+    def _report_stage(self, event: ReconfigurationError | StageReported) -> bool:
+        pending = self._world.keys(event.partition).pending
+        group = self._world.group(event.partition)
+        if pending is not None and not pending.force:
+            reports.hear_leader(group)
+        if isinstance(event, ReconfigurationError):
+            reports.report_stage(group, Stage.NONE, event.status)
+        elif event.stage is Stage.NONE or pending is not None:
+            reports.report_stage(group, event.stage)
+        else:
+            return False  # of no change that was ever asked for
+        return True
+
+    def _raise_revision(self, number: int | None, *, accepted: bool = False) -> None:
+        """Let the operator accept what is new under this number, the next one if None.
+
+        `accepted`: nothing that it watches has changed, but the number counts.
+        """
+        world, before = self._world, self._world.revision
+        revision = self._known = self._number(number)
+        self._highest = max(self._highest, revision)
+        if not accepted:
+            world.revision = revision - 1
+            self._operator.accept()
+            if world.revision < revision:
+                world.revision = before  # a paused zone accepts nothing
+        elif not world.spec.paused:
+            world.revision = revision
+        self._operator.settle()
+        world.finish()
+
+    def _number(self, number: int | None) -> int:
+        return self._highest + 1 if number is None else number
+
+    # -------------------------------------------------------------------------------------- steps
+
+    def _changed(self, cause: str) -> Iterator[Step]:
+        """The step, if anything changed."""
+        shown = self._shown
+        if self._world.actions or shown is None or not look(self._world).looks_like(shown):
+            yield self._step(cause)
+        self._world.forget()
+
+    def _step(self, cause: str) -> Step:
+        world, before = self._world, self._shown
+        self._shown = look(world)
+        step = Step(
+            cause=cause,
+            before=before,
+            state=self._shown,
+            actions=tuple(world.actions),
+            writes=tuple(world.writes),
+        )
+        world.forget()
+        return step
+
+
+def _cause(event: Event) -> str:
+    """The event's key in the file."""
+    if isinstance(event, Membership):
+        return ", ".join(event.kinds)
+    name = "stage" if isinstance(event, StageReported) else type(event).__name__
+    return name[0].lower() + name[1:]

@@ -1,0 +1,148 @@
+"""`kubectl zq plan`: asks the server whether it takes the change, then the planner what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+from rich.console import RenderableType
+
+from zonequake_ctl.zq.forecast import Forecast, Step, forecast
+from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
+from zonequake_ctl.zq.look import copy_bytes, inspect, look, zone_object
+from zonequake_ctl.zq.sight import Sight, ZoneSight, named_zone
+from zonequake_kube.client import Kube
+from zonequake_kube.connection import Json
+from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_operator.resources.model import Partition, Snapshot, ZoneSpec, group_name
+from zonequake_operator.resources.parsing import parse_zone
+
+KIND = "DistributionZone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A zone as somebody wants it: a whole spec (`fields` False), or some fields of one."""
+
+    zone: str
+    spec: Json
+    fields: bool
+
+
+def wishes_of_file(path: Path) -> list[Wish]:
+    """The DistributionZones of a manifest file. Raises UsageError."""
+    try:
+        documents = [each for each in yaml.safe_load_all(path.read_text()) if each]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"{path} can't be read: {error}") from error
+    wishes = [
+        Wish(zone=str(one["metadata"]["name"]), spec=one.get("spec") or {}, fields=False)
+        for one in documents
+        if isinstance(one, dict)
+        and one.get("kind") == KIND
+        and (one.get("metadata") or {}).get("name")
+    ]
+    if not wishes:
+        raise UsageError(f"{path} holds no {KIND} with a name")
+    return wishes
+
+
+def wish_of_settings(zone: str, settings: Sequence[str]) -> Wish:
+    """`replicas=5` words over the zone's present spec. Raises UsageError."""
+    spec: Json = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator or not key:
+            raise UsageError(f"--set {setting!r}: expected FIELD=VALUE, such as replicas=5")
+        try:
+            spec[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            problem = getattr(error, "problem", None) or "it isn't YAML"
+            raise UsageError(f"--set {setting!r}: found {value!r}, {problem}") from error
+    return Wish(zone=zone, spec=spec, fields=True)
+
+
+async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
+    """What would become of the zone. Raises UsageError if it can't be had so."""
+    present = await zone_object(kube, wish.zone)
+    if present is None and wish.fields:
+        named_zone(await look(kube), wish.zone)  # says which there are
+    wanted = await _accepted(kube, wish, present)
+    sight = await look(kube)
+    if present is not None and not sight.reports:
+        reasons = "; ".join(sorted(set(sight.unheard.values()))) or "there are no pods"
+        raise ClusterError(f"no data node could be asked, so nothing can be foretold: {reasons}")
+    zone = _zone(sight, wish.zone, wanted)
+    spec = parse_zone(wanted).spec
+    if isinstance(spec, str):
+        raise UsageError(f"zone {wish.zone}: {spec}")
+    foretold = await _foretold(kube, zone.snapshot(sight), replace(spec, paused=False))
+    sizes = await copy_bytes(kube, _asked(zone, foretold.steps))
+    changes = spec_changes((present or {}).get("spec") or {}, wanted["spec"])
+    return forecast_screen(
+        wish.zone,
+        changes=changes,
+        spec=spec,
+        foretold=foretold,
+        sizes=sizes,
+        show_all=show_all,
+        lost=[number for number, health in zone.health.items() if health.lost],
+    )
+
+
+async def _foretold(kube: Kube, snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
+    """The forecast, once everything was looked at that it rests on and that lets itself be seen."""
+    tried: frozenset[tuple[str, str]] = frozenset()
+    while True:
+        foretold = forecast(snapshot, spec)
+        asked = foretold.unseen - tried
+        if not asked:
+            return foretold
+        tried |= asked
+        inspected = {node: dict(known) for node, known in snapshot.inspected.items()}
+        for node, found in (await inspect(kube, sorted(asked))).items():
+            inspected.setdefault(node, {}).update(found)
+        snapshot = replace(snapshot, inspected=inspected)
+
+
+async def _accepted(kube: Kube, wish: Wish, present: Json | None) -> Json:
+    """The zone as the server would store it. Raises UsageError with the server's own words."""
+    if present is None:
+        manifest: Json = {
+            "apiVersion": "zonequake.io/v1alpha1",
+            "kind": KIND,
+            "metadata": {"name": wish.zone},
+            "spec": wish.spec,
+        }
+    else:
+        spec = {**present["spec"], **wish.spec} if wish.fields else wish.spec
+        manifest = {**present, "spec": {k: v for k, v in spec.items() if v is not None}}
+    try:
+        wanted = await kube.try_write(manifest, replaces=present is not None)
+    except ClusterError as error:
+        if error.status in (400, 403, 409, 422):
+            raise UsageError(f"the server would refuse it: {error.words or error}") from error
+        raise
+    wanted["metadata"].setdefault("resourceVersion", "0")
+    return wanted
+
+
+def _zone(sight: Sight, name: str, wanted: Json) -> ZoneSight:
+    for zone in sight.zones:
+        if zone.zone.name == name:
+            return zone
+    none: dict[int, Partition] = {}
+    return ZoneSight(zone=parse_zone(wanted), partitions=none, reports=sight.reports)
+
+
+def _asked(zone: ZoneSight, steps: Sequence[Step]) -> list[tuple[int, str, str]]:
+    """Whose sizes are worth asking: partitions of which some node gets a copy."""
+    numbers = {m.partition for step in steps for m in step.moves if m.copies and not m.reset_to}
+    asked = []
+    for number in sorted(numbers):
+        leader = zone.groups[number].leader
+        if leader is not None:
+            asked.append((number, group_name(zone.zone.name, zone.zone.uid, number), leader))
+    return asked

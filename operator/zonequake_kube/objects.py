@@ -1,0 +1,160 @@
+"""Kubernetes objects as the harness's own types: the one place that knows their JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from zonequake_chaos.observe.view import KeysView, LinkView, PodView
+from zonequake_kube.connection import Json
+
+STORE_LABELS = "app.kubernetes.io/component=store"
+OPERATOR_LABELS = "app.kubernetes.io/component=operator"
+POOL_LABEL = "zonequake.io/pool"
+STORE_CONTAINER = "store"
+PROGRAM_LABEL = "zonequake.io/program"
+"""On pods of somebody else's program: its name, which is also its container's."""
+
+HANDS_CONTAINER = "hands"
+"""Beside such a program, in the same PID namespace: its image may hold no shell and no Python."""
+
+ADMIN_PORT = 8080
+
+RESTRICTED_POD: Json = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "fsGroup": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+RESTRICTED_CONTAINER: Json = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""What a pod and each of its containers must say of themselves in a `restricted` namespace."""
+
+
+def pod_view(pod: Json) -> PodView:
+    """A member's pod."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    labels = metadata.get("labels") or {}
+    names = [container["name"] for container in pod["spec"]["containers"]]
+    program = labels.get(PROGRAM_LABEL, "")
+    acts_in = next((n for n in (HANDS_CONTAINER, STORE_CONTAINER) if n in names), names[0])
+    containers = status.get("containerStatuses") or []
+    return PodView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        pool=labels.get(POOL_LABEL, ""),
+        ready=is_ready(pod),
+        phase=status.get("phase", "Unknown"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        container=acts_in,
+        restarts=sum(int(state.get("restartCount", 0)) for state in containers),
+        address=status.get("podIP", ""),
+        host=pod["spec"].get("nodeName", ""),
+        labels=tuple(sorted(labels.items())),
+        program=program,
+        started_wall_ns=next(
+            (_started_ns(state) for state in containers if state.get("name") == program), None
+        ),
+    )
+
+
+def _started_ns(container: Json) -> int | None:
+    """When the container that runs now started; None if none runs."""
+    running = (container.get("state") or {}).get("running") or {}
+    started = running.get("startedAt")
+    return int(datetime.fromisoformat(started).timestamp()) * 10**9 if started else None
+
+
+def main_container(pod: Json) -> str:
+    """The container that the pod is there for: the first one."""
+    return str(pod["spec"]["containers"][0]["name"])
+
+
+def is_ready(pod: Json) -> bool:
+    """The pod's Ready condition: its containers' probes and its readiness gates."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpProbe:
+    """An address in a pod that answers the kubelet."""
+
+    port: int
+    path: str
+    scheme: str
+
+
+def http_probe(pod: Json) -> HttpProbe | None:
+    """The first HTTP probe that the pod's containers have; None if they have none."""
+    for container in pod["spec"]["containers"]:
+        ports = {p.get("name"): int(p["containerPort"]) for p in container.get("ports") or []}
+        for kind in ("livenessProbe", "readinessProbe", "startupProbe"):
+            asked = (container.get(kind) or {}).get("httpGet")
+            if asked is not None:
+                port = asked["port"]
+                return HttpProbe(
+                    port=port if isinstance(port, int) else ports[port],
+                    path=asked.get("path", "/"),
+                    scheme=asked.get("scheme", "HTTP").lower(),
+                )
+    return None
+
+
+def claim_path(pod: Json) -> str | None:
+    """Where the pod has its first volume that a claim stands for; None if it has none."""
+    spec = pod["spec"]
+    claims = {v["name"] for v in spec.get("volumes") or [] if "persistentVolumeClaim" in v}
+    for container in spec["containers"]:
+        for mount in container.get("volumeMounts") or []:
+            if mount["name"] in claims:
+                return str(mount["mountPath"])
+    return None
+
+
+def keys_view(partition: Json) -> KeysView:
+    """A Partition resource's keys; a key that is absent is empty."""
+    spec, status = partition["spec"], partition.get("status") or {}
+    owners = partition["metadata"].get("ownerReferences") or []
+    owner = next((str(each["uid"]) for each in owners if each.get("controller")), "")
+    zone, number = str(spec["zone"]), int(spec["partition"])
+    return KeysView(
+        zone=zone,
+        partition=number,
+        group=f"{zone}.{owner[:8]}.{number}" if owner else "",
+        stable=_nodes(status.get("stable")),
+        pending=_nodes(status.get("pending")),
+        planned=_nodes(status.get("planned")),
+        forced=_flagged(status, "force"),
+        from_reset=_flagged(status, "fromReset"),
+        switch_reduce=_nodes(status.get("switchReduce")),
+        switch_append=_nodes(status.get("switchAppend")),
+        chain=tuple(
+            LinkView(
+                nodes=_nodes(link), term=int(link.get("term", 0)), index=int(link.get("index", 0))
+            )
+            for link in status.get("chain") or []
+        ),
+        token=int(status.get("configurationToken") or 0),
+        revision=int(status.get("changeTriggerRevision") or 0),
+    )
+
+
+def _flagged(status: Json, flag: str) -> frozenset[str]:
+    """The keys whose assignment set carries the flag."""
+    return frozenset(
+        key for key in ("stable", "pending", "planned") if (status.get(key) or {}).get(flag)
+    )
+
+
+def _nodes(assignments: object) -> tuple[str, ...]:
+    """Node names of an assignment set, which is a list of names or carries one in `nodes`."""
+    if isinstance(assignments, dict):
+        assignments = assignments.get("nodes")
+    if not isinstance(assignments, list):
+        return ()
+    return tuple(str(a["node"]) if isinstance(a, dict) else str(a) for a in assignments)

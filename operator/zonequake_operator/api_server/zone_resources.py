@@ -1,0 +1,166 @@
+"""One zone's resources as the API server holds them, and which views may be judged by them.
+
+They are kept as they were last read or written, until a resync, or until somebody saw that they are
+others by now. What another process wrote is judged only by reports that were heard after it was
+read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.errors import NotFound
+from zonequake_operator.fleet.fleet import Fleet, View
+from zonequake_operator.resources.leases import Session
+from zonequake_operator.resources.model import Partition, ResetRequest, Zone
+from zonequake_operator.resources.parsing import owner_uid, parse_partition, parse_zone
+
+
+@dataclass(slots=True)
+class Stored:
+    """The zone and its partitions as the API server holds them."""
+
+    zone: Zone
+    raw_status: dict[str, Any]
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    read_s: float = 0.0
+    invalidations: int = 0
+    """How many there had been when it was read."""
+
+
+class ZoneResources:
+    """Of the zone `name`, as long as its uid is `uid`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        uid: str,
+        kube: Kube,
+        fleet: Fleet,
+        resync_s: float,
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._name = name
+        self._uid = uid
+        self._kube = kube
+        self._fleet = fleet
+        self._resync_s = resync_s
+        self._monotonic_s = monotonic_s
+        self._stored: Stored | None = None
+        self._invalidations = 0
+        """Grows at any time, also in the middle of a step, which then ends on what it has read."""
+        self._known: dict[int, str] = {}
+        """The partitions' resource versions that we read or wrote."""
+        self._heard_from = 0
+        """The first view that was heard after the newest keys of another writer were read."""
+        self._sessions: dict[str, Session] = {}
+        """Of the nodes' Leases, as they were when the resources were read."""
+        self._asked_for_topology = 0
+        """The newest topology that a zone knew before us, and for which we looked again."""
+
+    @property
+    def stored(self) -> Stored:
+        """What was read last; only behind a first `read`."""
+        assert self._stored is not None
+        return self._stored
+
+    def invalidate(self) -> None:
+        """Read the resources again before the next decision."""
+        self._invalidations += 1
+
+    def generation_seen(self, generation: int) -> None:
+        """Somebody saw the zone at this generation; read it again if ours is older."""
+        if self._stored is not None and generation > self._stored.zone.generation:
+            self.invalidate()
+
+    def requests_seen(self, requests: Mapping[int, ResetRequest]) -> None:
+        """Somebody saw these requests for resets at the zone; read it again if they are new."""
+        if self._stored is not None and requests != self._stored.zone.reset_requests:
+            self.invalidate()
+
+    async def read_behind(self, view: View) -> tuple[Stored, View]:
+        """The resources, and a view that may be judged by them.
+
+        They are read after each session of a Lease that the view shows: whoever is permitted in it
+        is told of every reset that was decided while the node had none.
+        """
+        while True:
+            sessions = view.sessions
+            if sessions != self._sessions:
+                self._sessions = sessions
+                self.invalidate()
+            stored = await self.read()
+            self._heed_newer_topology(stored.zone, view)
+            if view.number >= self._heard_from:
+                return stored, view
+            self._fleet.hurry()
+            view = await self._fleet.next_view(view.edition, self._resync_s)
+
+    def _heed_newer_topology(self, zone: Zone, view: View) -> None:
+        """The zone may have accepted a newer topology from another operator: ours would undo it.
+
+        Once: one that is still older then was deleted and made again, and counts.
+        """
+        nodes = zone.status.data_nodes
+        accepted = nodes.topology_version if nodes is not None else 0
+        if view.topology.version < accepted and self._asked_for_topology < accepted:
+            self._asked_for_topology = accepted
+            self._fleet.topology_is_old()
+            self._heard_from = self.next_round()
+
+    def next_round(self) -> int:
+        """The first round of hearing that begins from now on."""
+        return self._fleet.rounds + 1
+
+    async def read(self) -> Stored:
+        """The resources as they were read last, or anew. Raises KubeError, NotFound if the zone is
+        gone, or another one has its name.
+        """
+        now_s = self._monotonic_s()
+        stored = self._stored
+        invalidations = self._invalidations
+        if (
+            stored is not None
+            and stored.invalidations == invalidations
+            and now_s - stored.read_s < self._resync_s
+        ):
+            return stored
+        raw, partitions = await asyncio.gather(
+            self._kube.get_zone(self._name), self._kube.list_partitions(self._name)
+        )
+        zone = parse_zone(raw)
+        if zone.uid != self._uid:
+            # Else a zone that was let go by force would be erased in its namesake.
+            raise NotFound(
+                f"GET zone {self._name}",
+                404,
+                f"found the uid {zone.uid}, expected {self._uid}: this one is gone, and another "
+                "has its name",
+            )
+        mine = [parse_partition(p) for p in partitions if owner_uid(p) == zone.uid]
+        self._stored = Stored(
+            zone=zone,
+            raw_status=raw.get("status") or {},
+            partitions={p.number: p for p in sorted(mine, key=lambda p: p.number)},
+            read_s=now_s,
+            invalidations=invalidations,
+        )
+        versions = {n: p.resource_version for n, p in self._stored.partitions.items()}
+        if versions != self._known:
+            # Another operator wrote, or died: reports from before that don't show what followed,
+            # and a replica that its group needs by now would be erased.
+            self._known, self._heard_from = versions, self.next_round()
+        return self._stored
+
+    def wrote(self, number: int, version: str) -> None:
+        """A partition has this resource version by our own hand."""
+        self._known[number] = version
+
+    def judge_by_later_views(self) -> None:
+        """Only views that are heard from now on may be judged by what is stored."""
+        self._heard_from = self.next_round()

@@ -1,0 +1,396 @@
+"""One zone's loop body: gather a snapshot, plan, apply.
+
+This process alone writes the zone's resources, and keeps them as it last read or wrote them
+(`zone_resources`): a compare-and-swap that fails makes it read them all again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.rendering import (
+    render_partition,
+    render_partition_status,
+    render_zone_status,
+)
+from zonequake_operator.api_server.zone_resources import Stored, ZoneResources
+from zonequake_operator.controller import metrics
+from zonequake_operator.controller.event_poster import EventPoster
+from zonequake_operator.controller.order_sender import OrderSender
+from zonequake_operator.errors import Conflict, KubeError
+from zonequake_operator.fleet.fleet import Fleet, View
+from zonequake_operator.fleet.store_client import StoreClient
+from zonequake_operator.groups.reports import by_group
+from zonequake_operator.planning.kubernetes_events import (
+    Announcement,
+    Cleaning,
+    EventReason,
+    announce,
+    announce_cleaned,
+    announce_failed,
+    announce_keys,
+)
+from zonequake_operator.planning.plan import (
+    Action,
+    CreatePartition,
+    Plan,
+    SendOrder,
+    WritePartition,
+    WriteZone,
+    plan,
+)
+from zonequake_operator.resources.crd_schema import partition_name
+from zonequake_operator.resources.model import (
+    DEFAULT_RETRY_THRESHOLD,
+    Partition,
+    PartitionKeys,
+    Snapshot,
+    Zone,
+    ZoneSpec,
+)
+from zonequake_operator.resources.parsing import parse_partition
+from zonequake_protocol.admin import Order, StopReplica
+
+logger = logging.getLogger(__name__)
+
+MAX_REPLANS = 8
+PARALLEL_WRITES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rest:
+    """A plan with nothing to do, and what it was made of."""
+
+    decided: Plan
+    stored: Stored
+    view: View
+
+    def lasts(self, stored: Stored, view: View, now_ms: int) -> bool:
+        """Would it be made again? What is stored is only written by those that have to do."""
+        wake_at_ms = self.decided.wake_at_ms
+        return (
+            stored is self.stored
+            and (wake_at_ms is None or now_ms < wake_at_ms)
+            and view.topology == self.view.topology
+            and view.reports == self.view.reports
+            and view.outdated == self.view.outdated
+            and view.lease_troubles == self.view.lease_troubles
+            and view.missing_rights == self.view.missing_rights
+        )
+
+
+class ZoneReconciler:
+    """Brings one zone where it should be, one step per call."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        uid: str,
+        kube: Kube,
+        store: StoreClient,
+        fleet: Fleet,
+        events: EventPoster,
+        resync_s: float,
+        view_period_s: float,
+        retry_threshold: int = DEFAULT_RETRY_THRESHOLD,
+        monotonic_s: Callable[[], float],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.resources = ZoneResources(
+            name, uid=uid, kube=kube, fleet=fleet, resync_s=resync_s, monotonic_s=monotonic_s
+        )
+        self._kube = kube
+        self._fleet = fleet
+        self._events = events
+        self._failed_tokens: dict[int, int] = {}
+        """The newest failed change that was announced, by partition."""
+        self._cleaned: frozenset[Cleaning] = frozenset()
+        """Erasures that were announced and are still under way."""
+        self._resync_s = resync_s
+        self._view_period_s = view_period_s
+        """A view or a message is written at most this often; keys, flipped conditions at once."""
+        self._retry_threshold = retry_threshold
+        self._monotonic_s = monotonic_s
+        self._wall_ms = wall_ms
+        self._rest: _Rest | None = None
+        self._turn = asyncio.Lock()
+        """A step and the erasure take turns: an order of an earlier plan would start a replica
+        that was erased."""
+        self._orders = OrderSender(store, monotonic_s=monotonic_s)
+        self._shows_orders = 1
+        """The first view that shows what our last orders did; 0 shows nothing at all."""
+        self._said: set[tuple[EventReason, str]] = set()
+        """Events of transitions that could not be stored yet, for somebody else wrote the zone."""
+        self._view_written_s: dict[int, float] = {}
+        self._zone_written_s = float("-inf")
+
+    async def step(self, view: View) -> Plan:
+        """Decide and act once on this view.
+
+        Raises:
+            NotFound: the zone is gone; another one may have its name.
+            KubeError: the API server doesn't let us.
+        """
+        try:
+            async with self._turn:
+                return await self._step(view)
+        except Conflict:
+            self.resources.invalidate()
+            metrics.RECONCILES.labels(self.name, "conflict").inc()
+            raise
+        except KubeError:
+            self.resources.invalidate()
+            metrics.RECONCILES.labels(self.name, "failed").inc()
+            raise
+
+    async def _step(self, view: View) -> Plan:
+        for _ in range(MAX_REPLANS):
+            stored, view = await self.resources.read_behind(view)
+            if self._rest is not None and self._rest.lasts(stored, view, self._wall_ms()):
+                return self._rest.decided
+            decided = self._plan(stored, view)
+            wrote = await self._write(decided.actions)
+            if not wrote:
+                break
+        at_rest = decided.settled and not decided.actions
+        self._rest = _Rest(decided=decided, stored=stored, view=view) if at_rest else None
+        # Orders rest on what is stored: a plan that had something to write is judged anew first.
+        sends = [a for a in decided.actions if isinstance(a, SendOrder)]
+        if not wrote:
+            no_longer = partial(self._fleet.next_topology, view.topology.version)
+            await self._orders.send(sends, view.addresses, until=no_longer)
+            self._shows_orders = self.resources.next_round() if sends else self._shows_orders
+        self._fleet.tell(
+            self.name, edition=view.edition, settled=decided.settled, behind=decided.behind
+        )
+        self._announce_failures(stored.zone, decided)
+        metrics.show_zone(
+            self.name,
+            health=decided.health,
+            conditions=stored.zone.conditions,
+            settled=decided.settled,
+        )
+        metrics.RECONCILES.labels(self.name, "ok").inc()
+        return decided
+
+    def _plan(self, stored: Stored, view: View) -> Plan:
+        with metrics.PLAN_SECONDS.time():
+            return plan(
+                Snapshot(
+                    now_ms=self._wall_ms(),
+                    zone=stored.zone,
+                    partitions=stored.partitions,
+                    topology=view.topology,
+                    reports=view.reports,
+                    outdated=view.outdated,
+                    lease_troubles=view.lease_troubles,
+                    missing_rights=view.missing_rights,
+                    inspected=self._orders.inspections.of(view.reports),
+                    attempts=self._orders.attempts,
+                    retry_threshold=self._retry_threshold,
+                )
+            )
+
+    # ---------------------------------------------------------------------------------- writing
+
+    async def _write(self, actions: Iterable[Action]) -> bool:
+        """Write what is urgent or due; says whether anything that decisions rest on was."""
+        zone_writes = [a for a in actions if isinstance(a, WriteZone)]
+        urgent = False
+        if not zone_writes:
+            self._said.clear()  # what was to be stored has passed again
+        for write in zone_writes:
+            if write.urgent or self._monotonic_s() - self._zone_written_s >= self._view_period_s:
+                urgent = urgent or write.urgent
+                await self._write_zone(write)
+        rest = [a for a in actions if isinstance(a, CreatePartition) or self._is_due(a)]
+        await self._announce_keys([a for a in rest if isinstance(a, WritePartition)])
+        slots = asyncio.Semaphore(PARALLEL_WRITES)
+
+        async def one(action: CreatePartition | WritePartition) -> None:
+            async with slots:
+                if isinstance(action, CreatePartition):
+                    await self._create_partition(action)
+                else:
+                    await self._write_partition(action)
+
+        results = await asyncio.gather(
+            *(one(a) for a in rest if isinstance(a, CreatePartition | WritePartition)),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return urgent or any(isinstance(a, CreatePartition) or _has_keys(a) for a in rest)
+
+    async def _announce_keys(self, writes: list[WritePartition]) -> None:
+        """Before they are stored, as with a zone."""
+        stored = self.resources.stored
+        said = announce_keys(stored.partitions, {w.number: w.keys for w in writes})
+        if said:
+            await self._events.post(stored.zone, said)
+
+    def _is_due(self, action: Action) -> bool:
+        if not isinstance(action, WritePartition):
+            return False
+        last_s = self._view_written_s.get(action.number, float("-inf"))
+        return action.urgent or self._monotonic_s() - last_s >= self._view_period_s
+
+    async def _write_zone(self, write: WriteZone) -> None:
+        stored = self.resources.stored
+        zone = stored.zone
+        status = render_zone_status(
+            write.status,
+            spec=zone.spec if isinstance(zone.spec, ZoneSpec) else ZoneSpec(),
+            conditions=write.conditions,
+            summary=write.summary,
+            previous=stored.raw_status,
+            now_ms=self._wall_ms(),
+        )
+        after = replace(
+            zone, status=write.status, conditions=write.conditions, summary=write.summary
+        )
+        conditions = stored.raw_status.get("conditions", [])
+        since = {c["type"]: c.get("lastTransitionTime", "") for c in conditions}
+        # First: whoever dies between the two is followed by one who finds both still to be done.
+        said = [each for each in announce(zone, after, since) if _words(each) not in self._said]
+        self._said |= set(map(_words, said))
+        await self._events.post(zone, said)
+        version = await self._cas("distributionzones", "DistributionZone", zone.name, zone, status)
+        self._said.clear()
+        self._zone_written_s = self._monotonic_s()
+        stored.raw_status = status
+        stored.zone = replace(after, resource_version=version)
+        if write.status.revision != zone.status.revision:
+            state = write.status.data_nodes
+            logger.info(
+                "zone %s: revision %d, data nodes %s",
+                zone.name,
+                write.status.revision,
+                ", ".join(sorted(state.nodes)) if state and state.nodes else "none",
+            )
+
+    async def _create_partition(self, action: CreatePartition) -> None:
+        stored = self.resources.stored
+        created = await self._kube.create_partition(render_partition(stored.zone, action.number))
+        made = stored.partitions[action.number] = parse_partition(created)
+        self.resources.wrote(action.number, made.resource_version)
+        stored.partitions = dict(sorted(stored.partitions.items()))
+
+    async def _write_partition(self, action: WritePartition) -> None:
+        stored = self.resources.stored
+        before = stored.partitions[action.number]
+        status = render_partition_status(action.keys, action.view)
+        name = partition_name(stored.zone.name, action.number)
+        version = await self._cas("partitions", "Partition", name, before, status)
+        self._view_written_s[action.number] = self._monotonic_s()
+        self.resources.wrote(action.number, version)
+        stored.partitions[action.number] = replace(
+            before, resource_version=version, keys=action.keys, view=action.view
+        )
+        if _begins_reset(before.keys, action.keys):
+            # Who hasn't left must know of the reset before the survivor begins: as of a view that
+            # was heard after this write, for a node may have joined again meanwhile.
+            self.resources.judge_by_later_views()
+        if action.urgent:
+            logger.info("%s: %s", name, _describe(action))
+        metrics.count_losses(stored.zone.name, before.keys, action.keys)
+
+    async def _cas(
+        self, plural: str, kind: str, name: str, at: Zone | Partition, status: dict[str, Any]
+    ) -> str:
+        try:
+            version = await self._kube.write_status(plural, kind, name, at.resource_version, status)
+        except KubeError as error:
+            result = "conflict" if isinstance(error, Conflict) else "failed"
+            metrics.KEY_WRITES.labels(kind, result).inc()
+            raise
+        metrics.KEY_WRITES.labels(kind, "ok").inc()
+        return version
+
+    # ---------------------------------------------------------------------------------- erasing
+
+    async def erase(self, view: View) -> tuple[set[str], set[str]]:
+        """Stop and erase the zone's replicas; says who still holds some, and who is silent.
+
+        Judged by a view in which every replica shows that was ordered to start.
+        Raises NotFound: the zone was let go by force.
+        """
+        async with self._turn:
+            if await self._orders.all_answered():  # they would start what is erased
+                self._shows_orders = self.resources.next_round()
+            while view.number < self._shows_orders:
+                view = await self._fleet.next_view(view.edition, self._resync_s)
+            return await self._erase(view)
+
+    async def _erase(self, view: View) -> tuple[set[str], set[str]]:
+        stored = await self.resources.read()
+        zone = stored.zone
+        orders: dict[str, list[Order]] = {}
+        for group, replicas in by_group(view.reports.values()).items():
+            if group.rpartition(".")[0] != f"{zone.name}.{zone.uid[:8]}":
+                continue  # not by its beginning: names of zones may have dots
+            for node, replica in replicas.items():
+                kept = stored.partitions.get(replica.partition)
+                token = max(replica.token, kept.keys.configuration_token if kept else 0)
+                orders.setdefault(node, []).append(
+                    StopReplica(group=group, token=token, incarnation=replica.incarnation)
+                )
+        await asyncio.gather(
+            *(self._orders.give(node, told, view.addresses) for node, told in orders.items())
+        )
+        silent = view.topology.nodes.keys() - view.reports.keys()
+        return set(orders), set(silent)
+
+    async def delete_partitions(self) -> None:
+        """Delete the zone's Partitions; their ownerReference would do it too, but later."""
+        stored = await self.resources.read()
+        slots = asyncio.Semaphore(PARALLEL_WRITES)
+
+        async def one(number: int) -> None:
+            async with slots:
+                await self._kube.delete_partition(partition_name(self.name, number))
+
+        await asyncio.gather(*(one(number) for number in stored.partitions))
+        self.resources.invalidate()
+
+    def _announce_failures(self, zone: Zone, decided: Plan) -> None:
+        failed = [
+            change
+            for change in decided.failed
+            if self._failed_tokens.get(change.partition) != change.token
+        ]
+        self._failed_tokens |= {change.partition: change.token for change in failed}
+        metrics.CHANGES_FAILED.labels(self.name).inc(len(failed))
+        cleaned = [each for each in decided.cleaned if each not in self._cleaned]
+        self._cleaned = frozenset(decided.cleaned)
+        for announcement in (*announce_failed(failed), *announce_cleaned(cleaned)):
+            self._events.post_soon(zone, announcement)
+
+
+def _words(announcement: Announcement) -> tuple[EventReason, str]:
+    return announcement.reason, announcement.message
+
+
+def _begins_reset(before: PartitionKeys, after: PartitionKeys) -> bool:
+    return after.is_forced and not before.is_forced
+
+
+def _has_keys(action: Action) -> bool:
+    return isinstance(action, WritePartition) and action.urgent
+
+
+def _describe(action: WritePartition) -> str:
+    keys = action.keys
+    sets = {"stable": keys.stable, "pending": keys.pending, "planned": keys.planned}
+    shown = [f"{name} {', '.join(value.nodes)}" for name, value in sets.items() if value]
+    lock = " locked" if keys.pending_lock else ""
+    return f"token {keys.configuration_token}{lock}; {'; '.join(shown)}"

@@ -1,0 +1,116 @@
+"""Reads the nodes' Leases, takes over those of nodes that are to count as left, and deletes those
+of nodes that have left for good."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.controller import metrics
+from zonequake_operator.errors import Conflict, KubeError, NotFound, ResourceError
+from zonequake_operator.resources.crd_schema import Object, from_rfc3339
+from zonequake_operator.resources.leases import Lease, Renewals
+
+logger = logging.getLogger(__name__)
+
+FENCED = "zonequake.io/fenced"
+"""The annotation that the data node heeds; its value is for people."""
+PARALLEL_FENCES = 16
+DELETE_AGAIN_S = 30.0
+"""So long after a deletion that failed it is tried again."""
+
+
+class Fencing:
+    """One operator's view of the Leases, and its compare-and-swaps on them."""
+
+    def __init__(self, kube: Kube, *, monotonic_s: Callable[[], float]) -> None:
+        self._kube = kube
+        self._monotonic_s = monotonic_s
+        self._objects: dict[str, Object] = {}
+        self._renewals = Renewals()
+        self.leases: Mapping[str, Lease] = {}
+        self._delete_again_s = float("-inf")
+
+    @property
+    def may_delete(self) -> bool:
+        """Not so soon after a deletion that failed, perhaps for want of the right to it."""
+        return self._monotonic_s() >= self._delete_again_s
+
+    @property
+    def run_out(self) -> frozenset[str]:
+        """Whose Leases have run out."""
+        return self._renewals.run_out
+
+    async def look(self) -> None:
+        """Read all Leases."""
+        objects = await self._kube.list_leases()
+        self._objects = {obj["metadata"]["name"]: obj for obj in objects}
+        self.leases = {name: parse_lease(obj) for name, obj in self._objects.items()}
+        self._renewals.looked(self.leases, self._monotonic_s())
+
+    async def fence(self, names: Iterable[str], why: str) -> None:
+        """Take these over; what was renewed since `look` stays, and its node with it."""
+        slots = asyncio.Semaphore(PARALLEL_FENCES)
+
+        async def one(name: str) -> None:
+            async with slots:
+                await self._fence(name, why)
+
+        await asyncio.gather(*(one(name) for name in sorted(names)))
+
+    async def _fence(self, name: str, why: str) -> None:
+        body = dict(self._objects[name])
+        body["metadata"] = dict(body["metadata"])
+        body["metadata"]["annotations"] = {
+            **(body["metadata"].get("annotations") or {}),
+            FENCED: why,
+        }
+        try:
+            written = await self._kube.replace_lease(body)
+        except (Conflict, NotFound) as error:
+            logger.info("%s keeps its Lease for now: %s", name, error)
+            return
+        logger.warning("%s was fenced, and has left: %s", name, why)
+        metrics.FENCES.inc()
+        self._objects[name] = written
+        self.leases = {**self.leases, name: parse_lease(written)}
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete these, as they were read; what was written since stays."""
+        for name in sorted(names):
+            metadata = self._objects[name]["metadata"]
+            try:
+                await self._kube.delete_lease(
+                    name, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+                )
+            except KubeError as error:
+                # Nothing rests on it, so that a round doesn't fail of it.
+                self._delete_again_s = self._monotonic_s() + DELETE_AGAIN_S
+                logger.info("the Lease of %s stays for now: %s", name, error)
+                continue
+            logger.info("the Lease of %s was deleted: the node is wanted no more", name)
+            del self._objects[name]
+            self.leases = {n: lease for n, lease in self.leases.items() if n != name}
+
+
+def parse_lease(obj: Object) -> Lease:
+    """A Lease as it was read."""
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    return Lease(
+        name=metadata["name"],
+        holder=spec.get("holderIdentity") or "",
+        session=spec.get("leaseTransitions") or 0,
+        fenced=(metadata.get("annotations") or {}).get(FENCED),
+        duration_s=spec.get("leaseDurationSeconds") or 0,
+        resource_version=metadata["resourceVersion"],
+        renewed_ms=_renewed_ms(spec.get("renewTime")),
+    )
+
+
+def _renewed_ms(text: str | None) -> int:
+    try:
+        return 0 if text is None else from_rfc3339(text)
+    except ResourceError:
+        return 0  # only people read it

@@ -1,0 +1,117 @@
+"""Pods, pools and machines as lists and events showed them: what proves that a process has ended.
+
+A list shows what is there; what an event showed before it, of the same pod, is forgotten. But a pod
+is deleted as soon as its end is written down, and no list may ever show that: its event is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.fleet.gates import GATE
+from zonequake_operator.nodes.topology import Pod
+from zonequake_operator.resources.crd_schema import Object
+from zonequake_operator.resources.model import Topology
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A pod that an event showed without a running container. `number`: of what was shown, in its
+    order; `in_round`: the newest round of hearing at that time."""
+
+    pod: Pod
+    number: int
+    in_round: int
+
+
+class Evidence:
+    """What was listed last, and what events have shown since."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._number = 0
+        self._ended: dict[tuple[str, str], Ended] = {}
+        """By name and uid of the pod."""
+        self.pods: dict[str, Pod] = {}
+        self.wanted: Mapping[str, int] = {}
+        """Replicas of each StatefulSet."""
+        self.lost: frozenset[str] = frozenset()
+        """Machines that are proven gone."""
+        self.listed_in = 0
+        """The round of hearing behind which the list was made."""
+
+    def show(self, seen: Object, *, in_round: int) -> bool:
+        """An event showed this pod; says whether it has ended."""
+        pod = parse_pod(seen)
+        self._number += 1
+        if not pod.terminated:
+            self._ended.pop((pod.name, pod.uid), None)  # that was the process before
+            return False
+        self._ended[pod.name, pod.uid] = Ended(pod=pod, number=self._number, in_round=in_round)
+        if pod.name in self.pods and self.pods[pod.name].uid == pod.uid:
+            self.pods[pod.name] = pod  # who has left isn't asked any more
+        return True
+
+    async def list(self, *, in_round: int) -> None:
+        """List all anew. Raises KubeError."""
+        self._number += 1
+        number = self._number
+        pods, sets, machines = await asyncio.gather(
+            self._kube.list_pods(), self._kube.list_stateful_sets(), self._kube.list_machines()
+        )
+        self.pods = {pod.name: pod for pod in map(parse_pod, pods)}
+        self.wanted = {s["metadata"]["name"]: s["spec"].get("replicas", 1) for s in sets}
+        self.lost = _lost_machines(machines, self.pods)
+        self.listed_in = in_round
+        self._ended = {
+            (name, uid): shown
+            for (name, uid), shown in self._ended.items()
+            if shown.number > number or name not in self.pods or self.pods[name].uid != uid
+        }
+
+    def ended(self, topology: Topology) -> dict[str, Ended]:
+        """Of nodes in the topology, the pods that events showed to have ended."""
+        self._ended = {
+            (name, uid): shown
+            for (name, uid), shown in self._ended.items()
+            if name in topology.nodes and topology.nodes[name].pod_uid == uid
+        }
+        return {name: shown for (name, _), shown in self._ended.items()}
+
+
+def parse_pod(obj: Object) -> Pod:
+    """A pod as it was listed, or as an event shows it."""
+    meta, status = obj["metadata"], obj.get("status", {})
+    containers: list[dict[str, Any]] = status.get("containerStatuses", [])
+    running = any("running" in c.get("state", {}) for c in containers)
+    ended = any(
+        "terminated" in c.get("state", {}) or "terminated" in c.get("lastState", {})
+        for c in containers
+    )
+    gate = next((c for c in status.get("conditions", []) if c["type"] == GATE), None)
+    return Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        ip=status.get("podIP"),
+        machine=obj.get("spec", {}).get("nodeName"),
+        terminated=status.get("phase") in ("Failed", "Succeeded") or (ended and not running),
+        restarts=sum(c.get("restartCount", 0) for c in containers),
+        caught_up=None if gate is None else gate["status"] == "True",
+    )
+
+
+def _lost_machines(machines: list[Object], pods: Mapping[str, Pod]) -> frozenset[str]:
+    if not machines:
+        return frozenset()  # we may not read them
+    standing = {
+        m["metadata"]["name"]
+        for m in machines
+        if not any(t["key"] == OUT_OF_SERVICE for t in m.get("spec", {}).get("taints", []))
+    }
+    return frozenset(p.machine for p in pods.values() if p.machine and p.machine not in standing)

@@ -1,0 +1,163 @@
+"""What a group's reports say about a change of its peers: named, carried, applied.
+
+Shared by the keys (`rebalance`) and the orders (`orders`), which must never judge differently.
+"""
+
+from __future__ import annotations
+
+from zonequake_operator.groups.reports import RUNNING, Group, is_majority, members
+from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
+from zonequake_protocol.admin import PeerName, ReconfigurationStatus, ReplicaStatus, Stage
+
+
+def someone_has_data(keys: PartitionKeys, group: Group) -> bool:
+    """Is there a replica that speaks against a first configuration?
+
+    Once it was written that the data of all members is lost, only a member's own remains do: they
+    are erased before.
+    """
+    nodes = holders(group)
+    if keys.bootstrap_lineage and keys.stable is not None:
+        nodes &= frozenset(keys.stable.nodes)
+    return bool(nodes)
+
+
+def holders(group: Group) -> frozenset[str]:
+    """Nodes that hold data, or may: one that waits or is broken doesn't show its configuration."""
+    return frozenset(
+        node
+        for node, replica in group.replicas.items()
+        if replica.configuration is not None or replica.role not in RUNNING
+    )
+
+
+def is_applied(
+    wanted: AssignmentSet, leading: ReplicaStatus, group: Group, lost: tuple[str, ...] = ()
+) -> bool:
+    """Did the group commit a configuration of exactly these nodes, as they now are (hole 2)?
+
+    While the leader catches peers up the answer is no: those peers are another configuration's,
+    and must be replaced by ours before their nodes are cleaned.
+    """
+    configuration = leading.configuration
+    return (
+        configuration is not None
+        and configuration.index <= leading.commit
+        and leading.stage is not Stage.CATCHING_UP
+        and is_carried(wanted, leading, group, lost)
+    )
+
+
+def is_carried(
+    wanted: AssignmentSet, leading: ReplicaStatus, group: Group, lost: tuple[str, ...] = ()
+) -> bool:
+    """Is the leader's configuration of exactly these nodes, as they now are, perhaps uncommitted?
+
+    Every new leader appends its configuration again, so for a moment after each election it shows
+    one that isn't committed. It is on its way, and must not be asked for once more. `lost`:
+    switchReduce, whose nodes are in it as they were before; they leave it by the next step.
+    """
+    configuration = leading.configuration
+    return (
+        configuration is not None
+        and not configuration.old_peers
+        and {peer.node for peer in configuration.peers} == set(wanted.nodes)
+        and all(
+            peer.incarnation == group.replicas[peer.node].incarnation
+            for peer in configuration.peers
+            if group.is_running(peer.node) and peer.node not in lost
+        )
+    )
+
+
+def majority_holds(peers: tuple[PeerName, ...], group: Group, alive: frozenset[str]) -> bool:
+    """Is a majority of these peers in the topology, and does it still hold its replicas (hole 6)?
+
+    A node that doesn't answer in this round isn't counted: granted now, the change might need it.
+    """
+    holding = [
+        peer.node in alive
+        and group.is_running(peer.node)
+        and group.replicas[peer.node].incarnation == peer.incarnation
+        for peer in peers
+    ]
+    return is_majority(sum(holding), len(peers))
+
+
+def lost_majority(peers: tuple[PeerName, ...], group: Group) -> bool:
+    """Has a majority of these peers become impossible for good? Their nodes answer without them."""
+    left = [
+        peer.node not in group.answered
+        or (
+            peer.node in group.replicas
+            and group.replicas[peer.node].incarnation == peer.incarnation
+        )
+        for peer in peers
+    ]
+    return not is_majority(sum(left), len(peers))
+
+
+def named_peers(keys: PartitionKeys, group: Group) -> tuple[PeerName, ...] | None:
+    """Pending with incarnations; None while some new node's replica hasn't started.
+
+    Or hasn't seen the present token. One that has gone since the leader began to catch it up is
+    still the peer that the leader names: the lock needs "a majority of the peers", not all (hole
+    15).
+    """
+    assert keys.pending is not None
+    leading, token = group.leading, keys.configuration_token
+    configured = {}
+    if leading is not None:
+        if leading.stage is Stage.CATCHING_UP and leading.stage_token == token:
+            configured = {peer.node: peer for peer in leading.stage_peers}
+        if leading.configuration is not None:
+            configured |= {peer.node: peer for peer in members(leading.configuration)}
+    peers = []
+    for node in keys.pending.nodes:
+        if lacks_token(node, keys, group):
+            return None
+        if group.is_running(node) and not (node in keys.switch_reduce and node in configured):
+            peers.append(PeerName(node, group.replicas[node].incarnation))
+        elif node in configured:
+            # A member that is down keeps its place, and a lost one the one that it is to leave.
+            peers.append(configured[node])
+        else:
+            return None
+    return tuple(sorted(peers))
+
+
+def lacks_token(node: str, keys: PartitionKeys, group: Group) -> bool:
+    """Could this newcomer still be erased by an older order?
+
+    It stayed from an earlier set, and an order to erase it may be under way. Once it has seen the
+    present token that order is stale; before, the group must not come to need it.
+    """
+    return (
+        group.is_running(node)
+        and node not in group.configured_nodes
+        and group.replicas[node].token < keys.configuration_token
+    )
+
+
+def is_cancelled(keys: PartitionKeys, leading: ReplicaStatus) -> bool:
+    """Did the leader answer `received` to cancelChangePeers of the present change?
+
+    That is the document's true: nothing was there to cancel, or it was cancelled. It shows in the
+    report until the next change begins, because an answer may be lost.
+    """
+    return (
+        leading.stage is Stage.NONE
+        and leading.reconfiguration_status is ReconfigurationStatus.CANCELLED
+        and leading.token >= keys.configuration_token
+    )
+
+
+def next_token(keys: PartitionKeys, group: Group) -> int:
+    """Above our own, and above any that a replica has seen: stored keys may be a restored copy."""
+    seen = (replica.token for replica in group.replicas.values())
+    return max(keys.configuration_token, *seen, 0) + 1
+
+
+def in_order(peers: list[PeerName]) -> tuple[PeerName, ...]:
+    """As they stand in stored keys."""
+    return tuple(sorted(peers))

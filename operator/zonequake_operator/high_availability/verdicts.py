@@ -1,0 +1,248 @@
+"""What high availability asks of a partition's keys, before its rebalance does.
+
+a leader whose read index works       nothing: the partition serves
+a person has asked for it             `reset`: two phases
+its whole group has stopped           `restart`: it recovers, or the chain is unwound
+a reset is due, no majority           `reset`: two phases
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from zonequake_operator.groups.evidence import next_token
+from zonequake_operator.groups.reports import Group
+from zonequake_operator.high_availability import chain, cold_start, reset
+from zonequake_operator.high_availability.reset import Holders, Undecided
+from zonequake_operator.planning.conditions import few
+from zonequake_operator.resources.model import (
+    ConsistencyMode,
+    Partition,
+    PartitionKeys,
+    ResetDue,
+    ResetRequest,
+    Snapshot,
+    Storage,
+    ZoneSpec,
+    ZoneStatus,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the keys must become, and whom that waits for.
+
+    `withheld`: nobody gets permission to start before the chain is unwound. `awaits`: why a reset
+    or an unwinding can't be decided yet, or whom a stopped group waits for. `inspect`: waiting
+    replicas whose state has to be seen.
+    """
+
+    keys: PartitionKeys
+    withheld: bool = False
+    awaits: Undecided | chain.Unjudged | cold_start.Awaited | None = None
+    inspect: frozenset[str] = frozenset()
+
+    def sentence(self, partition: str, storage: Storage = Storage.PERSISTENT) -> str:
+        """For whom the partition, which is called so, waits; empty if for nobody."""
+        awaits, keys = self.awaits, self.keys
+        if awaits is None:
+            return ""
+        subject = f"{partition[0].upper()}{partition[1:]}"
+        if isinstance(awaits, cold_start.Awaited):
+            if storage is Storage.VOLATILE:
+                return (
+                    f"{subject} waits for {few(awaits.of)}: all its nodes had stopped, and its "
+                    "data is gone with them; it begins anew, empty, once all of them are back."
+                )
+            return (
+                f"{subject} waits for {awaits.more} more of {few(awaits.nodes)} to come back with "
+                f"its data: all its nodes had stopped, and who is back may lack what a majority of "
+                f"{few(awaits.of)} has acknowledged; or it is reset by hand (zonequake reset)."
+            )
+        if isinstance(awaits, chain.Unjudged):
+            nodes = few(awaits.nodes) or "a node that holds its data"
+            return (
+                f"{subject} waits for {awaits.more} more of {nodes} to "
+                "report: all its nodes had stopped, and the newest user data may be under link "
+                f"{awaits.link + 1} of {len(keys.chain)} of its chain "
+                f"({few(keys.chain[awaits.link].nodes)}); or it is reset by hand (zonequake reset)."
+            )
+        if awaits.unheard:
+            return f"The reset of {partition} waits for {few(awaits.unheard)} to report."
+        newest = keys.chain[-1].nodes if keys.chain else ()
+        return (
+            f"Nobody alive holds the newest data of {partition}: it waits for one of "
+            f"{few(newest)}, or is reset by hand to older data (zonequake reset)."
+        )
+
+
+def judge(
+    keys: PartitionKeys,
+    holders: Holders,
+    *,
+    due: ResetDue | None,
+    revision: int,
+    automatic: bool = True,
+    by_hand: ResetRequest | None = None,
+) -> Verdict:
+    """The verdict on a partition of a HighAvailability zone, or one that is to be reset by hand.
+
+    Args:
+        keys: as stored.
+        holders: what is known of its replicas.
+        due: the newest reset timer that fired.
+        revision: the zone's; a reset raises the partition's revisions to it.
+        automatic: the zone is a HighAvailability one.
+        by_hand: somebody asked for a reset. It needs no timer and unwinds no chain, but it is
+            refused like any other while a majority or its leader may be alive, and for ever once
+            the majority that was missing then came back: the next loss may be nobody's wish. A
+            chain that can't be unwound yet is no majority.
+    """
+    if keys.bootstrap is None or keys.stable is None:
+        return Verdict(keys=keys)
+    if holders.group.confirmed:
+        return Verdict(keys=cold_start.without_mark(keys))
+    if automatic and cold_start.has_just_stopped(keys, holders):
+        keys = cold_start.marked(keys)
+    unwinds = automatic and cold_start.must_unwind(keys, holders)
+    unwound = _unwind(keys, holders, revision) if unwinds else None
+    if by_hand and by_hand.survivor and not reset.is_there(by_hand.survivor, holders):
+        by_hand = None  # it is for what isn't there any more
+    if by_hand and (
+        reset.has_lost_majority(keys, holders, by_hand.topology_version)
+        or (unwound is not None and unwound.awaits is not None)
+    ):
+        found = _reset(keys, holders, revision, by_hand)
+        decided = cold_start.by_hand(keys, found.keys) if automatic else found.keys
+        return replace(found, keys=decided, withheld=unwinds)
+    if not automatic:
+        return Verdict(keys=keys)
+    if unwound is not None:
+        return unwound
+    if keys.is_stopped:
+        return _recover(keys, holders, revision)
+    if due is not None and is_due(keys, holders, due):
+        return _reset(keys, holders, revision)
+    return Verdict(keys=keys)
+
+
+def _unwind(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
+    token = next_token(keys, holders.group)
+    unwound = cold_start.unwind(keys, holders, revision=revision, token=token)
+    if isinstance(unwound, chain.Unjudged):
+        hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
+        return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
+    return Verdict(keys=unwound, withheld=True)
+
+
+def _recover(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
+    """Ordinary recovery of a group that stopped as a whole: its majority must come back.
+
+    Nobody is left to wait for once all members are there. If too many of them came back with
+    nothing, what the others hold is all that there is.
+    """
+    awaits = cold_start.awaited(keys, holders)
+    if awaits is None or keys.is_forced:
+        return Verdict(keys=keys)
+    if cold_start.all_are_back(keys, holders) and holders.hold(keys) & keys.stable_nodes:
+        return _reset(keys, holders, revision)
+    return Verdict(keys=keys, awaits=awaits)
+
+
+def _reset(
+    keys: PartitionKeys, holders: Holders, revision: int, by_hand: ResetRequest | None = None
+) -> Verdict:
+    token = next_token(keys, holders.group)
+    survivor = by_hand.survivor if by_hand is not None else None
+    if survivor is not None:
+        after = reset.reset_to(keys, holders, survivor, revision=revision, token=token)
+    else:
+        after = reset.reset_partition(keys, holders, revision=revision, token=token)
+    if isinstance(after, Undecided):
+        hidden = frozenset(n for n in after.unheard if holders.is_hidden(n))
+        return Verdict(keys=keys, awaits=after, inspect=hidden)
+    return Verdict(keys=after)
+
+
+def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
+    """Is the majority missing for which the timer fired, and no reset written for that loss?
+
+    It is void for a group that has stopped as a whole since.
+    """
+    if keys.is_stopped:
+        return False
+    return keys.reset_revision < due.revision and reset.has_lost_majority(
+        keys, holders, due.topology_version
+    )
+
+
+# ------------------------------------------------------------------------------- The whole zone
+
+
+def verdicts(
+    snapshot: Snapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
+) -> dict[int, Verdict]:
+    """The verdict on each partition; in a StrongConsistency zone on those asked for by hand."""
+    automatic = spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY
+    requests = snapshot.zone.reset_requests
+    if not automatic and not requests:
+        return {}
+    return {
+        partition.number: judge(
+            partition.keys,
+            holders,
+            due=status.reset_due,
+            revision=status.revision,
+            automatic=automatic,
+            by_hand=asked_for(partition, requests),
+        )
+        for partition, holders in each_with_holders(snapshot, groups)
+        if automatic or asked_for(partition, requests)
+    }
+
+
+def asked_for(partition: Partition, requests: Mapping[int, ResetRequest]) -> ResetRequest | None:
+    """The request for a reset by hand, if it is for the keys as they are now.
+
+    A reset raises the token, so that no request is carried out twice, also not by a zone whose
+    revision stays: nothing compares a request with revisions.
+    """
+    request = requests.get(partition.number)
+    is_for_them = request is not None and request.token == partition.keys.configuration_token
+    return request if is_for_them else None
+
+
+def without_done_reset(
+    snapshot: Snapshot, status: ZoneStatus, groups: Mapping[int, Group]
+) -> ZoneStatus:
+    """The zone's status without a due reset that no partition needs (any more).
+
+    A due reset is judged "until the majority is back or the reset is written" (hole 6).
+    """
+    due = status.reset_due
+    if due is None or any(is_due(p.keys, h, due) for p, h in each_with_holders(snapshot, groups)):
+        return status
+    return replace(status, reset_due=None)
+
+
+def each_with_holders(
+    snapshot: Snapshot, groups: Mapping[int, Group]
+) -> Iterator[tuple[Partition, Holders]]:
+    """The zone's partitions, each with what is known of its replicas.
+
+    Who answered only before somebody was counted out is silent: until then members may have
+    replicated to it, and the survivor is the one with the newest log.
+    """
+    answered = frozenset(snapshot.reports) - snapshot.outdated
+    for number, partition in snapshot.partitions.items():
+        group = groups[number]
+        inspected = {
+            node: found[group.name]
+            for node, found in snapshot.inspected.items()
+            if group.name in found
+        }
+        holders = Holders(
+            group=group, topology=snapshot.topology, answered=answered, inspected=inspected
+        )
+        yield partition, holders

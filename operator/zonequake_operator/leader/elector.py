@@ -1,0 +1,140 @@
+"""Stands for election until this process leads, and ends it when it leads no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.errors import Conflict, KubeError, NotFound
+from zonequake_operator.leader.election import RENEW_SHARE, Ballot, Candidate
+from zonequake_operator.resources.crd_schema import Object
+
+logger = logging.getLogger(__name__)
+
+WATCH_S = 0.2
+
+
+def boottime_s() -> float:
+    """Goes on while the machine is suspended, where that is known."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class Elector:
+    """Of one process. Every call has a time-out, so a hung API server costs the leadership."""
+
+    def __init__(self, kube: Kube, lease: str, candidate: Candidate) -> None:
+        self._kube = kube
+        self._lease = lease
+        self._candidate = candidate
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may act now; ask right before each act."""
+        return self._candidate.leads(boottime_s())
+
+    async def won(self) -> None:
+        """Return once this process leads; it goes on renewing."""
+        self._renewing = asyncio.create_task(self._run(), name="election")
+        logger.info("%s stands by", self._candidate.name)
+        while not self.leads:  # noqa: ASYNC110  it also ends by the clock alone
+            await asyncio.sleep(WATCH_S)
+        logger.info("%s leads", self._candidate.name)
+
+    async def watch(self, lost: Callable[[], None]) -> None:
+        """Call `lost` once this process leads no more."""
+        while self.leads:  # noqa: ASYNC110  it ends by the clock alone
+            await asyncio.sleep(WATCH_S)
+        lost()
+
+    async def resign(self) -> None:
+        """Lead no more, and let another one do so at once."""
+        led = self.leads
+        self._candidate.resigned()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        if led:
+            try:
+                async with asyncio.timeout(self._candidate.duration_s * RENEW_SHARE):
+                    found = await self._read()
+                    if found.holder == self._candidate.name:
+                        nobody = Ballot(
+                            holder="", transitions=found.transitions, version=found.version
+                        )
+                        await self._write(nobody)
+            except (KubeError, TimeoutError) as error:
+                logger.info("the Lease %s runs out by itself: %s", self._lease, error)
+
+    async def _run(self) -> None:
+        pause_s = self._candidate.duration_s * RENEW_SHARE
+        while True:
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._step()
+            except (KubeError, TimeoutError) as error:
+                logger.warning("the Lease %s was not renewed: %r", self._lease, error)
+            await asyncio.sleep(pause_s)
+
+    async def _step(self) -> None:
+        asked_s = boottime_s()
+        found = await self._read()
+        wanted = self._candidate.wants(found, boottime_s())
+        if wanted is None:
+            return
+        try:
+            await self._write(wanted)
+        except (Conflict, NotFound):
+            return  # somebody was quicker
+        self._candidate.wrote(asked_s)
+
+    async def _read(self) -> Ballot:
+        try:
+            return ballot_of(await self._kube.get_lease(self._lease))
+        except NotFound:
+            return Ballot(holder="", transitions=0, version=None)
+
+    async def _write(self, ballot: Ballot) -> None:
+        body = object_of(
+            ballot,
+            name=self._lease,
+            duration_s=self._candidate.duration_s,
+            now_ns=time.time_ns(),
+        )
+        if ballot.version is None:
+            await self._kube.create_lease(body)
+        else:
+            await self._kube.replace_lease(body)
+
+
+def ballot_of(obj: Object) -> Ballot:
+    """What a Lease object says."""
+    spec = obj.get("spec") or {}
+    return Ballot(
+        holder=spec.get("holderIdentity") or "",
+        transitions=spec.get("leaseTransitions") or 0,
+        version=obj["metadata"]["resourceVersion"],
+    )
+
+
+def object_of(ballot: Ballot, *, name: str, duration_s: float, now_ns: int) -> Object:
+    """The Lease object to write; its time is for people."""
+    moment = datetime.fromtimestamp(now_ns / 1e9, UTC)
+    metadata: Object = {"name": name, "labels": {"app.kubernetes.io/component": "operator"}}
+    if ballot.version is not None:
+        metadata["resourceVersion"] = ballot.version
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": {
+            "holderIdentity": ballot.holder,
+            "leaseTransitions": ballot.transitions,
+            "leaseDurationSeconds": max(1, round(duration_s)),
+            "renewTime": f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z",
+        },
+    }

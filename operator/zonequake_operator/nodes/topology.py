@@ -1,0 +1,219 @@
+"""Who is in the logical topology (design §3, Membership).
+
+A node joins as soon as its store has identified itself. It has left when
+
+- its container status says terminated, or shows a later start than the process we knew (the kubelet
+  may yet tell of the process before it, which proves nothing);
+- the machine it ran on is gone (Node object deleted, or tainted out-of-service);
+- its successor identified itself (it holds the lock on the data directory): leave and join in
+  one version;
+- its pod object is gone and its StatefulSet no longer wants that ordinal;
+- its Lease has run out, or it gave it up itself.
+
+A node that holds a Lease is fenced first (`to_fence`), and left only then: see `leases`. Until it
+has begun another session it doesn't join again. A vanished pod object alone proves nothing: a
+delete with grace 0 removes the object before the process. Nor does silence: an unreachable node may
+serve its clients. Both keep their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zonequake_operator.resources.leases import Lease
+from zonequake_operator.resources.model import Departure, Topology, TopologyNode
+from zonequake_protocol.admin import NodeIdentity
+
+MAX_DEPARTED = 1000
+"""So many departures are remembered; the resource must stay small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """What counts of a pod. `terminated`: its containers were started, and none runs now."""
+
+    name: str
+    uid: str
+    ip: str | None
+    machine: str | None
+    terminated: bool
+    restarts: int
+    caught_up: bool | None = None
+
+
+def advance(
+    topology: Topology,
+    *,
+    identities: Mapping[str, NodeIdentity],
+    pods: Mapping[str, Pod],
+    wanted: Mapping[str, int],
+    lost_machines: frozenset[str] = frozenset(),
+    leases: Mapping[str, Lease] | None = None,
+) -> Topology:
+    """The topology after this round of observation; equal to `topology` if nothing changed.
+
+    Args:
+        identities: what nodes answered in this round, by name.
+        pods: data node pods that exist, by name.
+        wanted: replicas of each StatefulSet, by its name.
+        lost_machines: names of machines that are proven gone.
+        leases: of nodes, by name, as they are after `to_fence` was carried out.
+    """
+    leases = leases or {}
+    version = topology.version + 1
+    nodes: dict[str, TopologyNode] = {}
+    departed = dict(topology.departed)
+    changed = False
+    for name in sorted(topology.nodes.keys() | identities.keys()):
+        known, identity, pod = topology.nodes.get(name), identities.get(name), pods.get(name)
+        lease = leases.get(name)
+        if identity is not None and lease and lease.is_fenced_for(identity.process_incarnation):
+            identity = None  # it may answer, but it doesn't know yet that it was given up
+        if identity is not None and known is not None and is_same(known, identity):
+            nodes[name] = _refresh(known, pod)
+        elif identity is not None and not _ended(identity.pod_uid, pod, lost_machines):
+            nodes[name] = _join(identity, pod, version, known)
+            changed = True
+        elif known is not None and not _left(known, pod, wanted, lost_machines, lease):
+            nodes[name] = known
+        else:
+            changed = changed or known is not None
+        if known is not None and (name not in nodes or nodes[name].since == version):
+            departed[name] = Departure(since=known.since, left=version)
+    if not changed:
+        version = topology.version
+    return Topology(version=version, nodes=nodes, departed=_newest(departed))
+
+
+def to_fence(
+    topology: Topology,
+    *,
+    identities: Mapping[str, NodeIdentity],
+    pods: Mapping[str, Pod],
+    lost_machines: frozenset[str],
+    leases: Mapping[str, Lease],
+    run_out: frozenset[str],
+) -> frozenset[str]:
+    """Nodes that would have left, but for a Lease that their process may still act on.
+
+    Not those whose successor answers: it has the lock on the data directory, so they have ended.
+    Nor those whose pod is gone and not wanted any more, which proves nothing about the process:
+    their Lease will run out.
+    """
+    return frozenset(
+        name
+        for name, known in topology.nodes.items()
+        if name in leases
+        and leases[name].is_live_for(known.process_incarnation)
+        and (name not in identities or is_same(known, identities[name]))
+        and (
+            name in run_out
+            or (name not in identities and has_ended(known, pods.get(name), lost_machines))
+        )
+    )
+
+
+def to_delete(
+    topology: Topology,
+    *,
+    pods: Mapping[str, Pod],
+    wanted: Mapping[str, int],
+    leases: Mapping[str, Lease],
+    run_out: frozenset[str],
+) -> frozenset[str]:
+    """Leases of nodes that have left for good: out of the topology, without a pod, and their
+    StatefulSet wants their ordinal no more.
+
+    Only one on which nobody can act: fenced, given back, or run out by our own clock. To delete it
+    ends its session as a fence does, because a renewal of it is refused from then on;
+    docs/leases.md says why that leaves no hole.
+    """
+    return frozenset(
+        name
+        for name, lease in leases.items()
+        if name not in topology.nodes
+        and name not in pods
+        and not _is_wanted(name, wanted)
+        and (lease.fenced is not None or not lease.holder or name in run_out)
+    )
+
+
+def _is_wanted(name: str, wanted: Mapping[str, int]) -> bool:
+    pool, _, ordinal = name.rpartition("-")
+    return ordinal.isdigit() and int(ordinal) < wanted.get(pool, 0)
+
+
+def _newest(departed: Mapping[str, Departure]) -> dict[str, Departure]:
+    newest = sorted(departed, key=lambda name: (-departed[name].left, name))[:MAX_DEPARTED]
+    return {name: departed[name] for name in sorted(newest)}
+
+
+def is_same(known: TopologyNode, identity: NodeIdentity) -> bool:
+    """Whether this process is the one that we know."""
+    return known.process_incarnation == identity.process_incarnation
+
+
+def _refresh(known: TopologyNode, pod: Pod | None) -> TopologyNode:
+    # The kubelet's status lags: the restart that made this process may be counted only now.
+    if pod is None or pod.uid != known.pod_uid or pod.restarts <= known.restarts:
+        return known
+    return replace(known, restarts=pod.restarts)
+
+
+def _join(
+    identity: NodeIdentity, pod: Pod | None, version: int, known: TopologyNode | None
+) -> TopologyNode:
+    return TopologyNode(
+        name=identity.name,
+        process_incarnation=identity.process_incarnation,
+        storage_incarnation=identity.storage_incarnation,
+        pod_uid=identity.pod_uid,
+        restarts=_restarts(identity, pod, known),
+        attributes=identity.attributes,
+        peer_address=identity.peer_address,
+        since=version,
+    )
+
+
+def _restarts(identity: NodeIdentity, pod: Pod | None, known: TopologyNode | None) -> int:
+    """How often its container had been restarted when this process began, at least.
+
+    The kubelet's status lags: it may yet tell of the end of the process before this one.
+    """
+    shown = pod.restarts if pod is not None and pod.uid == identity.pod_uid else 0
+    if known is not None and known.pod_uid == identity.pod_uid:
+        return max(shown, known.restarts + 1)
+    return shown
+
+
+def _ended(pod_uid: str, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
+    return (
+        pod is not None and pod.uid == pod_uid and (pod.terminated or pod.machine in lost_machines)
+    )
+
+
+def _left(
+    known: TopologyNode,
+    pod: Pod | None,
+    wanted: Mapping[str, int],
+    lost_machines: frozenset[str],
+    lease: Lease | None,
+) -> bool:
+    process = known.process_incarnation
+    if lease is not None and lease.is_fenced_for(process):
+        return True
+    if lease is not None and lease.is_live_for(process):
+        return False  # not before it is fenced
+    if pod is None:
+        return not _is_wanted(known.name, wanted)
+    return has_ended(known, pod, lost_machines)
+
+
+def has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
+    """Whether its pod, or its machine, proves that this node's process runs no more."""
+    if pod is None or pod.uid != known.pod_uid:
+        return False  # its successor hasn't identified itself: the old process may still run
+    if pod.restarts < known.restarts:
+        return pod.machine in lost_machines  # what it shows is of the process before this one
+    return _ended(known.pod_uid, pod, lost_machines) or pod.restarts > known.restarts

@@ -1,0 +1,246 @@
+"""Custom resources' shapes as the API server holds them; names, and times as they are written.
+
+The structs mirror the schemas (charts/zonequake/templates/crds), whose field names nothing else
+knows. Unknown fields are ignored, so that a newer CRD doesn't stop an older operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from zonequake_operator.errors import ResourceError
+from zonequake_operator.resources.model import (
+    DEFAULT_PARTITIONS,
+    DEFAULT_REPLICAS,
+    DEFAULT_RESET_TIMEOUT_S,
+    ChangePeersMode,
+    ConsistencyMode,
+    PartitionState,
+    ResetRequest,
+    Storage,
+)
+from zonequake_protocol.admin import PeerName, Stage
+
+GROUP = "zonequake.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+FINALIZER = f"{GROUP}/operator"
+TOPOLOGY_NAME = "topology"
+"""The one LogicalTopology of a namespace."""
+ZONE_LABEL = f"{GROUP}/zone"
+Object = dict[str, Any]
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of the wire structs: camelCase, empty fields left out."""
+
+
+class WireZoneSpec(Wire, frozen=True):
+    partitions: int = DEFAULT_PARTITIONS
+    replicas: int = DEFAULT_REPLICAS
+    data_nodes_auto_adjust: int | str | None = None
+    data_nodes_auto_adjust_scale_up: int | str | None = None
+    data_nodes_auto_adjust_scale_down: int | str | None = None
+    data_nodes_filter: str | None = None
+    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    partition_distribution_reset_timeout: int = DEFAULT_RESET_TIMEOUT_S
+    storage: Storage = Storage.PERSISTENT
+    fsync: bool = True
+    change_peers: ChangePeersMode = ChangePeersMode.UPDATE
+    catch_up_bytes_per_second: int = 0
+    paused: bool = False
+
+
+class WireTimer(Wire, frozen=True):
+    nodes: list[str]
+    armed_at: str
+    deadline: str | None = None
+
+
+class WireResetTimer(Wire, frozen=True):
+    nodes: list[str]
+    armed_at: str
+    revision: int
+    topology_version: int
+    deadline: str | None = None
+
+
+class WireResetDue(Wire, frozen=True):
+    revision: int
+    topology_version: int
+
+
+class WireCondition(Wire, frozen=True):
+    type: str
+    status: str
+    reason: str
+    message: str
+    observed_generation: int = 0
+    last_transition_time: str = ""
+
+
+class WireSummary(Wire, frozen=True, omit_defaults=False):
+    """With its zeros: an empty column of `kubectl get` would read as if nobody knew."""
+
+    total: int = 0
+    available: int = 0
+    moving: int = 0
+    at_risk: int = 0
+
+
+class WireZoneStatus(Wire, frozen=True):
+    observed_generation: int = 0
+    revision: int = 0
+    handled_revision: int = 0
+    topology_version: int = 0
+    data_nodes: list[str] | None = None
+    data_node_count: int | None = None
+    filter: str | None = None
+    scale_up: WireTimer | None = None
+    scale_down: WireTimer | None = None
+    reset: WireResetTimer | None = None
+    reset_due: WireResetDue | None = None
+    armed: str = ""
+    partitions: WireSummary = WireSummary()
+    conditions: list[WireCondition] = []
+
+
+class WireSet(Wire, frozen=True):
+    nodes: list[str]
+    force: bool = False
+    from_reset: bool = False
+
+
+class WirePeer(Wire, frozen=True):
+    node: str
+    incarnation: str
+
+
+class WireTokenPeers(Wire, frozen=True):
+    token: int
+    peers: list[WirePeer]
+
+
+class WireLink(Wire, frozen=True):
+    nodes: list[str]
+    term: int = 0
+    index: int = 0
+    token: int = 0
+    since_term: int | None = None
+    since_index: int | None = None
+
+
+class WirePartitionStatus(Wire, frozen=True):
+    stable: WireSet | None = None
+    pending: WireSet | None = None
+    planned: WireSet | None = None
+    configuration_token: int = 0
+    bootstrap: WireTokenPeers | None = None
+    bootstrap_lineage: int = 0
+    pending_lock: WireTokenPeers | None = None
+    change_trigger_revision: int = 0
+    switch_reduce: list[str] = []
+    switch_append: list[str] = []
+    reset_revision: int = 0
+    chain: list[WireLink] = []
+    stopped_token: int = 0
+    leader: str | None = None
+    term: int = 0
+    stage: Stage = Stage.NONE
+    state: PartitionState | None = None  # absent until the first leader
+    waits_for: str = ""
+
+
+class WireNode(Wire, frozen=True):
+    name: str
+    process_incarnation: str
+    storage_incarnation: str
+    pod_uid: str
+    restarts: int = 0
+    attributes: dict[str, str] = {}
+    peer_address: str = ""
+    since: int = 0
+
+
+class WireDeparture(Wire, frozen=True):
+    name: str
+    since: int
+    left: int
+
+
+class WireTopologyStatus(Wire, frozen=True):
+    version: int = 0
+    node_count: int | None = None
+    node_names: list[str] = []  # `kubectl get` can't show a field of each node
+    nodes: list[WireNode] = []
+    departed: list[WireDeparture] = []
+
+
+RESET_ANNOTATION = "zonequake.io/reset"
+"""Of a DistributionZone: what `zonequake reset` asks for,
+{partition: [configurationToken, topologyVersion, [node, incarnation]]}; the replica that is to go
+on is left out where the newest data that is left does."""
+
+
+class WireResetRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    token: int
+    topology_version: int
+    survivor: tuple[str, str] | None = None
+
+
+def reset_requests(annotations: Mapping[str, str] | None) -> dict[int, ResetRequest]:
+    """The partitions that a zone's annotation asks to be reset; none if it can't be read."""
+    text = (annotations or {}).get(RESET_ANNOTATION, "{}")
+    try:
+        found = msgspec.json.decode(text, type=dict[int, WireResetRequest])
+    except msgspec.DecodeError:
+        return {}  # written by hand; the command shows that nothing came of it
+    return {
+        number: ResetRequest(
+            token=wire.token,
+            topology_version=wire.topology_version,
+            survivor=None if wire.survivor is None else PeerName(*wire.survivor),
+        )
+        for number, wire in found.items()
+    }
+
+
+def render_reset_requests(requests: Mapping[int, ResetRequest]) -> str:
+    """The annotation's value, as `reset_requests` reads it."""
+    wire = {
+        str(n): [
+            r.token,
+            r.topology_version,
+            *([] if r.survivor is None else [(r.survivor.node, r.survivor.incarnation)]),
+        ]
+        for n, r in sorted(requests.items())
+    }
+    return msgspec.json.encode(wire).decode()
+
+
+def partition_name(zone: str, number: int) -> str:
+    """Name of a Partition resource."""
+    return f"{zone}-{number}"
+
+
+def to_rfc3339(unix_ms: int) -> str:
+    """`2026-11-21T05:00:00.250Z`."""
+    moment = datetime.fromtimestamp(unix_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{unix_ms % 1000:03d}Z"
+
+
+def from_rfc3339(text: str) -> int:
+    """Unix milliseconds.
+
+    Raises:
+        ResourceError: not a time.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ResourceError(f"found the time {text!r}, expected RFC 3339") from None
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,484 @@
+"""The operator's domain values: plain, frozen, without behaviour that could surprise.
+
+Names follow the documents `distribution-zones` and `rebalance`; design §2 and §3. All times are
+unix milliseconds (`_ms`), since the resources keep deadlines as RFC 3339 with milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from zonequake_operator.resources.leases import Trouble
+from zonequake_operator.resources.rights import Right
+from zonequake_protocol.admin import PeerName, ReplicasReport, ReplicaStatus, Stage
+
+INFINITE = None
+"""A time-out that never ends (`Infinite` in a spec)."""
+
+DEFAULT_PARTITIONS = 25
+DEFAULT_REPLICAS = 3
+DEFAULT_SCALE_UP_S = 0
+DEFAULT_SCALE_DOWN_S = INFINITE
+DEFAULT_RESET_TIMEOUT_S = 5
+
+
+class ChangePeersMode(StrEnum):
+    """What a new wish does to a running change (document `rebalance`, "Adjustable changePeers").
+
+    `QUEUE` is the base algorithm: it waits in `planned`. `UPDATE` is approach 1: it replaces
+    `pending` until the lock is taken. `CANCEL` is approach 2: it waits in `planned`, and a change
+    that can be cancelled gives way to it.
+    """
+
+    QUEUE = "Queue"
+    UPDATE = "Update"
+    CANCEL = "Cancel"
+
+
+class ConsistencyMode(StrEnum):
+    """What a partition does without a majority (document `high-availability`)."""
+
+    STRONG_CONSISTENCY = "StrongConsistency"
+    HIGH_AVAILABILITY = "HighAvailability"
+
+
+class Storage(StrEnum):
+    """Where replicas keep their data; `VOLATILE` ones lose it with their process."""
+
+    PERSISTENT = "Persistent"
+    VOLATILE = "Volatile"
+
+
+class PartitionState(StrEnum):
+    """Global state of a partition, the worst that a client may meet.
+
+    `AVAILABLE`: a leader, and every stable member follows it. `DEGRADED`: a leader, some member
+    missing. `READ_ONLY`: no majority, but somebody who can serve bounded reads. `UNAVAILABLE`:
+    nobody, or a majority without a leader.
+    """
+
+    AVAILABLE = "Available"
+    DEGRADED = "Degraded"
+    READ_ONLY = "ReadOnly"
+    UNAVAILABLE = "Unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timers:
+    """The zone's data nodes time-outs in whole seconds, with the documents' defaults applied.
+
+    `joint`: dataNodesAutoAdjust was given, so that both directions share one timer.
+    """
+
+    scale_up_s: int | None = DEFAULT_SCALE_UP_S
+    scale_down_s: int | None = DEFAULT_SCALE_DOWN_S
+    joint: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneSpec:
+    """What a user asked of a zone."""
+
+    partitions: int = DEFAULT_PARTITIONS
+    replicas: int = DEFAULT_REPLICAS
+    timers: Timers = Timers()
+    filter: str | None = None
+    change_peers: ChangePeersMode = ChangePeersMode.UPDATE
+    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    reset_timeout_s: int = DEFAULT_RESET_TIMEOUT_S
+    storage: Storage = Storage.PERSISTENT
+    catch_up_bytes_per_second: int = 0
+    fsync: bool = True
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """An armed timer: the nodes it will add or remove, and when its newest event came."""
+
+    nodes: frozenset[str]
+    armed_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataNodes:
+    """A zone's data nodes with both timers, as of `topology_version` and under `filter`."""
+
+    nodes: frozenset[str]
+    up: Timer | None = None
+    down: Timer | None = None
+    filter: str | None = None
+    topology_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyNode:
+    """A node of the logical topology.
+
+    `since` is the topology version at which this process joined; `restarts` is its container's
+    restart count then, so that a later count proves that this process has ended.
+    """
+
+    name: str
+    process_incarnation: str
+    storage_incarnation: str
+    pod_uid: str
+    restarts: int
+    attributes: Mapping[str, str]
+    peer_address: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """A process that has left: the topology versions at which it joined and left."""
+
+    since: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """The logical topology; its version grows by one with each change. `nodes` by name.
+
+    `departed`: the newest departure of each node that ever left, by name, so that what was alive at
+    an event's version can still be told. A node that was replaced at once by its successor is in
+    both.
+    """
+
+    version: int = 0
+    nodes: Mapping[str, TopologyNode] = field(default_factory=dict)
+    departed: Mapping[str, Departure] = field(default_factory=dict)
+
+
+class ConditionType(StrEnum):
+    """Conditions of a zone, in the order in which they are shown; `LEASE_TROUBLE` is
+    HighAvailability zones' alone."""
+
+    READY = "Ready"
+    SYNCED = "Synced"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+    DATA_AT_RISK = "DataAtRisk"
+    LEASE_TROUBLE = "LeaseTrouble"
+    PERMITTED = "Permitted"
+    PAUSED = "Paused"
+
+    @property
+    def well(self) -> bool:
+        """Its status while there is nothing to say."""
+        return _WELL[self]
+
+
+_WELL = {
+    ConditionType.READY: True,
+    ConditionType.SYNCED: True,
+    ConditionType.PROGRESSING: False,
+    ConditionType.DEGRADED: False,
+    ConditionType.DATA_AT_RISK: False,
+    ConditionType.LEASE_TROUBLE: False,
+    ConditionType.PERMITTED: True,
+    ConditionType.PAUSED: False,
+}
+
+
+class Reason(StrEnum):
+    """Why a condition is as it is."""
+
+    ALL_PARTITIONS_SERVE = "AllPartitionsServe"
+    PARTITIONS_WITHOUT_LEADER = "PartitionsWithoutLeader"
+    STARTING = "Starting"
+    INVALID_FILTER = "InvalidFilter"
+    INVALID_SPEC = "InvalidSpec"
+    NO_DATA_NODES = "NoDataNodes"
+    SPEC_APPLIED = "SpecApplied"
+    APPLYING = "Applying"
+    REBALANCING = "Rebalancing"
+    RETRY_THRESHOLD_PASSED = "RetryThresholdPassed"
+    IDLE = "Idle"
+    MEMBERS_MISSING = "MembersMissing"
+    FEWER_NODES_THAN_REPLICAS = "FewerNodesThanReplicas"
+    ALL_MEMBERS_SERVE = "AllMembersServe"
+    NO_FURTHER_LOSS_ALLOWED = "NoFurtherLossAllowed"
+    MAJORITY_LOST = "MajorityLost"
+    LOSS_TOLERATED = "LossTolerated"
+    LEASES_RENEWED = "LeasesRenewed"
+    LEASE_NOT_RENEWED = "LeaseNotRenewed"
+    LEASE_EXPIRED = "LeaseExpired"
+    LEASE_FENCED = "LeaseFenced"
+    RIGHTS_MISSING = "RightsMissing"
+    ALL_RIGHTS_GRANTED = "AllRightsGranted"
+    PAUSED_BY_SPEC = "PausedBySpec"
+    ACTING = "Acting"
+    ZONE_FOUND = "ZoneFound"
+    ZONE_MISSING = "ZoneMissing"
+    ZONE_DELETED = "ZoneDeleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One condition without its transition time, which the edge adds when `status` flips."""
+
+    type: ConditionType
+    status: bool
+    reason: Reason
+    message: str
+
+    @property
+    def is_well(self) -> bool:
+        """Is there nothing that people should hear of?"""
+        return self.status is self.type.well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSummary:
+    """Numbers for `kubectl get dz`. `at_risk`: the majority is lost, or is with one more loss."""
+
+    total: int = 0
+    available: int = 0
+    moving: int = 0
+    at_risk: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTimer:
+    """The armed partitionDistributionResetTimeout: "saveTimerIntent(revision, currentTime())".
+
+    `nodes` have left since it was first armed; `topology_version` and `revision` are those of the
+    newest of these events.
+    """
+
+    nodes: frozenset[str]
+    armed_ms: int
+    revision: int
+    topology_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetDue:
+    """The reset timer has fired: partitions whose `reset_revision` is lower are judged for it."""
+
+    revision: int
+    topology_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneStatus:
+    """A zone's own state: `revision` is the documents' event.revision (design §3, Revision)."""
+
+    observed_generation: int = 0
+    revision: int = 0
+    handled_revision: int = 0
+    data_nodes: DataNodes | None = None
+    reset: ResetTimer | None = None
+    reset_due: ResetDue | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetRequest:
+    """A reset by hand was asked for: for the keys with this token, and for the majority that was
+    missing at this version of the topology. Other keys, and one that came back since, are another
+    loss.
+
+    `survivor`: the replica that is to go on, also one of an older lineage than the newest; None:
+    the newest of the newest lineage.
+    """
+
+    token: int
+    topology_version: int
+    survivor: PeerName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """A DistributionZone. `spec` is the sentence that says what is wrong if it can't be used.
+
+    `reset_requests`: partitions to be reset by hand.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    resource_version: str
+    spec: ZoneSpec | str
+    status: ZoneStatus
+    deleting: bool = False
+    conditions: tuple[Condition, ...] = ()
+    summary: PartitionSummary = PartitionSummary()
+    reset_requests: Mapping[int, ResetRequest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentSet:
+    """A set of nodes, sorted; `force` and `from_reset` are for the reset (design, holes 7, 13)."""
+
+    nodes: tuple[str, ...]
+    force: bool = False
+    from_reset: bool = False
+
+    @classmethod
+    def of(cls, *nodes: str) -> AssignmentSet:
+        """The plain set of these nodes."""
+        return cls(nodes=tuple(sorted(set(nodes))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPeers:
+    """A configuration decided on: its token and its peers with incarnations, by node."""
+
+    token: int
+    peers: tuple[PeerName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """An AssignmentsLink (`high-availability`, "Chain of assignments"): a stable set, and where its
+    configuration stands in the log (whole term, index).
+
+    `token`: of the forced set that its lineage began with; 0 if there was none. `since_term` and
+    `since_index`: where the link stood before the second phase of its reset replaced it; user
+    entries from there on were written under it, too.
+    """
+
+    nodes: tuple[str, ...]
+    term: int
+    index: int
+    token: int = 0
+    since_term: int | None = None
+    since_index: int | None = None
+
+    @property
+    def since(self) -> tuple[int, int]:
+        """Behind this (whole term, index) stand the user entries that were written under it."""
+        if self.since_term is None or self.since_index is None:
+            return self.term, self.index
+        return self.since_term, self.since_index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionKeys:
+    """The documents' metastore keys of one partition; an empty key is None, or ().
+
+    Written together with one compare-and-swap, which is the documents' atomic multi-invoke.
+    `chain` is kept for HighAvailability zones, oldest link first. `bootstrap_lineage`: the token of
+    `bootstrap` if the group began anew, because all its replicas had lost their data; else 0.
+    `stopped_token`: what `configuration_token` was when no member of the group was alive any more,
+    until it leads again; else 0.
+    """
+
+    stable: AssignmentSet | None = None
+    pending: AssignmentSet | None = None
+    planned: AssignmentSet | None = None
+    configuration_token: int = 0
+    bootstrap: TokenPeers | None = None
+    bootstrap_lineage: int = 0
+    pending_lock: TokenPeers | None = None
+    change_trigger_revision: int = 0
+    switch_reduce: tuple[str, ...] = ()
+    switch_append: tuple[str, ...] = ()
+    reset_revision: int = 0
+    chain: tuple[Link, ...] = ()
+    stopped_token: int = 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Has the whole group stopped, and not led since (design §3, holes 7 and 9)?"""
+        return self.stopped_token > 0
+
+    @property
+    def stable_nodes(self) -> frozenset[str]:
+        """Nodes of stable; none if the key is empty."""
+        return _nodes(self.stable)
+
+    @property
+    def pending_nodes(self) -> frozenset[str]:
+        """Nodes of pending; none if the key is empty."""
+        return _nodes(self.pending)
+
+    @property
+    def planned_nodes(self) -> frozenset[str]:
+        """Nodes of planned; none if the key is empty."""
+        return _nodes(self.planned)
+
+    @property
+    def is_forced(self) -> bool:
+        """Does the first phase of a reset run?"""
+        return self.pending is not None and self.pending.force
+
+    @property
+    def is_resetting(self) -> bool:
+        """Does one of a reset's two phases run?"""
+        return self.pending is not None and (self.pending.force or self.pending.from_reset)
+
+
+def _nodes(value: AssignmentSet | None) -> frozenset[str]:
+    return frozenset(value.nodes if value else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """What stands beside the keys, for people and triggers; on transitions only.
+
+    `state` is None until the group had its first leader: nobody can have missed it before.
+    `waits_for`: what has to come before the partition gets on, in words; empty if nothing.
+    """
+
+    leader: str | None = None
+    term: int = 0
+    stage: Stage = Stage.NONE
+    state: PartitionState | None = None
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A Partition resource."""
+
+    number: int
+    resource_version: str
+    keys: PartitionKeys = PartitionKeys()
+    view: PartitionView = PartitionView()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """How often a change of peers was asked for: the one with this token."""
+
+    token: int
+    count: int
+
+
+DEFAULT_RETRY_THRESHOLD = 10
+"""Attempts of one change; Ignite 3 writes a warning after as many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that a decision about one zone rests on.
+
+    `reports` holds only nodes that aren't silent; `outdated` are those of them that were asked for
+    before somebody was last counted out. `partitions` is by number. `inspected`:
+    what replicas that wait for their start order showed of themselves, by node and group.
+    `attempts`: how often this operator asked each group for its change; more than
+    `retry_threshold` are shown. `lease_troubles`: by node. `missing_rights`: of the operator.
+    """
+
+    now_ms: int
+    zone: Zone
+    partitions: Mapping[int, Partition]
+    topology: Topology
+    reports: Mapping[str, ReplicasReport]
+    outdated: frozenset[str] = frozenset()
+    inspected: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
+    attempts: Mapping[str, Attempts] = field(default_factory=dict)
+    lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
+    missing_rights: frozenset[Right] = frozenset()
+    retry_threshold: int = DEFAULT_RETRY_THRESHOLD
+
+
+def group_name(zone: str, uid: str, partition: int) -> str:
+    """The Raft group of a partition (interfaces, Names)."""
+    return f"{zone}.{uid[:8]}.{partition}"

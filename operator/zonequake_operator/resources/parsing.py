@@ -1,0 +1,294 @@
+"""Custom resources from the API server to the operator's model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from zonequake_operator.errors import ResourceError
+from zonequake_operator.resources.crd_schema import (
+    WireCondition,
+    WirePartitionStatus,
+    WireResetTimer,
+    WireSet,
+    WireTimer,
+    WireTokenPeers,
+    WireTopologyStatus,
+    WireZoneSpec,
+    WireZoneStatus,
+    from_rfc3339,
+    reset_requests,
+)
+from zonequake_operator.resources.model import (
+    DEFAULT_SCALE_DOWN_S,
+    DEFAULT_SCALE_UP_S,
+    INFINITE,
+    AssignmentSet,
+    Condition,
+    ConditionType,
+    DataNodes,
+    Departure,
+    Link,
+    Partition,
+    PartitionKeys,
+    PartitionSummary,
+    PartitionView,
+    Reason,
+    ResetDue,
+    ResetTimer,
+    Timer,
+    Timers,
+    TokenPeers,
+    Topology,
+    TopologyNode,
+    Zone,
+    ZoneSpec,
+    ZoneStatus,
+)
+from zonequake_protocol.admin import PeerName
+
+T = TypeVar("T")
+_TYPES = frozenset(ConditionType)
+_REASONS = frozenset(Reason)
+
+
+def parse_zone(obj: Mapping[str, Any]) -> Zone:
+    """A DistributionZone as listed.
+
+    Raises:
+        ResourceError: its status isn't of the shape that this operator writes.
+    """
+    meta = obj["metadata"]
+    status = convert(obj.get("status") or {}, WireZoneStatus, f"status of zone {meta['name']}")
+    data_nodes = None
+    if status.data_nodes is not None:
+        data_nodes = DataNodes(
+            nodes=frozenset(status.data_nodes),
+            up=_parse_timer(status.scale_up),
+            down=_parse_timer(status.scale_down),
+            filter=status.filter,
+            topology_version=status.topology_version,
+        )
+    return Zone(
+        name=meta["name"],
+        namespace=meta["namespace"],
+        uid=meta["uid"],
+        generation=meta.get("generation", 1),
+        resource_version=meta["resourceVersion"],
+        deleting="deletionTimestamp" in meta,
+        reset_requests=reset_requests(meta.get("annotations")),
+        spec=parse_zone_spec(obj.get("spec") or {}),
+        status=ZoneStatus(
+            observed_generation=status.observed_generation,
+            revision=status.revision,
+            handled_revision=status.handled_revision,
+            data_nodes=data_nodes,
+            reset=_parse_reset_timer(status.reset),
+            reset_due=None
+            if status.reset_due is None
+            else ResetDue(
+                revision=status.reset_due.revision,
+                topology_version=status.reset_due.topology_version,
+            ),
+        ),
+        conditions=parse_conditions(status.conditions),
+        summary=PartitionSummary(
+            total=status.partitions.total,
+            available=status.partitions.available,
+            moving=status.partitions.moving,
+            at_risk=status.partitions.at_risk,
+        ),
+    )
+
+
+def parse_conditions(stored: Iterable[WireCondition]) -> tuple[Condition, ...]:
+    """Conditions of a status. Those that only another version knows are left out: the status then
+    differs from what this one says, and is written anew."""
+    return tuple(
+        Condition(
+            type=ConditionType(c.type),
+            status=c.status == "True",
+            reason=Reason(c.reason),
+            message=c.message,
+        )
+        for c in stored
+        if c.type in _TYPES and c.reason in _REASONS
+    )
+
+
+def parse_zone_spec(spec: Mapping[str, Any]) -> ZoneSpec | str:
+    """The spec with the documents' defaults, or the sentence that says why it can't be used.
+
+    The time-outs' defaults are applied here and not by the CRD: a defaulted field would break the
+    rule that refuses AUTO_ADJUST beside SCALE_UP (design §2).
+    """
+    try:
+        wire = msgspec.convert(spec, WireZoneSpec)
+        joint = wire.data_nodes_auto_adjust is not None
+        if joint:
+            both = _parse_seconds(wire.data_nodes_auto_adjust, None)
+            timers = Timers(scale_up_s=both, scale_down_s=both, joint=True)
+        else:
+            timers = Timers(
+                scale_up_s=_parse_seconds(wire.data_nodes_auto_adjust_scale_up, DEFAULT_SCALE_UP_S),
+                scale_down_s=_parse_seconds(
+                    wire.data_nodes_auto_adjust_scale_down, DEFAULT_SCALE_DOWN_S
+                ),
+            )
+        reset_timeout_s = wire.partition_distribution_reset_timeout
+        if reset_timeout_s < 0:
+            raise msgspec.ValidationError(
+                f"found the partitionDistributionResetTimeout {reset_timeout_s}, expected whole "
+                "seconds (0 or more)"
+            )
+    except msgspec.ValidationError as error:
+        return f"The spec can't be used: {error}."
+    return ZoneSpec(
+        partitions=wire.partitions,
+        replicas=wire.replicas,
+        timers=timers,
+        filter=wire.data_nodes_filter or None,
+        change_peers=wire.change_peers,
+        consistency_mode=wire.consistency_mode,
+        reset_timeout_s=reset_timeout_s,
+        storage=wire.storage,
+        catch_up_bytes_per_second=wire.catch_up_bytes_per_second,
+        fsync=wire.fsync,
+        paused=wire.paused,
+    )
+
+
+def _parse_seconds(value: int | str | None, default: int | None) -> int | None:
+    if value is None:
+        return default
+    if value == "Infinite":
+        return INFINITE
+    if isinstance(value, int) and value >= 0:
+        return value
+    raise msgspec.ValidationError(
+        f"found the time-out {value!r}, expected whole seconds (0 or more) or Infinite"
+    )
+
+
+def _parse_timer(wire: WireTimer | None) -> Timer | None:
+    if wire is None:
+        return None
+    return Timer(nodes=frozenset(wire.nodes), armed_ms=from_rfc3339(wire.armed_at))
+
+
+def _parse_reset_timer(wire: WireResetTimer | None) -> ResetTimer | None:
+    if wire is None:
+        return None
+    return ResetTimer(
+        nodes=frozenset(wire.nodes),
+        armed_ms=from_rfc3339(wire.armed_at),
+        revision=wire.revision,
+        topology_version=wire.topology_version,
+    )
+
+
+def parse_partition(obj: Mapping[str, Any]) -> Partition:
+    """A Partition as listed.
+
+    Raises:
+        ResourceError: its status isn't of the shape that this operator writes.
+    """
+    meta, number = obj["metadata"], obj["spec"]["partition"]
+    wire = convert(obj.get("status") or {}, WirePartitionStatus, f"status of {meta['name']}")
+    return Partition(
+        number=number,
+        resource_version=meta["resourceVersion"],
+        keys=PartitionKeys(
+            stable=_parse_set(wire.stable),
+            pending=_parse_set(wire.pending),
+            planned=_parse_set(wire.planned),
+            configuration_token=wire.configuration_token,
+            bootstrap=_parse_token_peers(wire.bootstrap),
+            bootstrap_lineage=wire.bootstrap_lineage,
+            pending_lock=_parse_token_peers(wire.pending_lock),
+            change_trigger_revision=wire.change_trigger_revision,
+            switch_reduce=tuple(sorted(wire.switch_reduce)),
+            switch_append=tuple(sorted(wire.switch_append)),
+            reset_revision=wire.reset_revision,
+            chain=tuple(
+                Link(
+                    nodes=tuple(sorted(link.nodes)),
+                    term=link.term,
+                    index=link.index,
+                    token=link.token,
+                    since_term=link.since_term,
+                    since_index=link.since_index,
+                )
+                for link in wire.chain
+            ),
+            stopped_token=wire.stopped_token,
+        ),
+        view=PartitionView(
+            leader=wire.leader,
+            term=wire.term,
+            stage=wire.stage,
+            state=wire.state,
+            waits_for=wire.waits_for,
+        ),
+    )
+
+
+def owner_uid(obj: Mapping[str, Any]) -> str | None:
+    """The uid of the resource's controller."""
+    for owner in obj["metadata"].get("ownerReferences", []):
+        if owner.get("controller"):
+            return str(owner["uid"])
+    return None
+
+
+def _parse_set(wire: WireSet | None) -> AssignmentSet | None:
+    if wire is None or not wire.nodes:
+        return None
+    return AssignmentSet(
+        nodes=tuple(sorted(wire.nodes)), force=wire.force, from_reset=wire.from_reset
+    )
+
+
+def _parse_token_peers(wire: WireTokenPeers | None) -> TokenPeers | None:
+    if wire is None:
+        return None
+    peers = tuple(sorted(PeerName(p.node, p.incarnation) for p in wire.peers))
+    return TokenPeers(token=wire.token, peers=peers)
+
+
+def parse_topology(obj: Mapping[str, Any]) -> Topology:
+    """A LogicalTopology.
+
+    Raises:
+        ResourceError: its status isn't of the shape that this operator writes.
+    """
+    wire = convert(obj.get("status") or {}, WireTopologyStatus, "status of the LogicalTopology")
+    return Topology(
+        version=wire.version,
+        nodes={
+            node.name: TopologyNode(
+                name=node.name,
+                process_incarnation=node.process_incarnation,
+                storage_incarnation=node.storage_incarnation,
+                pod_uid=node.pod_uid,
+                restarts=node.restarts,
+                attributes=node.attributes,
+                peer_address=node.peer_address,
+                since=node.since,
+            )
+            for node in wire.nodes
+        },
+        departed={d.name: Departure(since=d.since, left=d.left) for d in wire.departed},
+    )
+
+
+def convert(obj: Mapping[str, Any], to: type[T], what: str) -> T:
+    """A stored object in its shape. Raises ResourceError, which begins with `what`."""
+    try:
+        return msgspec.convert(obj, to)
+    except msgspec.ValidationError as error:
+        raise ResourceError(
+            f"{what}: {error}; was it written by hand or by another version?"
+        ) from None

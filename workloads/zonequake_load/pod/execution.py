@@ -1,0 +1,87 @@
+"""Carries operations out and writes them down: invoke, request, completion, in this order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
+from zonequake_load.pod.control import Phase
+from zonequake_load.pod.history import Call, Recorder, Role
+from zonequake_load.pod.identity import Numbers
+from zonequake_load.pod.tally import Tally
+from zonequake_load.targets.protocol import Target, perform
+
+
+@dataclass(slots=True)
+class Process:
+    """A logical process: one operation at a time; its id is given up after an `info`."""
+
+    id: int
+    operations: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """All that an operation needs on its way.
+
+    `reads_local`: reads are asked of any replica's own state, and recorded as if they were
+    linearizable (`ReadsAt.LOCAL`). Not so the final ones, which tell what is lost from what is old.
+    """
+
+    target: Target
+    recorder: Recorder
+    tally: Tally
+    numbers: Numbers
+    reads_local: bool = False
+
+    def new_process(self) -> Process:
+        """Raises IdentityError."""
+        return Process(self.numbers.next_process())
+
+    async def run(
+        self,
+        process: Process,
+        operation: Operation,
+        *,
+        phase: Phase,
+        role: Role,
+        partition: int,
+        sched_ns: int,
+        limits: Limits,
+    ) -> Outcome:
+        """One operation; `process` has a new id afterwards if it ended `info`.
+
+        Raises:
+            HistoryError: it could not be written down.
+            IdentityError: no process id is left.
+        """
+        clock = self.recorder.clock
+        process.operations += 1
+        call = Call(
+            operation=operation,
+            process=process.id,
+            op=f"{process.id}-{process.operations}",
+            role=role,
+            partition=partition,
+            sched_ns=sched_ns,
+            inv_ns=clock.monotonic_ns(),
+        )
+        once: Once | None = None
+        if limits.retry and operation.f is not Function.READ:
+            once = Once(str(process.id), process.operations)
+        self.recorder.invoke(call)
+        self.tally.began(phase, call)
+        outcome = Outcome(type=Type.INFO, attempts=0, error="the load was stopped meanwhile")
+        try:
+            asked = operation
+            if self.reads_local and operation.f is Function.READ and role is not Role.FINAL:
+                asked = msgspec.structs.replace(operation, bounded=True)
+            outcome = await perform(self.target, asked, limits=limits, once=once)
+        finally:
+            self.recorder.complete(call, outcome)
+            self.tally.ended(phase, call, outcome, clock.monotonic_ns())
+        if outcome.type is Type.INFO:
+            process.id, process.operations = self.numbers.next_process(), 0
+        return outcome

@@ -1,0 +1,231 @@
+"""The history: one JSON line per event, in the format of docs/history.md.
+
+What a crash may cost is at most the torn last line of a file. Therefore:
+
+- an invoke is handed to the kernel (write(2)) before its request leaves this process,
+- every file is synced each second, in a thread, so that a dead machine costs a second,
+- a restarted load begins new files and never touches the old ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from zonequake_load.errors import HistoryError
+from zonequake_load.operation import Function, Operation, Outcome, Type
+from zonequake_protocol.client import Value
+
+SCHEMA = 1
+SUFFIX = ".jsonl"
+SYNC_INTERVAL_S = 1.0
+
+
+class Role(StrEnum):
+    """Why an operation was sent; `load` includes the preload."""
+
+    LOAD = "load"
+    PROBE = "probe"
+    FINAL = "final"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One line. Times in ns: `sched`, `inv`, `time` of the monotonic `clock`, `wall` unix time."""
+
+    schema: int = SCHEMA
+    type: Type
+    f: Function
+    process: int
+    op: str
+    role: Role
+    zone: str
+    partition: int
+    key: str
+    value: Value = None
+    expected: int | str | None = None
+    applied: bool | None = None
+    found: Value = None
+    sched: int
+    inv: int
+    time: int
+    wall: int
+    clock: str
+    node: str | None = None
+    lineage: int | None = None
+    term: int | None = None
+    index: int | None = None
+    read: str | None = None
+    attempts: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Monotonic and wall clock, and the name of the monotonic one."""
+
+    name: str
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    wall_ns: Callable[[], int] = time.time_ns
+
+
+def machine_clock() -> Clock:
+    """This machine's clock, named by its boot id: containers on one machine share it."""
+    return Clock(name=Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+
+
+class HistoryFile:
+    """Appends lines to one file; it appears with the first line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._closed = False
+        self._dirty = False
+        self._encoder = msgspec.json.Encoder()
+
+    def append(self, event: Event) -> None:
+        """Hand one line to the kernel. Raises HistoryError; the load must then stop."""
+        line = memoryview(self._encoder.encode(event) + b"\n")
+        try:
+            if self._descriptor is None:
+                if self._closed:
+                    raise HistoryError(f"{self.path} is closed, found another event for it")
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+                self._descriptor = os.open(self.path, flags, 0o644)
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except OSError as error:
+            raise HistoryError(
+                f"cannot append to {self.path}: {error}; give the history more room"
+            ) from error
+        self._dirty = True
+
+    async def sync(self) -> None:
+        """Bring what was appended to the disk. Raises HistoryError."""
+        if self._descriptor is None or not self._dirty:
+            return
+        self._dirty = False
+        # A descriptor of its own, so that close() can't pull this one away from the thread.
+        descriptor = os.dup(self._descriptor)
+        try:
+            await asyncio.to_thread(os.fdatasync, descriptor)
+        except OSError as error:
+            raise HistoryError(f"cannot sync {self.path}: {error}") from error
+        finally:
+            os.close(descriptor)
+
+    @property
+    def is_open(self) -> bool:
+        return self._descriptor is not None
+
+    def close(self) -> None:
+        """Sync and close. Raises HistoryError."""
+        self._closed = True
+        if self._descriptor is None:
+            return
+        descriptor, self._descriptor = self._descriptor, None
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:
+            raise HistoryError(f"cannot sync {self.path}: {error}") from error
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operation of one process, from its invoke on; see `Event` for the fields."""
+
+    operation: Operation
+    process: int
+    op: str
+    role: Role
+    partition: int
+    sched_ns: int
+    inv_ns: int
+
+
+class Recorder:
+    """Turns calls and outcomes into events of two files: one of the probes, one of all else."""
+
+    def __init__(self, directory: Path, prefix: str, zone: str, clock: Clock) -> None:
+        self.clock = clock
+        self.touched: dict[str, int] = {}
+        self._zone = zone
+        self._load = HistoryFile(directory / f"{prefix}-load{SUFFIX}")
+        self._probe = HistoryFile(directory / f"{prefix}-probe{SUFFIX}")
+
+    @property
+    def files(self) -> tuple[HistoryFile, ...]:
+        return (self._load, self._probe)
+
+    def invoke(self, call: Call) -> None:
+        """Write the invoke; its request may leave when this returns. Raises HistoryError."""
+        self.touched[call.operation.key] = call.partition
+        self._append(call, Type.INVOKE, None)
+
+    def complete(self, call: Call, outcome: Outcome) -> None:
+        """Raises HistoryError."""
+        self._append(call, outcome.type, outcome)
+
+    async def sync_for_ever(self) -> None:
+        """Sync each second. Raises HistoryError."""
+        while True:
+            await asyncio.sleep(SYNC_INTERVAL_S)
+            for file in self.files:
+                await file.sync()
+
+    def close(self) -> None:
+        """Raises HistoryError."""
+        for file in self.files:
+            file.close()
+
+    def _append(self, call: Call, type_: Type, outcome: Outcome | None) -> None:
+        event = event_of(call, type_, outcome, zone=self._zone, clock=self.clock)
+        (self._probe if call.role is Role.PROBE else self._load).append(event)
+
+
+def event_of(call: Call, type_: Type, outcome: Outcome | None, *, zone: str, clock: Clock) -> Event:
+    """A call's invoke (no outcome) or its completion, which happens now."""
+    operation = call.operation
+    is_read = operation.f is Function.READ
+    value: Value = operation.value
+    found: Value = None
+    if outcome is not None and outcome.type is Type.OK:
+        if is_read:
+            value = outcome.value
+        elif operation.f is Function.CAS and outcome.applied is False:
+            found = outcome.value
+    return Event(
+        type=type_,
+        f=operation.f,
+        process=call.process,
+        op=call.op,
+        role=call.role,
+        zone=zone,
+        partition=call.partition,
+        key=operation.key,
+        value=value,
+        expected=operation.expected,
+        applied=outcome.applied if outcome and operation.f is Function.CAS else None,
+        found=found,
+        sched=call.sched_ns,
+        inv=call.inv_ns,
+        time=call.inv_ns if outcome is None else clock.monotonic_ns(),
+        wall=clock.wall_ns(),
+        clock=clock.name,
+        node=outcome.node if outcome else None,
+        lineage=outcome.lineage if outcome else None,
+        term=outcome.term if outcome else None,
+        index=outcome.index if outcome else None,
+        read=("bounded" if operation.bounded else "linearizable") if is_read else None,
+        attempts=outcome.attempts if outcome else None,
+        error=outcome.error if outcome else None,
+    )

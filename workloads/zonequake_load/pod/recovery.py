@@ -1,0 +1,63 @@
+"""What a restarted load pod learns from the history its predecessors left."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from zonequake_load.operation import Function, Type
+from zonequake_load.pod.history import SUFFIX, Role
+
+
+class _Line(msgspec.Struct):
+    type: Type
+    f: Function
+    process: int
+    role: Role
+    partition: int
+    key: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Past:
+    """`touched`: key -> partition of every invoke. `written`: keys with an acknowledged write.
+
+    `finally_read`: the processes whose final read of a key was ok. `damaged`: files with an
+    unreadable line that is not their torn last one.
+    """
+
+    touched: dict[str, int] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    finally_read: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    damaged: list[str] = field(default_factory=list)
+
+
+def read_past(directory: Path) -> Past:
+    """Read all history files in `directory`. Raises OSError."""
+    past = Past()
+    decoder = msgspec.json.Decoder(_Line)
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        with path.open("rb") as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break  # torn by a crash
+                try:
+                    event = decoder.decode(line)
+                except msgspec.MsgspecError:
+                    past.damaged.append(path.name)
+                    continue
+                _take(past, event)
+    return past
+
+
+def _take(past: Past, event: _Line) -> None:
+    past.touched[event.key] = event.partition
+    if event.type is not Type.OK:
+        return
+    if event.f is Function.WRITE:
+        past.written.add(event.key)
+    elif event.role is Role.FINAL:
+        past.finally_read[event.key].add(event.process)

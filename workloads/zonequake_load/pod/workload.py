@@ -1,0 +1,165 @@
+"""What the workloads do: which keys there are, and which operation comes next. Pure.
+
+A key is either a register or a list. Keys live in *slots*; a slot goes on to a new key, its next
+*generation*, before the old one has had too many operations (registers) or elements (lists). The
+generation follows from the time since the load began alone, so that all pods share the keys.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from zonequake_load.operation import Function, Operation
+from zonequake_load.pod.control import AppendListWorkload, LoadPlan, RegisterWorkload
+
+KeyForPartition = Callable[[str, int], str]
+
+LIST_FILL = 0.5
+"""A generation of a list is planned for this part of its longest length: arrivals are random, and
+an operation may be late."""
+
+PROBES_PER_KEY = 50_000
+"""A pod's probes of a partition go on to a new key after so many."""
+
+
+def zipf_weights(count: int, skew: float) -> tuple[float, ...]:
+    """Shares of `count` keys, by rank; they add up to 1."""
+    raw = [1.0 / rank**skew for rank in range(1, count + 1)]
+    return tuple(weight / sum(raw) for weight in raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The next operation; a cas gets its expected value when it begins, see `Memory`."""
+
+    operation: Operation
+    partition: int
+
+
+class Traffic:
+    """The operations of one workload, as one pod sends its share of them.
+
+    Args:
+        index: of the workload in the plan; part of the keys' names.
+        partitions: those under load.
+        next_value: gives values unique in the run.
+        key_for_partition: see `Target`.
+    """
+
+    def __init__(
+        self,
+        workload: RegisterWorkload | AppendListWorkload,
+        *,
+        index: int,
+        partitions: list[int],
+        operations_per_key: int,
+        rng: random.Random,
+        next_value: Callable[[], int],
+        key_for_partition: KeyForPartition,
+    ) -> None:
+        assert partitions, "a workload needs a partition"
+        self._workload = workload
+        self._partitions = partitions
+        self._rng = rng
+        self._next_value = next_value
+        self._key_of = lru_cache(maxsize=65_536)(key_for_partition)
+        self._letter = "r" if isinstance(workload, RegisterWorkload) else "l"
+        self._index = index
+        weights = zipf_weights(workload.keys_per_partition, workload.skew)
+        self._cumulative = list(itertools.accumulate(weights))
+        per_partition = workload.operations_per_second / len(partitions)
+        self._periods_s = [
+            _capacity(workload, operations_per_key) / (per_partition * weight) for weight in weights
+        ]
+        self._filler = (
+            bytes(workload.filler_bytes) if isinstance(workload, RegisterWorkload) else b""
+        )
+
+    def next(self, elapsed_s: float) -> Planned:
+        """The operation that is due `elapsed_s` after the load began."""
+        partition = self._rng.choice(self._partitions)
+        slot = min(
+            bisect.bisect_left(self._cumulative, self._rng.random()), len(self._cumulative) - 1
+        )
+        key = self.key(partition, slot, int(elapsed_s / self._periods_s[slot]))
+        return Planned(operation=self._operation(key), partition=partition)
+
+    def key(self, partition: int, slot: int, generation: int) -> str:
+        stem = f"{self._letter}{self._index}/{partition}/{slot}/{generation}"
+        return self._key_of(stem, partition)
+
+    def _operation(self, key: str) -> Operation:
+        draw = self._rng.random()
+        workload = self._workload
+        if draw < workload.reads:
+            return Operation(f=Function.READ, key=key)
+        if isinstance(workload, AppendListWorkload):
+            return Operation(f=Function.APPEND, key=key, value=self._next_value())
+        if draw < workload.reads + workload.cas:
+            return Operation(f=Function.CAS, key=key, value=self._next_value())
+        return Operation(f=Function.WRITE, key=key, value=self._next_value(), filler=self._filler)
+
+
+def _capacity(workload: RegisterWorkload | AppendListWorkload, operations_per_key: int) -> float:
+    """Operations that one generation of a slot is planned for."""
+    if isinstance(workload, RegisterWorkload):
+        return operations_per_key
+    appends = workload.longest * LIST_FILL / max(1e-9, 1.0 - workload.reads)
+    return min(operations_per_key, appends)
+
+
+@dataclass(slots=True)
+class Memory:
+    """The newest value known of each register, so that a cas may find what it expects."""
+
+    _values: dict[str, int | str | None] = field(default_factory=dict)
+
+    def saw(self, key: str, value: object) -> None:
+        if value is None or isinstance(value, (int, str)):
+            self._values[key] = value
+
+    def expected(self, key: str) -> int | str | None:
+        return self._values.get(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreloadKey:
+    """One key to be written before the load."""
+
+    key: str
+    partition: int
+    filler_bytes: int
+
+
+def preload_keys(
+    plan: LoadPlan, partitions: list[int], key_for_partition: KeyForPartition
+) -> Iterator[PreloadKey]:
+    """All keys that exist before the load: each register's first generation, and the bulk."""
+    for index, workload in enumerate(plan.workloads):
+        if isinstance(workload, RegisterWorkload):
+            for partition, slot in itertools.product(
+                partitions, range(workload.keys_per_partition)
+            ):
+                yield PreloadKey(
+                    key=key_for_partition(f"r{index}/{partition}/{slot}/0", partition),
+                    partition=partition,
+                    filler_bytes=workload.filler_bytes,
+                )
+    for partition, number in itertools.product(
+        partitions, range(plan.preload.bulk_keys_per_partition)
+    ):
+        yield PreloadKey(
+            key=key_for_partition(f"b/{partition}/{number}", partition),
+            partition=partition,
+            filler_bytes=plan.preload.filler_bytes,
+        )
+
+
+def probe_stem(partition: int, ordinal: int, turn: int) -> str:
+    """Beginning of the key that pod `ordinal` probes `partition` with in its `turn`-th interval."""
+    return f"probe/{partition}/{ordinal}/{2 * turn // PROBES_PER_KEY}"

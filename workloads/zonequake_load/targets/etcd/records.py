@@ -1,0 +1,116 @@
+"""What the load writes into etcd, which order it reads from it, and a dump as a file. Pure.
+
+    <zone>/k/<key>   a register's integer or a list's integers, as JSON text
+    <zone>/f/<key>   a register's filler, in the same transaction: a compare of the value, which is
+                     what a cas is, must not meet it, and no read pays for it
+
+A place in the claimed order is (lineage 0, term 1, index = revision). etcd counts the revisions of
+all keys by one counter, over all leaders, and each transaction that writes has one of its own. The
+Raft term in an answer's header is no part of that order: it is the term that the member was in when
+it answered, so that a newer term may stand beside an older revision.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zonequake_load.errors import EtcdError
+from zonequake_load.targets.etcd.api import Dump
+from zonequake_protocol.client import Value
+
+LINEAGE = 0
+TERM = 1
+PARTITION = 0
+
+_FAILED_PRECONDITION = 9
+
+
+def key_of(zone: str, key: str) -> bytes:
+    """Where a key's value is kept."""
+    return f"{zone}/k/{key}".encode()
+
+
+def filler_of(zone: str, key: str) -> bytes:
+    """Where a key's filler is kept."""
+    return f"{zone}/f/{key}".encode()
+
+
+def stored(value: Value) -> bytes:
+    """A value as etcd keeps it."""
+    return msgspec.json.encode(value)
+
+
+def read(raw: bytes) -> Value:
+    """A value as it was written; what nobody wrote so is shown as text."""
+    try:
+        return msgspec.json.decode(raw, type=int | list[int])
+    except msgspec.MsgspecError:
+        return raw.decode(errors="replace")
+
+
+def elements(raw: bytes) -> list[int]:
+    """A list's elements. Raises EtcdError, which is certain, if the key holds no list."""
+    found = read(raw)
+    if isinstance(found, list):
+        return found
+    message = f"found {found!r}, expected a list to append to"
+    raise EtcdError(code=_FAILED_PRECONDITION, message=message, certain=True)
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    group: str
+    node: str
+    incarnation: str
+    applied: int
+    term: int
+    lineage: int
+    digest: str
+    keys: int
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    value: Value
+    index: int
+
+
+def dump_prefix(zone: str) -> bytes:
+    """Begins the keys that a dump of the zone holds; fillers are left to the hash."""
+    return f"{zone}/k/".encode()
+
+
+def group_of(zone: str) -> str:
+    """The name of the one group, in the form of a store's: zone, whose it is, partition."""
+    return f"{zone}.etcd.{PARTITION}"
+
+
+def digest_of(dump: Dump) -> str:
+    """What members with equal state agree on; the hash begins at the last compaction."""
+    return f"{dump.hash:08x}, compacted {max(0, dump.compact_revision)}"
+
+
+def dump_file(dump: Dump, *, zone: str, node: str) -> bytes:
+    """A replica dump (docs/interfaces.md, "Run folder") of one member: header, then its keys.
+
+    `dump` is of `dump_prefix(zone)`; `node` is the member's name.
+    """
+    prefix = dump_prefix(zone)
+    header = _Header(
+        group=group_of(zone),
+        node=node,
+        incarnation=f"{dump.member_id:016x}",
+        applied=dump.revision,
+        term=TERM,
+        lineage=LINEAGE,
+        digest=digest_of(dump),
+        keys=len(dump.kvs),
+    )
+    entries = [
+        _Entry(
+            key=kv.key.removeprefix(prefix).decode(errors="replace"),
+            value=read(kv.value),
+            index=kv.mod_revision,
+        )
+        for kv in dump.kvs
+    ]
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in (header, *entries))

@@ -1,0 +1,206 @@
+"""Frames on a TCP connection: a 4-byte big-endian length, then that many bytes.
+
+Both the peer and the client protocol speak so. What is written within one pass of the loop leaves
+in one call, so that a burst of replies costs one system call, not one each; `Departures` says when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import msgspec
+
+from zonequake_protocol.client import MAX_FRAME_BYTES
+from zonequake_store.errors import ProtocolError
+from zonequake_tls.connection_limits import Crowd
+
+Frame = bytes | memoryview
+Decoded = TypeVar("Decoded")
+
+_LENGTH = struct.Struct(">I")
+
+# TLS hands a write on as a whole, to where nobody counts it; what comes after is counted once the
+# kernel takes no more.
+_WRITE_BYTES = 256 << 10
+
+
+def checked(decode: Callable[[Frame], Decoded]) -> Callable[[Frame], Decoded]:
+    """`decode` of a msgspec decoder; what is not of the protocol raises ProtocolError."""
+
+    def decoded(frame: Frame) -> Decoded:
+        try:
+            return decode(frame)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ProtocolError(f"{len(frame)} bytes are not of the protocol: {error}") from error
+
+    return decoded
+
+
+class Departures:
+    """Has the frames of its connections leave: with `flush`, or in the loop's next pass.
+
+    A pass costs a call of the kernel for nothing, so who writes most of the frames holds them until
+    it has written the last one, and flushes. `hold` must be followed by `flush`.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+        self._will_flush = False
+
+    def hold(self) -> None:
+        """`flush` will be called before the loop goes on."""
+        self._will_flush = True
+
+    def add(self, leave: Callable[[], None]) -> None:
+        """Have this called when frames leave."""
+        self._waiting.append(leave)
+        if not self._will_flush:
+            self._will_flush = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Have everything leave that waits."""
+        self._will_flush = False
+        waiting, self._waiting = self._waiting, []
+        for leave in waiting:
+            leave()
+
+
+class FrameConnection(asyncio.Protocol):
+    """One connection. Subclasses take frames in `frame_received`.
+
+    A frame that cannot be read closes the connection: after it nothing can be trusted.
+    """
+
+    def __init__(self, departures: Departures | None = None, crowd: Crowd | None = None) -> None:
+        """`departures`: those that this connection shares with others. `crowd`: of the port that it
+        came in by."""
+        self._crowd = crowd
+        self._has_spoken = False
+        self._is_half = False
+        self._received = bytearray()
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._departures = departures or Departures()
+
+    def frame_received(self, frame: memoryview) -> None:
+        """Take one frame; the view is valid during the call only. May raise ProtocolError."""
+        raise NotImplementedError
+
+    def closed(self) -> None:
+        """The connection is gone."""
+
+    def opened(self) -> None:
+        """The connection is there."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that the kernel did not take yet, with those of frames that have yet to depart."""
+        return self._outgoing_bytes + (
+            self._transport.get_write_buffer_size() if self._transport else 0
+        )
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame with the next departures; dropped if the connection is gone."""
+        if not self._outgoing:
+            self._departures.add(self._flush)
+        self._outgoing.append(_LENGTH.pack(len(frame)))
+        self._outgoing.append(frame)
+        self._outgoing_bytes += len(frame)
+
+    def abort(self) -> None:
+        """End it now: what waits is dropped, and what is half is let go."""
+        self._received = bytearray()
+        self._drop_outgoing()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Send what is due, then close."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _flush(self) -> None:
+        outgoing = self._outgoing
+        self._drop_outgoing()
+        if not outgoing or not self.is_open or self._transport is None:
+            return
+        data = b"".join(outgoing)
+        if len(data) <= _WRITE_BYTES:
+            self._transport.write(data)
+            return
+        view = memoryview(data)
+        for begin in range(0, len(data), _WRITE_BYTES):
+            self._transport.write(view[begin : begin + _WRITE_BYTES])
+
+    def _drop_outgoing(self) -> None:
+        self._outgoing, self._outgoing_bytes = [], 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not subclasses of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self.opened()
+        if self._crowd is not None:
+            self._crowd.entered(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._drop_outgoing()
+        self._received = bytearray()
+        if self._crowd is not None:
+            self._crowd.left(self)
+        self.closed()
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        position, available = 0, len(received)
+        view = memoryview(received)
+        try:
+            while available - position >= 4:
+                length = _LENGTH.unpack_from(received, position)[0]
+                if length > MAX_FRAME_BYTES:
+                    self.close()
+                    position = available
+                    break
+                if available - position - 4 < length:
+                    break
+                frame = view[position + 4 : position + 4 + length]
+                try:
+                    self.frame_received(frame)
+                except ProtocolError:
+                    self.close()
+                    position = available
+                    break
+                finally:
+                    frame.release()
+                position += 4 + length
+        finally:
+            view.release()
+        if position:
+            del received[:position]
+        if self._crowd is not None:
+            self._count(self._crowd, took_frames=position > 0)
+
+    def _count(self, crowd: Crowd, *, took_frames: bool) -> None:
+        """Tell the crowd what changed, which for a connection of whole frames is nothing."""
+        if took_frames:
+            if not self._has_spoken:
+                self._has_spoken = True
+                crowd.spoke(self)
+            if self._is_half:
+                self._is_half = False
+                crowd.whole(self)
+        if self._received and self._transport is not None:
+            self._is_half = True
+            crowd.holds(self, len(self._received))

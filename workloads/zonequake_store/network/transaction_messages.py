@@ -1,0 +1,81 @@
+"""What the leaders of the partitions of a transaction say to each other. Pure values.
+
+    coordinator                      participant
+    Prepare ───────────────────────► lock, write the Prepare entry
+            ◄─────────────────────── Vote            (applied: prepared, or why not)
+    Finish(commit) ────────────────► write the Commit entry
+            ◄─────────────────────── Done            (applied)
+    Finish(abort) ─────────────────► write the Rollback entry; it isn't answered
+            ◄─────────────────────── Ask             (prepared, and long without news)
+    Finish(commit or abort) ───────► as above
+
+Each may be lost, doubled and come late; all but the votes are sent again until they are answered.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from zonequake_store.state.commands import Outcome
+from zonequake_store.state.transactions import Member, Step, TransactionId
+
+
+class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """Lock and prepare these steps. `nodes`: of the coordinator's group; `floor`: it prepares
+    nothing below (module `transactions`)."""
+
+    transaction: TransactionId
+    floor: int
+    nodes: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+class Vote(msgspec.Struct, frozen=True, array_like=True, tag="v"):
+    """What preparing came to: DONE is a promise that only the coordinator can take back.
+
+    `error`: what the client is told, in place of what the outcome says.
+    """
+
+    transaction: TransactionId
+    member: Member
+    outcome: Outcome
+    error: str | None = None
+
+
+class Finish(msgspec.Struct, frozen=True, array_like=True, tag="f"):
+    """How the transaction ended."""
+
+    transaction: TransactionId
+    commit: bool
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+    """This group has applied its Commit."""
+
+    transaction: TransactionId
+    group: str
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag="a"):
+    """How did it end? Asked by a group that has prepared it."""
+
+    transaction: TransactionId
+    member: Member
+
+
+TransactionMessage = Prepare | Vote | Finish | Done | Ask
+
+
+class Letter(NamedTuple):
+    """A message to whoever leads `group`.
+
+    `nodes` are where its replicas were last known; a letter `again` had no answer there: whoever
+    carries it should try all that it knows of.
+    """
+
+    group: str
+    message: TransactionMessage
+    nodes: tuple[str, ...]
+    again: bool = False

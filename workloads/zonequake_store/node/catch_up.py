@@ -1,0 +1,93 @@
+"""What catch-up finds around it in a real process: its disk, its lines, and threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING
+
+from zonequake_store.catchup.host import CatchUpHost, Result
+from zonequake_store.catchup.messages import BULK
+from zonequake_store.errors import StateCorrupt, StorageError
+from zonequake_store.network.peer_protocol import CatchUpFrame, encode_frame
+from zonequake_store.replica.replica import Replica
+from zonequake_store.storage.cells import View
+from zonequake_store.storage.data_store import DataStore
+from zonequake_store.storage.threads import read_in_thread
+
+if TYPE_CHECKING:
+    from zonequake_store.node.host import Host
+
+
+class CatchUpPlace(CatchUpHost):
+    """One node's."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._reading: set[asyncio.Task[None]] = set()
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        """Those that run, by group."""
+        return self._host.replicas
+
+    @property
+    def data(self) -> DataStore:
+        """Where applied state is stored."""
+        return self._host.storage.data
+
+    def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
+        """Send a frame beside the turns' messages."""
+        transport = self._host.transport
+        send = transport.send_bulk if isinstance(frame, BULK) else transport.send
+        return send(to, encode_frame(frame))
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica have a turn."""
+        self._host.wake(replica)
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """Stop a replica for good, and say why."""
+        self._host.break_down(replica, reason)
+
+    def new_number(self) -> int:
+        """A number for cells, never used before."""
+        return self._host.storage.new_number()
+
+    def write_data(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Run a job in the data writer, then `done` here."""
+        self._host.storage.write_data(job, done)
+
+    def open_state(self, replica: Replica, opened: Callable[[View | None], None]) -> None:
+        """Have what the replica has applied stored, and open it."""
+
+        async def open_it() -> None:
+            try:
+                view = await self._host.view(replica)
+            except StateCorrupt as error:
+                if not replica.stopped:
+                    self._host.break_down(replica, str(error))
+                opened(None)
+            except StorageError:
+                opened(None)
+            else:
+                opened(view)
+
+        self._aside(open_it())
+
+    def read_aside(self, read: Callable[[], Result], done: Callable[[Result], None]) -> None:
+        """Read in a thread."""
+
+        async def read_it() -> None:
+            done(await read_in_thread(read))
+
+        self._aside(read_it())
+
+    def _aside(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def idle(self) -> None:
+        """Wait until nothing is read any more."""
+        await asyncio.gather(*self._reading)

@@ -1,0 +1,40 @@
+"""Which replicas a tick concerns: those of idle groups hear their leader and need none.
+
+Looking at many sleeping replicas costs mostly the fetching of their memory. So a core's ticks are
+told late, all at once, as long as each of them would have done nothing (`Raft.quiet_ticks`), but
+before anybody uses the core (`Replica.raft`):
+
+    whatever happened ──► consider: due at now + 1 + quiet_ticks ──► pass_tick gives it back then,
+                                                                 unless it was moved meanwhile
+"""
+
+from __future__ import annotations
+
+from zonequake_store.replica.replica import Replica, Ticks
+
+
+class Agenda:
+    """The ticks of a node, and what is due at the next ones."""
+
+    def __init__(self) -> None:
+        self.ticks = Ticks()
+        self._due: dict[int, list[Replica]] = {}
+
+    def consider(self, replica: Replica) -> None:
+        """Have a replica looked at when it needs it; after anything was done to it."""
+        replica.wants_ticks = replica.needs_ticks
+        self.consider_core(replica)
+
+    def consider_core(self, replica: Replica) -> None:
+        """The same after something that concerned the core alone."""
+        due = self.ticks.now + 1 + (0 if replica.wants_ticks else replica.raft.quiet_ticks)
+        if due != replica.due_tick:
+            replica.due_tick = due
+            self._due.setdefault(due, []).append(replica)
+
+    def pass_tick(self, now_ms: int) -> list[Replica]:
+        """A tick passed; the replicas that it concerns, each to be considered again."""
+        self.ticks.now += 1
+        self.ticks.now_ms = now_ms
+        now = self.ticks.now
+        return [each for each in self._due.pop(now, ()) if each.due_tick == now]

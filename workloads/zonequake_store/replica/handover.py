@@ -1,0 +1,83 @@
+"""Requests that come while a group's leadership goes from one replica to another. Pure.
+
+From the moment a leader hands over it proposes nothing, and nobody else does before its successor
+is elected, a few commits later. A client that is refused meanwhile, with the successor's name,
+comes there too early, is refused again, and pauses for longer than all of it takes. So the old
+leader keeps what comes, and says who leads as soon as it hears it:
+
+    hands over ─► held ─┬─ another leader is heard ──► not_leader, and who leads
+                        ├─ nothing came of it: it leads on ──► taken
+                        └─ HOLD_TICKS ──► not_leader, as if it had not waited
+
+A follower does the same from the moment in which it knows that its leader's process has ended: the
+next leader is elected within a few commits too, and any member tells a client who that is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zonequake_protocol.client import Transaction
+from zonequake_store.replica.reads import Answer
+from zonequake_store.replica.requests import Operation
+
+HOLD_TICKS = 3
+"""Of 100 ms: longer than a hand-over takes on a busy machine, shorter than a client waits for an
+answer. A successor that was not heard by then may be dead, and the next election takes long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One request and its client."""
+
+    id: int
+    operation: Operation | Transaction
+    answer: Answer
+
+
+class WaitingForSuccessor:
+    """Of one replica; at most `most` wait. Whoever ends it, or lets a tick pass, deals with what
+    was held."""
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        self._held: list[Held] = []
+        self._ticks: int | None = None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a hand-over began whose end is not known yet, however long ago."""
+        return self._ticks is not None
+
+    @property
+    def is_worth_waiting(self) -> bool:
+        """Whether its end is to be expected soon."""
+        return self._ticks is not None and self._ticks < HOLD_TICKS
+
+    def begin(self) -> None:
+        """The leadership is being handed over; may be repeated."""
+        if self._ticks is None:
+            self._ticks = 0
+
+    def hold(self, held: Held) -> bool:
+        """Keep a request, if that is of use."""
+        if not self.is_worth_waiting or len(self._held) >= self._most:
+            return False
+        self._held.append(held)
+        return True
+
+    def tick(self) -> list[Held]:
+        """A tick passed; those that wait no longer."""
+        if self._ticks is None:
+            return []
+        self._ticks += 1
+        return [] if self.is_worth_waiting else self._taken()
+
+    def end(self) -> list[Held]:
+        """It is known who leads; those that waited for it."""
+        self._ticks = None
+        return self._taken()
+
+    def _taken(self) -> list[Held]:
+        held, self._held = self._held, []
+        return held

@@ -1,0 +1,467 @@
+"""One replica: a Raft core, its log, the partition's state, and the clients that wait for it.
+
+    client ──offer──► _offered ──begin_turn──► raft.propose ──► _pending[index] ──apply──► answer
+           ──offer──► transactions ──begin_turn──► raft.propose ──apply──► transactions ──► answer
+           ──offer──► _reads ──begin_turn──► raft.read ──confirm_read──► serve_reads ──► answer
+           ──offer──► _handover, while the leadership is handed over (`waiting_for_successor`)
+
+A pending proposal ends in one of three ways: its entry is applied (the outcome), another entry is
+applied at its index (certainly lost: `not_leader`), or leadership goes first (`unknown`: it may
+still be committed by the next leader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from zonequake_protocol.client import (
+    Append,
+    Cas,
+    Read,
+    Reply,
+    Status,
+    Transaction,
+    Write,
+    partition_of,
+)
+from zonequake_protocol.terms import lineage_of
+from zonequake_store.catchup.checkpoints import Checkpoints
+from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
+from zonequake_store.lease.rule import NOT_PERMITTED, Permission
+from zonequake_store.raft.core import Raft
+from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
+from zonequake_store.raft.messages import Entry, EntryKind, Peer
+from zonequake_store.replica.handover import Held, WaitingForSuccessor
+from zonequake_store.replica.log import DurableLog, MemoryLog
+from zonequake_store.replica.planted_clock_order import WallOrder
+from zonequake_store.replica.reads import Answer, Reading, WaitingReads
+from zonequake_store.replica.requests import (
+    Operation,
+    begin_of,
+    command_of,
+    fault_in,
+    fault_in_transaction,
+)
+from zonequake_store.state.commands import (
+    AppendCommand,
+    CasCommand,
+    SetCommand,
+    decode_command,
+    encode_command,
+)
+from zonequake_store.state.partition import Partition
+from zonequake_store.state.replies import locked_reply, outcome_reply, value_reply
+from zonequake_store.storage.cells import MemoryCells, Overlay
+from zonequake_store.storage.log_writes import GroupRecord
+from zonequake_store.transactions.manager import TransactionManager
+
+# Closed-loop clients wait for their answers: more than this means they come faster than the
+# partition commits, and an honest refusal beats an answer after the client's deadline.
+MAX_WAITING_PER_REPLICA = 4096
+
+LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt)
+"""What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    id: int
+    answer: Answer
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """Planted faults that change what a replica answers (docs/interfaces.md)."""
+
+    acknowledge_before_commit: bool = False
+    local_reads: bool = False
+    forget_request_ids: bool = False
+    wall_order: WallOrder | None = None
+
+
+@dataclass(slots=True)
+class Ticks:
+    """How many ticks have passed at a node, and the time of the last one."""
+
+    now: int = 0
+    now_ms: int = 0
+
+
+class Replica:
+    """One replica of a group, running in this process.
+
+    `ticks`: those of the node; a host that tells each of them to the core itself gives none.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        record: GroupRecord,
+        me: Peer,
+        raft: Raft,
+        log: DurableLog | MemoryLog,
+        cells: Overlay | MemoryCells,
+        partition: Partition,
+        faults: Faults,
+        client_address: Callable[[str], str | None],
+        clock_ms: Callable[[], int],
+        ticks: Ticks | None = None,
+        permission: Permission | None = None,
+    ) -> None:
+        """`clock_ms`: the clock whose time the core is given with its ticks. `permission`: without
+        which nothing is acknowledged; None: none is needed."""
+        self.group = group
+        self.record = record
+        self.me = me
+        self._raft = raft
+        self._ticks = ticks or Ticks()
+        self._told_ticks = self._ticks.now
+        self.due_tick = self._ticks.now
+        """When the host must look at the core, if nothing happens before (`agenda`)."""
+        self.wants_ticks = False
+        """`needs_ticks` as it was when something was done last that can change it."""
+        self.log = log
+        self.cells = cells
+        self.partition = partition
+        self.token = record.token
+        self.leader: Peer | None = None
+        self.durable_index = partition.index
+        self.flushing = False
+        self.stopped = False
+        self.checkpoints = Checkpoints()
+        self.refusal: str | None = None
+        """Why no client's write is taken, whatever leads here, or None."""
+        self.permission = permission
+        self._faults = faults
+        self._client_address = client_address
+        self._offered: list[tuple[Write | Append | Cas, int, Answer]] = []
+        self._clock_ms = clock_ms
+        self._pending: dict[int, _Proposal] = {}
+        self._reads = WaitingReads()
+        self._handover = WaitingForSuccessor(most=MAX_WAITING_PER_REPLICA)
+        self.transactions = TransactionManager(
+            group, me.node, partition, number=record.partition, partitions=record.partitions
+        )
+
+    @property
+    def raft(self) -> Raft:
+        """The core. The ticks that it slept through are told first."""
+        late = self._ticks.now - self._told_ticks
+        if late:
+            self._told_ticks += late
+            self._raft.tick(self._ticks.now_ms, count=late)
+        return self._raft
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether log and state are gone with the process."""
+        return isinstance(self.log, MemoryLog)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica leads, as its core last said."""
+        return self.leader == self.me
+
+    @property
+    def may_acknowledge(self) -> bool:
+        """Whether anybody may be told now what this replica has done."""
+        return self.permission is None or self.permission.holds
+
+    # ── clients ──────────────────────────────────────────────────────────────────────────────
+
+    def offer(self, id_: int, operation: Operation | Transaction, answer: Answer) -> bool:
+        """Take a client's operation; True if a turn is needed, False if it is answered already."""
+        if self.permission is not None and not _takes_any_age(operation):
+            if not self.permission.holds:
+                bounded = isinstance(operation, Read) and operation.bounded
+                status = Status.STALE if bounded else Status.NOT_LEADER
+                answer(Reply(id_, status, error=NOT_PERMITTED))
+                return False
+            answer = self.permission.guard(answer)
+        return self._take(id_, operation, answer)
+
+    def _take(self, id_: int, operation: Operation | Transaction, answer: Answer) -> bool:
+        if isinstance(operation, Transaction):
+            return self._begin(id_, operation, answer)
+        fault = self._fault_of(operation)
+        if fault is not None:
+            answer(Reply(id_, fault[0], error=fault[1]))
+            return False
+        if isinstance(operation, Read):
+            return self._offer_read(id_, operation, answer)
+        if not self.leads:
+            return self._elsewhere(id_, operation, answer, self.leader)
+        if self.refusal is not None:
+            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+            return False
+        if len(self._pending) + len(self._offered) >= MAX_WAITING_PER_REPLICA:
+            answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
+            return False
+        wall_order = self._faults.wall_order
+        if wall_order is not None and wall_order.is_late(self.group, operation.key):
+            partition, command = self.partition, command_of(operation)
+            foreseen = partition.foresee(partition.term, partition.index, command)
+            answer(outcome_reply(id_, foreseen))
+            return False
+        self._offered.append((operation, id_, answer))
+        return True
+
+    def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:
+        if read.bounded or self._faults.local_reads:
+            answer(self._local(id_, read))
+            return False
+        if not self.leads:
+            return self._elsewhere(id_, read, answer, self.leader)
+        if self.refusal is not None and self.raft.is_storing:
+            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+            return False
+        if len(self._reads) >= MAX_WAITING_PER_REPLICA:
+            answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
+            return False
+        self._reads.ask(Reading(id_, answer, read.key))
+        return True
+
+    def _fault_of(self, operation: Operation) -> tuple[Status, str] | None:
+        right = partition_of(operation.key, self.record.partitions)
+        if right != self.record.partition:
+            return Status.WRONG_PARTITION, f"the key belongs to partition {right}"
+        fault = fault_in(operation)
+        return None if fault is None else (Status.INVALID, fault)
+
+    def _begin(self, id_: int, transaction: Transaction, answer: Answer) -> bool:
+        fault = fault_in_transaction(transaction)
+        if fault is not None:
+            answer(Reply(id_, Status.INVALID, error=fault))
+        elif not self.leads or self._handover.is_worth_waiting:
+            self._elsewhere(id_, transaction, answer, self.leader)
+        elif self.refusal is not None:
+            answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
+        else:
+            self.transactions.begin(id_, begin_of(transaction), answer)
+        return self.transactions.has_work
+
+    def _elsewhere(
+        self, id_: int, operation: Operation | Transaction, answer: Answer, leader: Peer | None
+    ) -> bool:
+        """Not from here: say who leads, or keep it until that is known. No turn is needed."""
+        if not self._handover.hold(Held(id_, operation, answer)):
+            answer(self._not_leader(id_, leader))
+        return False
+
+    @property
+    def awaits_successor(self) -> bool:
+        """Whether it handed its leadership over and expects to hear any moment who leads."""
+        return self._handover.is_worth_waiting
+
+    def _look_at_handover(self) -> None:
+        """Begin to hold requests back, or take them because this replica leads on."""
+        raft = self.raft
+        if raft.hands_over:
+            self._handover.begin()
+        elif self._handover.is_under_way and raft.leads:
+            for held in self._handover.end():
+                self._take(held.id, held.operation, held.answer)
+
+    def begin_turn(self) -> None:
+        """Hand what clients and transactions want since the last turn to the core, in one batch."""
+        if self.leads:
+            self._look_at_handover()
+        if self._offered or self.transactions.has_proposals:
+            self._propose()
+        if self._reads.are_asked:
+            try:
+                self._reads.begin(self.raft.read())
+            except NotLeader as error:
+                self._refuse(self._reads.end_asked(), error.leader)
+
+    def _propose(self) -> None:
+        offered, self._offered = self._offered, []
+        parts = self.transactions.take_proposals()
+        commands = [encode_command(command_of(item[0])) for item in offered]
+        commands += [encode_command(part) for part in parts]
+        try:
+            term, index = self.raft.propose(commands)
+        except NotLeader as error:
+            for operation, id_, answer in offered:
+                self._elsewhere(id_, operation, answer, error.leader)
+            self.transactions.refused(parts)
+            return
+        for place, (operation, id_, answer) in enumerate(offered, index):
+            if self._faults.acknowledge_before_commit:
+                foreseen = self.partition.foresee(term, place, command_of(operation))
+                answer(outcome_reply(id_, foreseen))
+            else:
+                self._pending[place] = _Proposal(id_, answer, term)
+
+    def confirm_read(self, number: int, index: int) -> None:
+        """The reads of `number` may be answered from a state that has applied `index`."""
+        self._reads.confirm(number, index)
+
+    def abort_read(self, number: int) -> None:
+        """The reads of `number` found no leader here."""
+        self._refuse(self._reads.end_begun(number), self.leader)
+
+    def _refuse(self, readings: list[Reading], leader: Peer | None) -> None:
+        for reading in readings:
+            self._elsewhere(reading.id, Read(self.group, reading.key), reading.answer, leader)
+
+    def follow(self, leader: Peer | None, term: int) -> None:
+        """The core follows another leader, or none, from `term` on."""
+        led = self.leads
+        self.leader = leader
+        if led and not self.leads:
+            self._lost_leadership()
+        if leader is not None and not self.leads:
+            self._send_elsewhere(self._handover.end())
+        elif leader is None and self.raft.expects_leader:
+            self._handover.begin()
+        if self.leads:
+            self.transactions.lead(term, self._nodes())
+
+    def _send_elsewhere(self, waited: list[Held]) -> None:
+        for held in waited:
+            held.answer(self._not_leader(held.id, self.leader))
+
+    def reconfigured(self) -> None:
+        """The group's members are others now."""
+        if self.leads:
+            self.transactions.moved(self._nodes())
+
+    def _nodes(self) -> tuple[str, ...]:
+        configuration = self.raft.status().configuration
+        members = configuration.members if configuration else ()
+        return tuple(sorted(peer.node for peer in members))
+
+    def _lost_leadership(self) -> None:
+        self._give_up_writes("leadership was lost before the commit")
+        self.transactions.stop()
+        if self.raft.abstains:
+            # A later lineage began: its state may pass these indexes without what they stand for.
+            self._refuse(self._reads.end_confirmed(), self.leader)
+
+    def _give_up_writes(self, reason: str) -> None:
+        """Tell every client that waits for a write that nothing is known of it."""
+        pending, self._pending = self._pending, {}
+        for proposal in pending.values():
+            proposal.answer(Reply(proposal.id, Status.UNKNOWN, error=reason))
+
+    def interrupt(self, reason: str) -> None:
+        """The disk takes nothing: answer everybody who waits, for it may be long."""
+        self._answer_all(Status.OVERLOADED, reason)
+
+    def stop(self) -> None:
+        """Answer everybody who waits; the replica does nothing from now on."""
+        self.stopped = True
+        self._answer_all(Status.NOT_HERE, "the replica was stopped")
+        self.transactions.stop()
+
+    def _answer_all(self, status: Status, reason: str) -> None:
+        self._give_up_writes(reason)
+        for _, id_, answer in self._offered:
+            answer(Reply(id_, status, error=reason))
+        self._offered.clear()
+        for held in self._handover.end():
+            held.answer(Reply(held.id, status, error=reason))
+        for reading in self._reads.end_all():
+            reading.answer(Reply(reading.id, status, error=reason))
+
+    # ── state ────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, entries: tuple[Entry, ...]) -> None:
+        """Apply committed entries, in order, and answer who waits for them."""
+        partition, pending = self.partition, self._pending
+        for entry in entries:
+            term, index = entry.term, entry.index
+            if entry.kind is not EntryKind.COMMAND:
+                configures = entry.kind is EntryKind.CONFIGURATION
+                changes = configures and self.raft.changes_configuration(index)
+                partition.skip(term, index, configuration=changes)
+                if configures:
+                    self.checkpoints.record(partition)
+                outcome = None
+            else:
+                command = decode_command(entry.data)
+                outcome = partition.apply(term, index, command)
+                if self.transactions.leads and not isinstance(
+                    command, (SetCommand, AppendCommand, CasCommand)
+                ):
+                    self.transactions.applied(command, outcome)
+            proposal = pending.pop(index, None)
+            if proposal is None:
+                continue
+            if outcome is None or proposal.term != term:
+                proposal.answer(self._not_leader(proposal.id, self.leader))
+            else:
+                proposal.answer(outcome_reply(proposal.id, outcome))
+        if entries:
+            self.raft.applied(entries[-1].index)
+
+    def serve_reads(self) -> None:
+        """Answer the confirmed reads whose state is here."""
+        self._reads.serve(self.partition)
+
+    @property
+    def needs_ticks(self) -> bool:
+        """Whether `tick` has anything to do."""
+        waits = self._handover.is_worth_waiting
+        return waits or self._reads.need_ticks or self.transactions.needs_ticks
+
+    def tick(self) -> None:
+        """A tick passed for who waits for something and for transactions; a turn must follow."""
+        self._send_elsewhere(self._handover.tick())
+        self._reads.tick(self.partition)
+        self.transactions.tick()
+
+    def replace_state(self, cells: Overlay | MemoryCells, partition: Partition) -> None:
+        """A snapshot was installed: its state takes the place of this one."""
+        self.cells = cells
+        self.partition = partition
+        self.transactions.replaced(partition)
+        self.durable_index = partition.index
+        self.checkpoints.clear()
+
+    def _local(self, id_: int, read: Read) -> Reply:
+        """From the state that is here, if it is fresh enough."""
+        if self.partition.lineage < lineage_of(self.raft.term):
+            # Also when its log is the new lineage's already: a snapshot may yet be installed.
+            why = "this state is not known to be of the lineage that its group has gone on in"
+            return Reply(id_, Status.STALE, error=why)
+        bound_ms = read.max_staleness_ms
+        if bound_ms:
+            since_ms = self.raft.fresh_since_ms()
+            if since_ms is None:
+                why = "no leader has told yet how fresh this state is"
+                return Reply(id_, Status.STALE, error=why)
+            age_ms = self._clock_ms() - since_ms
+            if age_ms > bound_ms:
+                why = f"this state may be {age_ms} ms old, asked for were {bound_ms} ms"
+                return Reply(id_, Status.STALE, error=why)
+        if self.partition.is_written(read.key):
+            return locked_reply(id_, self.partition, read.key)
+        return value_reply(id_, self.partition, read.key)
+
+    def _not_leader(self, id_: int, leader: Peer | None) -> Reply:
+        if leader is None or leader == self.me:
+            return Reply(id_, Status.NOT_LEADER)
+        return Reply(
+            id_,
+            Status.NOT_LEADER,
+            leader=leader.node,
+            leader_address=self._client_address(leader.node),
+        )
+
+    def raise_token(self, token: int) -> None:
+        """Note a token that an order or a configuration carried."""
+        if token > self.token:
+            self.token = token
+            self.record = msgspec.structs.replace(self.record, token=token)
+
+
+def _takes_any_age(operation: Operation | Transaction) -> bool:
+    """Whether it is a read of whatever a replica has: its answer promises nothing."""
+    return isinstance(operation, Read) and operation.bounded and not operation.max_staleness_ms

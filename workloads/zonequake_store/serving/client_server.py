@@ -1,0 +1,132 @@
+"""The client protocol's server: requests in, replies in any order (docs/interfaces.md)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from zonequake_protocol.client import Reply, Request, Route, Status
+from zonequake_store.network.framing import FrameConnection, checked
+from zonequake_store.node.host import Host
+from zonequake_store.replica.replica import LOG_ERRORS
+from zonequake_tls.connection_limits import Crowd
+from zonequake_tls.listener import Guard, Listener, listen
+
+_decode = checked(msgspec.msgpack.Decoder(Request).decode)
+_encode = msgspec.msgpack.Encoder().encode
+
+# A client that does not read its replies is cut off before it costs the node's memory; fewer bytes
+# than this are nothing to count.
+_UNREAD_BYTES = 1 << 20
+
+# Clients come back all at once after a leader change. Beyond the backlog Linux drops the last step
+# of a handshake, and the client holds a connection that answers nothing for many seconds.
+_BACKLOG = 4096
+
+MOST_CLIENTS = 4096
+"""Connections. A load pod has one for each node; 1,500 at once are tested."""
+
+
+class ClientConnection(FrameConnection):
+    """One client's connection."""
+
+    def __init__(
+        self,
+        host: Host,
+        connections: set[ClientConnection],
+        crowd: Crowd,
+        *,
+        answer_delay_s: float,
+        delayed_until_s: float,
+    ) -> None:
+        super().__init__(host.departures, crowd)
+        self._its_crowd = crowd
+        self._host = host
+        self._connections = connections
+        self._answer_delay_s = answer_delay_s
+        self._delayed_until_s = delayed_until_s
+
+    def opened(self) -> None:
+        self._connections.add(self)
+
+    def closed(self) -> None:
+        self._connections.discard(self)
+
+    def frame_received(self, frame: memoryview) -> None:
+        request = _decode(frame)
+        host, body = self._host, request.body
+        host.counters.requests += 1
+        if isinstance(body, Route):
+            self.answer(Reply(request.id, Status.OK, route=host.route(body.zone)))
+            return
+        replica = host.replicas.get(body.group)
+        if replica is None:
+            self.answer(Reply(request.id, Status.NOT_HERE))
+            return
+        try:
+            if replica.offer(request.id, body, self.answer):
+                host.wake(replica)
+        except LOG_ERRORS as error:
+            host.break_down(replica, str(error))
+            self.answer(Reply(request.id, Status.NOT_HERE, error=f"the replica is broken: {error}"))
+
+    def answer(self, reply: Reply) -> None:
+        """Send a reply, if there still is anybody to read it."""
+        if self._answer_delay_s:
+            loop = asyncio.get_running_loop()
+            if loop.time() < self._delayed_until_s:
+                loop.call_later(self._answer_delay_s, self._answer, reply)
+                return
+        self._answer(reply)
+
+    def _answer(self, reply: Reply) -> None:
+        if not self.is_open:
+            return
+        self.send(_encode(reply))
+        unsent_bytes = self.unsent_bytes
+        if unsent_bytes > _UNREAD_BYTES:
+            self._its_crowd.owes(self, unsent_bytes)
+
+
+class ClientServer:
+    """The listener and its connections.
+
+    `answer_delay_s` until `delayed_until_s` (of the loop's clock) is the planted fault
+    `late-answers`.
+    """
+
+    def __init__(
+        self, host: Host, *, answer_delay_s: float = 0.0, delayed_until_s: float = 0.0
+    ) -> None:
+        self._host = host
+        self._answer_delay_s = answer_delay_s
+        self._delayed_until_s = delayed_until_s
+        self.crowd = Crowd("clients", most=MOST_CLIENTS)
+        self._connections: set[ClientConnection] = set()
+        self._listener: Listener | None = None
+
+    async def listen(self, host: str, port: int, guard: Guard | None) -> int:
+        """Open the listener; returns its port."""
+        self._listener = await listen(
+            lambda: ClientConnection(
+                self._host,
+                self._connections,
+                self.crowd,
+                answer_delay_s=self._answer_delay_s,
+                delayed_until_s=self._delayed_until_s,
+            ),
+            host,
+            port,
+            guard=guard,
+            backlog=_BACKLOG,
+        )
+        return self._listener.port
+
+    def close(self) -> None:
+        """Close the listener and every connection, after what is answered left."""
+        if self._listener is not None:
+            self._listener.close()
+        self.crowd.close()
+        for connection in list(self._connections):
+            connection.close()

@@ -1,0 +1,88 @@
+"""What a client is told: plain conversions of values and outcomes into replies."""
+
+from __future__ import annotations
+
+from zonequake_protocol.client import Reply, Status, Value
+from zonequake_protocol.terms import lineage_of
+from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.partition import Partition
+from zonequake_store.state.transactions import ReadValue
+
+_LOCKED = "transaction {} holds the key and is not finished; try again"
+
+
+def value_reply(id_: int, partition: Partition, key: str) -> Reply:
+    """A key's value as of the last entry applied."""
+    cell = partition.read(key)
+    return Reply(
+        id_,
+        Status.OK,
+        value=None if cell is None else on_wire(cell.value),
+        lineage=partition.lineage,
+        term=partition.term,
+        index=partition.index,
+    )
+
+
+def locked_reply(id_: int, partition: Partition, key: str) -> Reply:
+    """The key is about to be written by a prepared transaction."""
+    holder = partition.transactions.locks[key].holder
+    return Reply(id_, Status.LOCKED, error=_LOCKED.format(holder))
+
+
+def outcome_reply(id_: int, outcome: Outcome) -> Reply:
+    """What applying a command came to."""
+    lineage = lineage_of(outcome.term)
+    match outcome.verdict:
+        case Verdict.DONE:
+            read = outcome.results
+            return Reply(
+                id_,
+                Status.OK,
+                applied=True,
+                lineage=lineage,
+                term=outcome.term,
+                index=outcome.index,
+                results=None if read is None else [on_wire(value) for value in read],
+            )
+        case Verdict.UNEQUAL:
+            return Reply(
+                id_,
+                Status.OK,
+                value=on_wire(outcome.value),
+                applied=False,
+                lineage=lineage,
+                term=outcome.term,
+                index=outcome.index,
+            )
+        case Verdict.WRONG_TYPE:
+            return Reply(
+                id_,
+                Status.INVALID,
+                error="the key holds a list where a register is wanted, "
+                "or a register where a list is wanted",
+            )
+        case Verdict.LOCKED | Verdict.LATE:
+            return Reply(
+                id_,
+                Status.LOCKED,
+                error=_LOCKED.format(outcome.value),
+            )
+        case Verdict.FULL:
+            return Reply(
+                id_, Status.OVERLOADED, error="too many transactions are prepared in this partition"
+            )
+        case Verdict.FORGOTTEN:
+            return Reply(
+                id_,
+                Status.FORGOTTEN,
+                lineage=lineage,
+                term=outcome.term,
+                index=outcome.index,
+                error="what this request_id came to before, if anything, is forgotten",
+            )
+
+
+def on_wire(value: ReadValue) -> Value:
+    """A cell's value as replies carry it."""
+    return list(value) if isinstance(value, tuple) else value

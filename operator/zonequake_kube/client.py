@@ -16,9 +16,10 @@ from urllib.parse import quote
 
 import aiohttp
 
-from zonequake_kube.connection import REQUEST_TIMEOUT_S, Connection, Json
+from zonequake_kube.connection import REQUEST_TIMEOUT_S, Connection
 from zonequake_kube.errors import ClusterError
 from zonequake_kube.execution import PROTOCOL, ExecResult, Execution, named_errors
+from zonequake_kube.objects import Json
 
 WATCH_TIMEOUT_S = 240
 FIELD_MANAGER = "zonequake-chaos"

@@ -21,12 +21,12 @@ from kubernetes.aio.config import ConfigException, load_kube_config
 from yaml import YAMLError
 
 from zonequake_kube.errors import ClusterError, Conflict, NotFound, UsageError
+from zonequake_kube.objects import Json
 
 REQUEST_TIMEOUT_S = 15.0
 MAX_WORDS = 1200
 """Characters of what a server says about a refusal."""
 
-Json = dict[str, Any]
 
 _CONFLICTS = {409, 422}
 _UNUSABLE = (ConfigException, OSError, YAMLError, TypeError, ValueError, KeyError, AttributeError)

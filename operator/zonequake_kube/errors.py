@@ -30,6 +30,10 @@ class ChaosError(Exception):
     """Base of all errors of this package; the text is one sentence for the user."""
 
 
+USAGE_EXIT_CODE = 254
+"""Of a command whose words, options or files are wrong."""
+
+
 class UsageError(ChaosError):
     """The command, its options or its files are wrong."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from zonequake_chaos.observe.view import KeysView, LinkView, PodView
-from zonequake_kube.connection import Json
+Json = dict[str, Any]
 
 STORE_LABELS = "app.kubernetes.io/component=store"
 OPERATOR_LABELS = "app.kubernetes.io/component=operator"
@@ -33,6 +33,66 @@ RESTRICTED_CONTAINER: Json = {
     "capabilities": {"drop": ["ALL"]},
 }
 """What a pod and each of its containers must say of themselves in a `restricted` namespace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """A member's pod as the API server has it; `host` is the node that carries it.
+
+    `container` is where commands run that signal the process under test: a child of PID 1 there, or
+    the one of the name `program`. `started_wall_ns`: when its container started, in whole seconds.
+    """
+
+    name: str
+    uid: str
+    pool: str
+    ready: bool
+    phase: str
+    deleting: bool
+    container: str
+    restarts: int
+    address: str = ""
+    host: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    program: str = ""
+    started_wall_ns: int | None = None
+
+    @property
+    def process(self) -> str:
+        """Names the process in it: each has another pod, or another life of its containers."""
+        return f"{self.uid}/{self.restarts}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkView:
+    """A link of a partition's chain; `term` is a whole term."""
+
+    nodes: tuple[str, ...]
+    term: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysView:
+    """A Partition resource's keys: node names, in order.
+
+    `forced`, `from_reset`: names of the keys that carry the flag. `group`: the replication group
+    that it stands for; empty where there is but one.
+    """
+
+    zone: str
+    partition: int
+    group: str = ""
+    stable: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
+    forced: frozenset[str] = frozenset()
+    from_reset: frozenset[str] = frozenset()
+    switch_reduce: tuple[str, ...] = ()
+    switch_append: tuple[str, ...] = ()
+    chain: tuple[LinkView, ...] = ()
+    token: int = 0
+    revision: int = 0
 
 
 def pod_view(pod: Json) -> PodView:

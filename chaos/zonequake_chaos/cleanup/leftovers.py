@@ -21,9 +21,8 @@ from zonequake_chaos.node_access.leftovers import heal, left_behind
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.node_access.shell import NodeHands, PodOnNode
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import HarnessError, NotFound
-from zonequake_kube.objects import OPERATOR_LABELS, STORE_LABELS, pod_view
+from zonequake_kube.objects import OPERATOR_LABELS, STORE_LABELS, Json, pod_view
 
 Mend = Callable[[], Awaitable[None]]
 FINALIZERS = "zonequake.io/"

@@ -20,9 +20,8 @@ from enum import StrEnum
 
 from zonequake_chaos.load.objects import RUN_LABEL
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import Conflict, HarnessError, NotFound, UsageError, in_words
-from zonequake_kube.objects import STORE_LABELS
+from zonequake_kube.objects import STORE_LABELS, Json
 
 ASKED = "zonequake.io/run-asked"
 ANSWERED = "zonequake.io/run-answered"

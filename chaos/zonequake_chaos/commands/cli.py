@@ -24,11 +24,11 @@ from zonequake_chaos.commands import run as run_command
 from zonequake_chaos.commands.repeat import Series, run_series
 from zonequake_chaos.commands.run import Ask
 from zonequake_chaos.deployments.choice import OURS, Choice
-from zonequake_chaos.record.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict
+from zonequake_chaos.record.outcome import EXIT_CODES, Verdict
 from zonequake_chaos.release.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_chaos.scenario import manifest
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
-from zonequake_kube.errors import ChaosError, UsageError
+from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
 app = typer.Typer(

@@ -10,8 +10,8 @@ from pathlib import Path
 from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_ctl.context import Place
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_kube.objects import Json
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.identity import Role
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from

@@ -30,9 +30,9 @@ from zonequake_chaos.commands.run import (
     seed_of,
     summarize,
 )
-from zonequake_chaos.record.outcome import EXIT_CODES, USAGE_EXIT_CODE, Verdict, worst
+from zonequake_chaos.record.outcome import EXIT_CODES, Verdict, worst
 from zonequake_ctl.context import Place
-from zonequake_kube.errors import UsageError, in_words
+from zonequake_kube.errors import USAGE_EXIT_CODE, UsageError, in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from rich.console import Group
-from rich.filesize import decimal
 from rich.table import Table
 
 from zonequake_chaos.observe.observer import DataNodes, Observer
 from zonequake_chaos.observe.view import ClusterView, PartitionView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_ctl.context import Place
-from zonequake_protocol.admin import CatchUpProgress
+from zonequake_ctl.zq.progress import catching_up_text
 
 LOOK_S = 1.2
 """Long enough for one answer of each node."""
@@ -62,15 +61,3 @@ def tables(view: ClusterView) -> Group:
 def _catching_up(partition: PartitionView) -> str:
     leading = partition.replicas[partition.leader] if partition.leader is not None else None
     return "\n".join(catching_up_text(one) for one in (leading.progress if leading else ()))
-
-
-def catching_up_text(progress: CatchUpProgress) -> str:
-    """`zq-default-3 43 %, 12.0 MB of 28.1 MB of the log`.
-
-    Both sizes are those of the transfer that runs; bytes that were sent twice count once.
-    """
-    text = f"{progress.peer.node} {progress.fraction:.0%}"
-    if not progress.bytes_total:
-        return text
-    done, total = decimal(progress.bytes_done), decimal(progress.bytes_total)
-    return f"{text}, {done} of {total} of the {progress.by}"

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from zonequake_chaos.load.objects import RUN_LABEL, Installation
 from zonequake_chaos.scenario.run import Etcd
-from zonequake_kube.connection import Json
 from zonequake_kube.objects import (
     HANDS_CONTAINER,
     POOL_LABEL,
     PROGRAM_LABEL,
     RESTRICTED_CONTAINER,
     RESTRICTED_POD,
+    Json,
 )
 
 CLIENT_PORT = 2379

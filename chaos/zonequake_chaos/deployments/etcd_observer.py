@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from zonequake_chaos.deployments.etcd_objects import CLIENT_PORT, PEER_PORT, Members
-from zonequake_chaos.observe.view import KeysView, LinkPorts, PodView
+from zonequake_chaos.observe.view import LinkPorts
 from zonequake_kube.client import Kube
 from zonequake_kube.connection import REQUEST_TIMEOUT_S
 from zonequake_kube.errors import ClusterError
+from zonequake_kube.objects import KeysView, PodView
 from zonequake_load.errors import EtcdError
 from zonequake_load.targets.etcd.api import EtcdApi, Status
 from zonequake_load.targets.etcd.records import PARTITION, group_of

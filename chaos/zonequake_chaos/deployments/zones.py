@@ -15,8 +15,8 @@ from zonequake_chaos.record.cleanup_journal import DeleteZone, Journal
 from zonequake_chaos.scenario.run import Zone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired, ZoneRefused
+from zonequake_kube.objects import Json
 
 TOPOLOGY = "topology"
 """The name of a namespace's only LogicalTopology."""

@@ -14,8 +14,7 @@ import msgspec
 
 from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_chaos.scenario.run import Load, Zone
-from zonequake_kube.connection import Json
-from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD
+from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD, Json
 from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,

@@ -7,9 +7,9 @@ known to live, nobody may say that it was certainly dead.
 
 from __future__ import annotations
 
-from zonequake_chaos.observe.view import PodView
 from zonequake_chaos.record.clock import Clock, Moment
 from zonequake_chaos.record.event_log import EventLog
+from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import ReplicasReport, Role
 
 

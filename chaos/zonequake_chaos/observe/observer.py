@@ -15,20 +15,20 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from zonequake_chaos.observe.member_events import Witness
-from zonequake_chaos.observe.view import (
-    ClusterView,
-    KeysView,
-    LinkPorts,
-    NodeView,
-    PodView,
-    assemble,
-)
+from zonequake_chaos.observe.view import ClusterView, LinkPorts, NodeView, assemble
 from zonequake_chaos.record.clock import Clock
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_kube.client import Kube, WatchEvent
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired, in_words
-from zonequake_kube.objects import ADMIN_PORT, STORE_LABELS, keys_view, pod_view
+from zonequake_kube.objects import (
+    ADMIN_PORT,
+    STORE_LABELS,
+    Json,
+    KeysView,
+    PodView,
+    keys_view,
+    pod_view,
+)
 from zonequake_protocol.admin import ReplicasReport
 
 ARMED_INTERVAL_S = 0.06

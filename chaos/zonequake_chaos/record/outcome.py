@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-USAGE_EXIT_CODE = 254
-
 
 class Verdict(StrEnum):
     """What a run, or one part of it, ended as; declared in order of precedence."""

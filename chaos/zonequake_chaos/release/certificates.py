@@ -20,8 +20,8 @@ from cryptography import x509
 from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_cluster.supply.certificate_authority import Authority, Credential
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
+from zonequake_kube.objects import Json
 from zonequake_tls.credentials import trust_of
 from zonequake_tls.identity import Role, identity_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zonequake_chaos.observe.view import ClusterView, KeysView, PartitionView
+from zonequake_chaos.observe.view import ClusterView, PartitionView
 from zonequake_chaos.scenario.triggers import (
     AfterTime,
     AtOnce,
@@ -23,6 +23,7 @@ from zonequake_chaos.scenario.triggers import (
     Trigger,
 )
 from zonequake_chaos.targeting.node_names import node_named
+from zonequake_kube.objects import KeysView
 from zonequake_protocol.admin import Stage
 
 Place = tuple[str, int]

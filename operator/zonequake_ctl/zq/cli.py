@@ -14,13 +14,12 @@ from rich.live import Live
 from rich.text import Text
 from typer.exceptions import TyperException
 
-from zonequake_chaos.record.outcome import USAGE_EXIT_CODE
 from zonequake_ctl.context import Place
 from zonequake_ctl.zq.findings import duration_text
 from zonequake_ctl.zq.look import find_current, look
 from zonequake_ctl.zq.screen import screen
 from zonequake_ctl.zq.sight import Sight, narrowed
-from zonequake_kube.errors import ChaosError, ClusterError, UsageError
+from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, ClusterError, UsageError
 
 FAILED_EXIT_CODE = 1
 WATCH_PERIOD_S = 2.0

@@ -13,7 +13,7 @@ from rich.text import Text
 from zonequake_ctl.zq.findings import duration_text, few_replicas_text, partitions_text
 from zonequake_ctl.zq.forecast import Forecast, Move, Step
 from zonequake_ctl.zq.screen import change_text
-from zonequake_kube.connection import Json
+from zonequake_kube.objects import Json
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.resources.model import ZoneSpec
 from zonequake_protocol.admin import ReplicaSize

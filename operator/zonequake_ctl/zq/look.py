@@ -27,9 +27,8 @@ from zonequake_ctl.zq.sight import (
     zone_sights,
 )
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ClusterError, NotFound, UsageError
-from zonequake_kube.objects import ADMIN_PORT, STORE_LABELS, is_ready, pod_view
+from zonequake_kube.objects import ADMIN_PORT, STORE_LABELS, Json, is_ready, pod_view
 from zonequake_operator.errors import ResourceError
 from zonequake_protocol.admin import ReplicaSize, ReplicasReport, ReplicaStatus
 

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
+from zonequake_kube.objects import Json
 
 PATIENCE_S = 20.0
 """An operator looks at a changed zone within a second."""

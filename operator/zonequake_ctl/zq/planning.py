@@ -14,8 +14,8 @@ from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.look import copy_bytes, inspect, look, zone_object
 from zonequake_ctl.zq.sight import Sight, ZoneSight, named_zone
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ClusterError, UsageError
+from zonequake_kube.objects import Json
 from zonequake_operator.resources.model import Partition, Snapshot, ZoneSpec, group_name
 from zonequake_operator.resources.parsing import parse_zone
 

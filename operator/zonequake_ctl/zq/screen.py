@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from zonequake_chaos.commands.status import catching_up_text
 from zonequake_ctl.zq.findings import Finding, Severity, duration_text, findings
+from zonequake_ctl.zq.progress import catching_up_text
 from zonequake_ctl.zq.sight import Sight, ZoneSight
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.planning.conditions import Health

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from zonequake_chaos.observe.view import PodView
 from zonequake_kube.errors import UsageError
+from zonequake_kube.objects import PodView
 from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability import verdicts as high_availability
 from zonequake_operator.high_availability.verdicts import Verdict

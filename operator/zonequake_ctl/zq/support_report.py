@@ -19,9 +19,8 @@ from rich.console import Console
 from zonequake_ctl.zq.look import look
 from zonequake_ctl.zq.screen import screen
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
 from zonequake_kube.errors import ChaosError, ClusterError, in_words
-from zonequake_kube.objects import ADMIN_PORT, main_container
+from zonequake_kube.objects import ADMIN_PORT, Json, main_container
 
 OURS = "app.kubernetes.io/name=zonequake"
 KINDS = {

@@ -29,13 +29,14 @@ from zonequake_chaos.faults.life import Injury, Victim, World
 from zonequake_chaos.node_access.leftovers import left_behind
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.observe.observer import Observer
-from zonequake_chaos.observe.view import ClusterView, LinkPorts, NodeView, PodView
+from zonequake_chaos.observe.view import ClusterView, LinkPorts, NodeView
 from zonequake_chaos.record.cleanup_journal import JoinNetwork, Journal
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.scenario.faults import Direction, Traffic
 from zonequake_chaos.targeting.triggers import Sighting
 from zonequake_cluster.instance import Instance
 from zonequake_kube.errors import WaitExpired
+from zonequake_kube.objects import PodView
 
 if TYPE_CHECKING:
     from conftest import FakePod

@@ -21,7 +21,8 @@ with atheris.instrument_imports(include=["zonequake_store"]):
     from zonequake_protocol.client import Request
     from zonequake_store.catchup.messages import Invite
     from zonequake_store.errors import ProtocolError
-    from zonequake_store.network.framing import Departures, FrameConnection, checked
+    from zonequake_store.network.decoding import checked
+    from zonequake_store.network.framing import Departures, FrameConnection
     from zonequake_store.network.heartbeat_slots import Heard
     from zonequake_store.network.peer_protocol import Messages, decode_frame
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from zonequake_chaos.observe.view import ClusterView, KeysView, NodeView, PodView, assemble
+from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
 from zonequake_chaos.record.clock import Moment
 from zonequake_chaos.record.event_log import Event
+from zonequake_kube.objects import KeysView, PodView
 from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,

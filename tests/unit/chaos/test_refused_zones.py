@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from zonequake_chaos.deployments.zones import refusal
-from zonequake_chaos.observe.view import ClusterView, NodeView, PodView
+from zonequake_chaos.observe.view import ClusterView, NodeView
+from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import NodeIdentity, ReplicasReport
 
 FILTER = '$[?(@.disk == "gold")]'

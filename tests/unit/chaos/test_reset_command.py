@@ -12,7 +12,7 @@ from zonequake_ctl.reset import UNFINISHED
 from zonequake_ctl.reset_by_hand import Proof
 from zonequake_ctl.reset_by_hand import prove as proved
 from zonequake_kube.client import Kube
-from zonequake_kube.connection import Json
+from zonequake_kube.objects import Json
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability.reset import Holders
 from zonequake_operator.resources.model import (

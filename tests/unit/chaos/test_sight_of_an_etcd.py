@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zonequake_chaos.deployments.etcd_objects import Members
 from zonequake_chaos.deployments.etcd_observer import report_of
-from zonequake_chaos.observe.view import ClusterView, KeysView, NodeView, PodView, assemble
+from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
 from zonequake_chaos.scenario.run import Etcd
 from zonequake_chaos.targeting.triggers import unsettled
-from zonequake_kube.objects import pod_view
+from zonequake_kube.objects import KeysView, PodView, pod_view
 from zonequake_load.targets.etcd.api import Header, Status
 
 MEMBERS = Members(

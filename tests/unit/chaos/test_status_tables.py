@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from zonequake_chaos.commands.status import catching_up_text
+from zonequake_ctl.zq.progress import catching_up_text
 from zonequake_protocol.admin import CatchUpProgress, PeerName
 
 

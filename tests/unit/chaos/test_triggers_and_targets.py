@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from zonequake_chaos.observe.view import ClusterView, KeysView, LinkView, assemble
+from zonequake_chaos.observe.view import ClusterView, assemble
 from zonequake_chaos.scenario.faults import Target, TargetRole
 from zonequake_chaos.scenario.triggers import (
     AfterTime,
@@ -24,7 +24,7 @@ from zonequake_chaos.scenario.triggers import (
 )
 from zonequake_chaos.targeting.targets import NoTarget, choose_nodes, choose_sighting
 from zonequake_chaos.targeting.triggers import Before, sightings, unsettled
-from zonequake_kube.objects import keys_view
+from zonequake_kube.objects import KeysView, LinkView, keys_view
 from zonequake_protocol.admin import Role, Stage
 
 NOBODY = Before()

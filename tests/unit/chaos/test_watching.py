@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from zonequake_chaos.observe.observer import DataNodes, Observer
-from zonequake_chaos.observe.view import PodView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_kube.client import Kube, WatchEvent
 from zonequake_kube.errors import ClusterError, HarnessError, WaitExpired
+from zonequake_kube.objects import PodView
 from zonequake_protocol.admin import ReplicasReport
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,49 @@ def test_whatever_waits_for_test_all_is_said_with_its_reason() -> None:
         if "pytest.mark.long" in path.read_text() and path != Path(__file__)
     }
     assert marked == named
+
+
+MOST_MODULES = 15
+"""In one folder; `__init__.py` aside."""
+
+LARGER_FOLDERS = {
+    "workloads/zonequake_store/raft": "one state machine, cut into files",
+    "chaos/zonequake_simulation": "nodes know their checkers: a finer cut has arrows that run back",
+    "chaos/zonequake_simulation/checks": "one rule a module",
+}
+
+
+def test_no_folder_of_product_code_is_crowded() -> None:
+    modules: Counter[str] = Counter(
+        str(path.parent.relative_to(ROOT))
+        for path in tracked_files()
+        if path.suffix == ".py"
+        and path.name != "__init__.py"
+        and path.relative_to(ROOT).parts[0] in SOURCE_ROOTS
+    )
+    crowded = {folder for folder, count in modules.items() if count > MOST_MODULES}
+    assert crowded == set(LARGER_FOLDERS)
+
+
+def test_contracts_of_imports_name_folders_and_ignore_nothing() -> None:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    assert [c["id"] for c in linter["contracts"] if "ignore_imports" in c] == []
+    named = {
+        str(init.parent.relative_to(ROOT / root)).replace("/", ".")
+        for root in SOURCE_ROOTS
+        for init in (ROOT / root).glob("*/__init__.py")
+    }
+    assert set(linter["root_packages"]) == named
+
+
+def test_every_folder_of_product_code_has_a_line_in_the_map() -> None:
+    page = (ROOT / "docs" / "code.md").read_text()
+    listed = set(re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE))
+    folders = {
+        str(path.parent.relative_to(ROOT / path.relative_to(ROOT).parts[0]))
+        for path in tracked_files()
+        if path.suffix == ".py"
+        and path.name != "__init__.py"
+        and path.relative_to(ROOT).parts[0] in SOURCE_ROOTS
+    }
+    assert listed == folders

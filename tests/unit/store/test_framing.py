@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from zonequake_protocol.client import MAX_FRAME_BYTES, Read, Request
 from zonequake_store.errors import ProtocolError
-from zonequake_store.network.framing import FrameConnection, checked
+from zonequake_store.network.decoding import checked
+from zonequake_store.network.framing import FrameConnection
 
 
 class Collected(FrameConnection):

@@ -22,7 +22,6 @@ The client (`client.py`) and the simulation carry out what `next` says and tell 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,6 +36,7 @@ from zonequake_load.operation import (
     Transaction,
     Type,
 )
+from zonequake_load.randomness import Randomness
 from zonequake_protocol.client import Append, Body, Cas, Read, Reply, RequestId, Status, Write
 from zonequake_protocol.client import Transaction as TransactionBody
 
@@ -102,7 +102,7 @@ class Pursuit:
         once: Once | None,
         table: RoutingTable,
         news: News,
-        rng: random.Random,
+        rng: Randomness,
         reads_anywhere: bool,
     ) -> None:
         steps: tuple[Operation, ...]

@@ -6,16 +6,16 @@ that a slow store can't hide behind a client that waits for it.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 from zonequake_load.pod.control import Arrivals, Probes
+from zonequake_load.randomness import Randomness
 
 SECOND_NS = 1_000_000_000
 
 
 def arrivals(
-    per_second: float, kind: Arrivals, rng: random.Random, *, share: int = 0, shares: int = 1
+    per_second: float, kind: Arrivals, rng: Randomness, *, share: int = 0, shares: int = 1
 ) -> Iterator[int]:
     """Due times of one of `shares` pods that send `per_second` together."""
     mean_ns = SECOND_NS * shares / per_second

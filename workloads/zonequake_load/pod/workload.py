@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from zonequake_load.operation import Function, Operation
 from zonequake_load.pod.control import AppendListWorkload, LoadPlan, RegisterWorkload
+from zonequake_load.randomness import Randomness
 
 KeyForPartition = Callable[[str, int], str]
 
@@ -58,7 +58,7 @@ class Traffic:
         index: int,
         partitions: list[int],
         operations_per_key: int,
-        rng: random.Random,
+        rng: Randomness,
         next_value: Callable[[], int],
         key_for_partition: KeyForPartition,
     ) -> None:

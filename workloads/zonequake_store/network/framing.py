@@ -9,34 +9,17 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import TypeVar, cast
-
-import msgspec
+from typing import cast
 
 from zonequake_protocol.client import MAX_FRAME_BYTES
 from zonequake_store.errors import ProtocolError
 from zonequake_tls.connection_limits import Crowd
-
-Frame = bytes | memoryview
-Decoded = TypeVar("Decoded")
 
 _LENGTH = struct.Struct(">I")
 
 # TLS hands a write on as a whole, to where nobody counts it; what comes after is counted once the
 # kernel takes no more.
 _WRITE_BYTES = 256 << 10
-
-
-def checked(decode: Callable[[Frame], Decoded]) -> Callable[[Frame], Decoded]:
-    """`decode` of a msgspec decoder; what is not of the protocol raises ProtocolError."""
-
-    def decoded(frame: Frame) -> Decoded:
-        try:
-            return decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ProtocolError(f"{len(frame)} bytes are not of the protocol: {error}") from error
-
-    return decoded
 
 
 class Departures:

@@ -21,7 +21,7 @@ from zonequake_store.catchup.messages import (
     Supply,
     Verdict,
 )
-from zonequake_store.network.framing import checked
+from zonequake_store.network.decoding import checked
 from zonequake_store.network.transaction_messages import TransactionMessage
 from zonequake_store.raft.messages import Message
 

@@ -7,7 +7,8 @@ import asyncio
 import msgspec
 
 from zonequake_protocol.client import Reply, Request, Route, Status
-from zonequake_store.network.framing import FrameConnection, checked
+from zonequake_store.network.decoding import checked
+from zonequake_store.network.framing import FrameConnection
 from zonequake_store.node.host import Host
 from zonequake_store.replica.replica import LOG_ERRORS
 from zonequake_tls.connection_limits import Crowd

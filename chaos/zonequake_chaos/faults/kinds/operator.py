@@ -16,10 +16,9 @@ from zonequake_chaos.faults.signals import (
     process_states,
     send_signal,
 )
-from zonequake_chaos.observe.view import PodView
 from zonequake_chaos.record.cleanup_journal import ContinueProcess
 from zonequake_kube.errors import ClusterError, FaultFailed, HarnessError
-from zonequake_kube.objects import OPERATOR_LABELS, pod_view
+from zonequake_kube.objects import OPERATOR_LABELS, PodView, pod_view
 
 
 @dataclass(slots=True)

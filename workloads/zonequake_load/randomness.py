@@ -1,0 +1,20 @@
+"""What pure code draws from; `random.Random` with a seed is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Randomness(Protocol):
+    """See the methods of the same names of `random.Random`."""
+
+    def random(self) -> float: ...
+
+    def randrange(self, stop: int, /) -> int: ...
+
+    def expovariate(self, lambd: float, /) -> float: ...
+
+    def choice(self, seq: Sequence[T], /) -> T: ...

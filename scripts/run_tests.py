@@ -402,5 +402,11 @@ def allowed_skips(page: str) -> set[str]:
     return set(cells)
 
 
+def heed_sigterm() -> None:
+    """Has SIGTERM end the groups with all their processes, as SIGINT does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 if __name__ == "__main__":
+    heed_sigterm()
     sys.exit(main(sys.argv[1:]))

@@ -187,12 +187,14 @@ def test_what_a_group_and_its_children_computed_is_counted(run_tests: ModuleType
     assert 0.6 < outcome.cpu_s < 5
 
 
-def test_an_interrupt_ends_both_lanes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_both_lanes(tmp_path: Path, number: signal.Signals) -> None:
     script = f"""
 import sys
 import time
 sys.path.insert(0, {str(ROOT / "scripts")!r})
-from run_tests import Group, Lane, run_groups
+from run_tests import Group, Lane, heed_sigterm, run_groups
+heed_sigterm()
 def group(name, lane):
     wait = "import os, time; open(" + repr({str(tmp_path)!r} + "/" + name) + ", 'w').write("
     wait += "str(os.getpid())); time.sleep(600)"
@@ -209,7 +211,7 @@ run_groups([group("a", Lane.COMPUTES), group("b", Lane.WAITS)])
     while not all(file.exists() and file.read_text() for file in files):
         assert process.poll() is None
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode != 0
     for file in files:

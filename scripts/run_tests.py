@@ -81,7 +81,9 @@ GROUPS = (
     ),
     Group(
         name="programs",  # compiled once, for the groups below; minutes on a fresh machine
-        commands=(("python", "-c", "from zonequake_cluster.supply import tools; tools.helm_path()"),),
+        commands=(
+            ("python", "-c", "from zonequake_cluster.supply.tools import helm_path; helm_path()"),
+        ),
         limit_s=2400,
     ),
     Group(name="unit", folder="tests/unit", options=("-n", "2"), limit_s=1500),

@@ -17,7 +17,7 @@ from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session, size_of
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 
-app = typer.Typer(help="Judges run folders.", add_completion=False)
+app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
 
 def judge_folder(run: Path, master: str | None = None, remote: str | None = None) -> Verdict:
@@ -54,11 +54,11 @@ def _say(run: Path, text: str) -> None:
     print(f"analyze {run.name}: {text}", file=sys.stderr)  # noqa: T201
 
 
-@app.command("analyze")
+@app.command("analyze", epilog="Example: zonequake analyze runs/leader-kill-1")
 def analyze_command(
     run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Run folder.")],
     master: Annotated[str | None, typer.Option(help="Spark master, default local[*].")] = None,
     remote: Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")] = None,
 ) -> None:
-    """Judge a run folder again; `history/*.jsonl` alone is enough."""
+    """Analyze a run folder again; `history/*.jsonl` alone is enough."""
     raise typer.Exit(analyze(run, master, remote))

@@ -23,7 +23,7 @@ EXIT_USAGE = 254
 EXIT_HARNESS_FAILED = 255
 
 app = typer.Typer(
-    help="The Kubernetes cluster to run on: an embedded node, or any other's.",
+    help="Start, stop and show a cluster: an embedded node, or a context.",
     no_args_is_help=True,
 )
 _console = Console(highlight=False, soft_wrap=True)
@@ -31,29 +31,29 @@ _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Name = Annotated[
     str | None,
-    typer.Option("--name", help="Embedded cluster's name; the checkout has one of its own."),
+    typer.Option("--name", help="Name of the embedded cluster. Default: one per checkout."),
 ]
 Context = Annotated[
-    str | None, typer.Option("--context", help="Use this context of a kubeconfig instead.")
+    str | None, typer.Option("--context", help="Use this context instead of the embedded cluster.")
 ]
 Kubeconfig = Annotated[
     Path | None,
-    typer.Option("--kubeconfig", help="File of the context; default as with kubectl."),
+    typer.Option("--kubeconfig", help="Kubeconfig of the context. Default: as for kubectl."),
 ]
 
 
-@app.command()
+@app.command(epilog="Example: zonequake cluster up")
 def up(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
-    """Starts the embedded node, or checks that the other cluster can be used."""
+    """Start the embedded node, or check that another cluster can be used."""
     with _reporting():
         cluster = choose_cluster(name, context, kubeconfig, say=_say)
         cluster.up()
         _say(f"kubeconfig: {cluster.kubeconfig}")
 
 
-@app.command()
+@app.command(epilog="Example: zonequake cluster down")
 def down(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
-    """Ends the embedded node and removes all that belongs to it."""
+    """Stop the embedded node and remove its files."""
     with _reporting():
         cluster = choose_cluster(name, context, kubeconfig, say=_say)
         cluster.down()
@@ -61,9 +61,9 @@ def down(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = No
             _say(f"cluster {cluster.name} is gone")
 
 
-@app.command()
+@app.command(epilog="Example: zonequake cluster status")
 def status(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
-    """Says what runs, since when, and where the logs are; ends with 1 if it isn't ready."""
+    """Show what runs, since when, and where the logs are; exit code 1 if not ready."""
     with _reporting():
         found = choose_cluster(name, context, kubeconfig, say=_say).status()
     _show(found)
@@ -71,9 +71,9 @@ def status(name: Name = None, context: Context = None, kubeconfig: Kubeconfig = 
         raise typer.Exit(EXIT_NOT_RUNNING)
 
 
-@app.command()
+@app.command(epilog="Example: export KUBECONFIG=$(zonequake cluster kubeconfig)")
 def kubeconfig(name: Name = None) -> None:
-    """Prints the path of the embedded cluster's kubeconfig, for KUBECONFIG=$(…)."""
+    """Print the path of the embedded cluster's kubeconfig."""
     with _reporting():
         path = choose_cluster(name, None, None, say=_say).kubeconfig
         if not path.is_file():
@@ -81,15 +81,18 @@ def kubeconfig(name: Name = None) -> None:
     typer.echo(path)
 
 
-@app.command("limited-volumes")
+@app.command(
+    "limited-volumes", epilog="Example: zonequake cluster limited-volumes --count 3 --mebibytes 192"
+)
 def limited_volumes(
     name: Name = None,
-    count: Annotated[int, typer.Option(min=1, max=20, help="How many there shall be.")] = 3,
+    count: Annotated[int, typer.Option(min=1, max=20, help="Number of volumes.")] = 3,
     mebibytes: Annotated[
-        int, typer.Option(min=SMALLEST_MEBIBYTES, max=65_536, help="Size of each new one.")
+        int,
+        typer.Option(min=SMALLEST_MEBIBYTES, max=65_536, help="Size of each new volume, in MiB."),
     ] = 192,
 ) -> None:
-    """Adds volumes of the storage class `limited`, whose size the kernel enforces."""
+    """Add volumes of the storage class `limited`, whose size the kernel enforces."""
     with _reporting():
         EmbeddedCluster(name, say=_say).limit_volumes(count=count, mebibytes=mebibytes)
         _say(f"{count} volumes of storage class {STORAGE_CLASS}, new ones of {mebibytes} MiB")

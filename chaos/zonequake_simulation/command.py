@@ -45,52 +45,52 @@ console = Console(highlight=False, soft_wrap=True)
 progress_console = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Seeds = Annotated[
-    str | None, typer.Option("--seeds", help="Which seeds: A..B, both included, or one number.")
+    str | None, typer.Option("--seeds", help="Seeds to run: A..B (inclusive), or one number.")
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, help="One seed; with --trace or --shrink.")
 ]
 ScenarioName = Annotated[
     str,
-    typer.Option("--scenario", "-s", help=f"What can happen: {', '.join(SCENARIOS)}."),
+    typer.Option("--scenario", "-s", help=f"Scenario: {', '.join(SCENARIOS)}."),
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
         "--steps",
         min=1,
-        help="Events with faults, before everything must settle; default: the scenario's.",
+        help="Events with faults before the system must settle. Default: the scenario's.",
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one a core.")
+    int | None, typer.Option("--jobs", "-j", min=1, help="Processes. Default: one per core.")
 ]
-Each = Annotated[bool, typer.Option("--each", help="A line for each seed, however many.")]
+Each = Annotated[bool, typer.Option("--each", help="Print a line for each seed.")]
 AsJson = Annotated[
     bool, typer.Option("--json", help="One JSON object per seed (or event) on standard output.")
 ]
 Trace = Annotated[
     bool,
-    typer.Option("--trace", help="Replay --seed bit for bit, print what happened and draw it."),
+    typer.Option("--trace", help="Replay --seed exactly, print its events and draw them."),
 ]
 Shrink = Annotated[
-    bool, typer.Option("--shrink", help="Find which of the seed's faults the violation needs.")
+    bool, typer.Option("--shrink", help="Find the smallest set of faults that breaks the rule.")
 ]
 Plan = Annotated[
-    Path | None, typer.Option("--plan", help="Faults from a file that --shrink wrote.")
+    Path | None, typer.Option("--plan", help="Read faults from a file written by --shrink.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Where --trace draws (.svg) or --shrink writes its plan (.json)."),
+    typer.Option("--out", help="Output of --trace (.svg) or --shrink (.json)."),
 ]
 Key = Annotated[
-    str | None, typer.Option("--key", help="Show operations on this key, not the violating one.")
+    str | None, typer.Option("--key", help="Key whose operations to show; else the violating one.")
 ]
-Last = Annotated[int, typer.Option("--last", min=1, help="How many events a trace shows.")]
-Heartbeats = Annotated[bool, typer.Option("--heartbeats", help="A trace shows heartbeats, too.")]
+Last = Annotated[int, typer.Option("--last", min=1, help="Number of events to show.")]
+Heartbeats = Annotated[bool, typer.Option("--heartbeats", help="Show heartbeats too.")]
 
 
-@app.command()
+@app.command(epilog="Example: zonequake simulate --seeds 1..100")
 def simulate(
     seeds: Seeds = None,
     seed: Seed = None,

@@ -38,26 +38,28 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 console = Console(highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: zonequake reset orders --dry-run")
 def reset(
-    zone: Annotated[str, typer.Argument(help="The DistributionZone.")],
+    zone: Annotated[str, typer.Argument(help="Name of the DistributionZone.")],
     partitions: Annotated[
-        list[int] | None, typer.Argument(help="Else all that have lost their majority.")
+        list[int] | None, typer.Argument(help="Default: all that have lost their majority.")
     ] = None,
     survivor: Annotated[
         str | None,
         typer.Option(
-            "--survivor", help="The node that goes on; else the one with the newest data."
+            "--survivor", help="Node to continue with. Default: the one with the newest data."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the proof only.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the proof; change nothing.")
+    ] = False,
     wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait for the operator.")] = 60,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
 ) -> None:
-    """Let partitions that lost their majority go on from what is left of their data."""
+    """Reset partitions that lost their majority: continue from what is left of their data."""
     place = find_place(
         kubeconfig=kubeconfig,
         context=context,

@@ -72,37 +72,35 @@ console = Console(highlight=False, soft_wrap=True)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-@app.command(cls=_Command)
+@app.command(cls=_Command, epilog="Example: zonequake sql 'DESCRIBE ZONE orders'")
 def sql(
-    statements: Annotated[
-        str | None, typer.Argument(help="Statements, with ';' between them.")
-    ] = None,
+    statements: Annotated[str | None, typer.Argument(help="Statements, separated by ';'.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read them from this file; - is stdin.")
+        Path | None, typer.Option("--file", "-f", help="Read statements from a file; - is stdin.")
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Print the resources, change nothing."),
+        typer.Option("--dry-run", help="Print the resources; change nothing."),
     ] = False,
     offline: Annotated[
         bool,
         typer.Option(
             "--offline",
-            help="With --dry-run: look at no cluster, as if there were no zones and tables yet.",
+            help="With --dry-run: contact no cluster; assume no zones and tables exist.",
         ),
     ] = False,
     kubeconfig: Annotated[
         Path | None,
-        typer.Option("--kubeconfig", help="Else $KUBECONFIG, or the embedded cluster's."),
+        typer.Option("--kubeconfig", help="Default: $KUBECONFIG, then the embedded cluster's."),
     ] = None,
     context: Annotated[
-        str | None, typer.Option("--context", help="A context of the kubeconfig: any cluster.")
+        str | None, typer.Option("--context", help="Context of the kubeconfig to use.")
     ] = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Where the release lives.")
+        str, typer.Option("--namespace", "-n", help="Namespace of the release.")
     ] = DEFAULT_NAMESPACE,
 ) -> None:
-    """The documents' SQL, as changes of DistributionZones and Tables."""
+    """Create, alter, drop and describe zones and tables in SQL (docs/sql.md)."""
     if offline and not dry_run:
         raise UsageError("--offline changes nothing: expected --dry-run beside it")
     text = _text(statements, file)

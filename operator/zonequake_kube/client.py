@@ -295,5 +295,5 @@ class Kube(Connection):
                     headers=await self._credentials(),
                     protocols=(PROTOCOL,),
                 )
-            async with socket:
-                yield Execution(socket, pod=pod, container=container, timeout_s=timeout_s)
+        async with socket:
+            yield Execution(socket, pod=pod, container=container, timeout_s=timeout_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import aiohttp
@@ -37,7 +37,7 @@ class Execution:
 
     async def line(self) -> str:
         """Takes the next line from what the command prints, and waits until there is one."""
-        async with asyncio.timeout(self._timeout_s):
+        async with self._in_time():
             while b"\n" not in self._output[_STDOUT]:
                 if not await self._receive():
                     raise ClusterError(f"exec in pod {self._pod} ended before it said anything")
@@ -46,11 +46,12 @@ class Execution:
 
     async def say(self, text: str) -> None:
         """Writes to the command's standard input."""
-        await self._socket.send_bytes(bytes([_STDIN]) + text.encode())
+        async with self._in_time():
+            await self._socket.send_bytes(bytes([_STDIN]) + text.encode())
 
     async def result(self) -> ExecResult:
         """Waits for the command's end; lines that were taken are not in what it printed."""
-        async with asyncio.timeout(self._timeout_s):
+        async with self._in_time():
             while await self._receive():
                 pass
         return ExecResult(
@@ -58,6 +59,12 @@ class Execution:
             stdout=self._output[_STDOUT].decode(errors="replace"),
             stderr=self._output[_STDERR].decode(errors="replace"),
         )
+
+    @contextlib.asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        with named_errors(self._pod, self._container, self._timeout_s):
+            async with asyncio.timeout(self._timeout_s):
+                yield
 
     async def _receive(self) -> bool:
         """Whether anything came before the end."""

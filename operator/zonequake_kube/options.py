@@ -9,10 +9,8 @@ import typer
 
 Kubeconfig = Annotated[
     Path | None,
-    typer.Option("--kubeconfig", help="Else the embedded cluster's; $KUBECONFIG with --context."),
+    typer.Option("--kubeconfig", help="Default: the embedded cluster's; $KUBECONFIG if --context."),
 ]
-Context = Annotated[
-    str | None, typer.Option("--context", help="A context of the kubeconfig: any cluster.")
-]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Where the release lives.")]
-Release = Annotated[str, typer.Option("--release", help="The Helm release.")]
+Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig to use.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the release.")]
+Release = Annotated[str, typer.Option("--release", help="Name of the Helm release.")]

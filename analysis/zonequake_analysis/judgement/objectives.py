@@ -41,7 +41,12 @@ def _windows(e: Evidence) -> Check:
     a, expected = e.availability, e.description.expectations
     limit, reset_limit = expected.max_window_ms, expected.max_reset_window_ms
     proven_limit = expected.max_reset_after_proof_ms
-    limits_ms = [most for most in (limit, reset_limit, proven_limit) if most is not None]
+    words = ("", " with a reset", " behind its proof")
+    limits = [
+        (most, f"{most:,.0f} ms{word}")
+        for most, word in zip((limit, reset_limit, proven_limit), words, strict=True)
+        if most is not None
+    ]
 
     def is_over(window: Unavailability) -> bool:
         if not window.by_reset or (reset_limit is None and proven_limit is None):
@@ -70,18 +75,13 @@ def _windows(e: Evidence) -> Check:
     summary += f"; resolution {a.resolution_ns / 1e6:,.0f} ms"
     verdict = Verdict.PASSED
     if not a.vantages:
-        verdict = Verdict.UNKNOWN if limits_ms else Verdict.PASSED
+        verdict = Verdict.UNKNOWN if limits else Verdict.PASSED
         summary = "not judged: nobody probed"
     elif over:
         verdict = Verdict.SLO_BREACHED
-        limits = [f"{each:,.0f} ms" for each in (limit,) if each is not None]
-        limits += [f"{each:,.0f} ms with a reset" for each in (reset_limit,) if each is not None]
-        limits += [
-            f"{each:,.0f} ms behind its proof" for each in (proven_limit,) if each is not None
-        ]
-        summary += f"; {over} are certainly longer than {' or '.join(limits)}"
+        summary += f"; {over} are certainly longer than {' or '.join(text for _, text in limits)}"
     elif a.silences:
-        strictest_ms = min(limits_ms, default=None)
+        strictest_ms = min((most for most, _ in limits), default=None)
         hidden_ms = a.hidden_ns / 1e6
         summary += f"; {len(a.silences)} times a vantage did not probe"
         if strictest_ms is not None and hidden_ms > strictest_ms:

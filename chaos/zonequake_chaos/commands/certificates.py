@@ -17,12 +17,12 @@ from zonequake_kube.errors import UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
 app = typer.Typer(
-    name="certificates", help="Show and replace the release's certificates.", no_args_is_help=True
+    name="certificates", help="Show and rotate the release's certificates.", no_args_is_help=True
 )
 console = Console(highlight=False, soft_wrap=True)
 
 Patience = Annotated[
-    float, typer.Option("--patience", help="Seconds to wait for all processes, at each step.")
+    float, typer.Option("--patience", help="Seconds to wait for all processes at each step.")
 ]
 PATIENCE_S = 300.0
 
@@ -48,14 +48,14 @@ def _with(
     asyncio.run(connected())
 
 
-@app.command()
+@app.command(epilog="Example: zonequake certificates show")
 def show(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
     release: Release = DEFAULT_RELEASE,
 ) -> None:
-    """Whose they are, who signed them, and until when they hold."""
+    """Show each certificate: owner, issuer and expiry."""
 
     async def work(certificates: Certificates) -> None:
         for line in await certificates.show():
@@ -64,7 +64,7 @@ def show(
     _with(kubeconfig, context, namespace, release, PATIENCE_S, work)
 
 
-@app.command()
+@app.command(epilog="Example: zonequake certificates renew")
 def renew(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -72,7 +72,7 @@ def renew(
     release: Release = DEFAULT_RELEASE,
     patience: Patience = PATIENCE_S,
 ) -> None:
-    """Sign all of them anew, and wait until they are in use; nothing restarts."""
+    """Renew all certificates and wait until they are in use; nothing restarts."""
 
     async def work(certificates: Certificates) -> None:
         await certificates.renew()
@@ -81,7 +81,7 @@ def renew(
     _with(kubeconfig, context, namespace, release, patience, work)
 
 
-@app.command(name="replace-authority")
+@app.command(name="replace-authority", epilog="Example: zonequake certificates replace-authority")
 def replace_authority(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -89,7 +89,7 @@ def replace_authority(
     release: Release = DEFAULT_RELEASE,
     patience: Patience = PATIENCE_S,
 ) -> None:
-    """Put a new authority in the old one's place, with an overlap; nothing restarts."""
+    """Replace the certificate authority, with an overlap; nothing restarts."""
 
     async def work(certificates: Certificates) -> None:
         await certificates.replace_authority()

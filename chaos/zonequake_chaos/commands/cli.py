@@ -40,40 +40,52 @@ app = typer.Typer(
 )
 console = Console()
 
-Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name, or a file.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Of targets and load; else drawn.")]
-Out = Annotated[Path | None, typer.Option("--out", help="The run folder; else runs/<id>.")]
+RUN, LOOK, ZONES = "Run", "Look", "Zones"
+CLUSTER, ANALYSIS = "Cluster and release", "Analysis"
+
+Scenario = Annotated[str, typer.Argument(help="Name of a shipped scenario, or a file.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Seed for target choice and load; random if omitted.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Run folder to write. Default: runs/<id>.")]
 Override = Annotated[
-    list[str] | None, typer.Option("--set", help="path.in.spec=value; may be given again.")
+    list[str] | None, typer.Option("--set", help="Override path.in.spec=value; repeatable.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and its targets only.")]
-Repeat = Annotated[int, typer.Option("--repeat", help="How many runs; the worst one counts.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan and its targets; change nothing.")
+]
+Repeat = Annotated[int, typer.Option("--repeat", help="Number of runs; the worst verdict counts.")]
 FailFast = Annotated[
-    bool, typer.Option("--fail-fast", help="With --repeat: stop at the first that doesn't pass.")
+    bool, typer.Option("--fail-fast", help="With --repeat: stop at the first run that fails.")
 ]
-Junit = Annotated[
-    Path | None, typer.Option("--junit", help="A JUnit file for all runs, whatever happens.")
-]
+Junit = Annotated[Path | None, typer.Option("--junit", help="Write a JUnit file for all runs.")]
 Summary = Annotated[
-    Path | None, typer.Option("--summary", help="Markdown is added, as to $GITHUB_STEP_SUMMARY.")
+    Path | None,
+    typer.Option("--summary", help="Append a Markdown summary, as for $GITHUB_STEP_SUMMARY."),
 ]
-Analyze = Annotated[bool, typer.Option("--analyze/--no-analyze", help="Judge the run at once.")]
+Analyze = Annotated[
+    bool, typer.Option("--analyze/--no-analyze", help="Analyze the run when it ends.")
+]
 Images = Annotated[
-    list[str] | None, typer.Option("--image", help="store=REFERENCE, from your own registry.")
+    list[str] | None,
+    typer.Option("--image", help="store=REFERENCE: use an image of your registry."),
 ]
 FaultAgent = Annotated[
-    bool, typer.Option("--fault-agent", help="Also the privileged fault agent (docs/agent.md).")
+    bool,
+    typer.Option("--fault-agent", help="Install the privileged fault agent too (docs/agent.md)."),
 ]
-Values = Annotated[list[str] | None, typer.Option("--set", help="A chart value; see its README.")]
-Target = Annotated[str, typer.Option("--target", help="What is under test: zonequake or etcd.")]
+Values = Annotated[
+    list[str] | None, typer.Option("--set", help="Chart value, as in `helm --set`; repeatable.")
+]
+Target = Annotated[str, typer.Option("--target", help="System under test: zonequake or etcd.")]
 TargetImage = Annotated[
-    str | None, typer.Option("--image", help="With --target etcd: any other build of it.")
+    str | None, typer.Option("--image", help="Image to use instead of the default etcd.")
 ]
-RunName = Annotated[str | None, typer.Argument(help="A run's folder, or its name.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave the cluster up.")]
+RunName = Annotated[str | None, typer.Argument(help="Run folder, or name of a run.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the cluster running afterwards.")]
 
 
-@app.command()
+@app.command(rich_help_panel=RUN, epilog="Example: zonequake run leader-kill --seed 1")
 def run(
     scenario: Scenario,
     kubeconfig: Kubeconfig = None,
@@ -113,7 +125,7 @@ def run(
     _exit(run_series(ask, series, find, console))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN, epilog="Example: zonequake demo leader-kill")
 def demo(
     scenario: Scenario = "kill-during-catchup",
     seed: Seed = None,
@@ -121,7 +133,7 @@ def demo(
     override: Override = None,
     keep: Keep = False,
 ) -> None:
-    """Do the whole main job on an embedded cluster: up, images, install, run, analysis, down."""
+    """Start an embedded cluster, install, run a scenario, analyze it, and clean up."""
     from zonequake_chaos.commands.demo import demo as whole_job
 
     ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True)
@@ -129,7 +141,10 @@ def demo(
     _exit(whole_job(ask, console, keep=keep))
 
 
-@app.command()
+@app.command(
+    rich_help_panel=CLUSTER,
+    epilog="Example: zonequake install --context kind-chaos --image store=registry.example/store:1",
+)
 def install(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -139,7 +154,7 @@ def install(
     value: Values = None,
     fault_agent: FaultAgent = False,
 ) -> None:
-    """Install or upgrade the chart and wait until all is ready."""
+    """Install or upgrade the release and wait until it is ready."""
     from zonequake_chaos.release import install as installing
 
     place = _place(kubeconfig, context, namespace, release)
@@ -150,35 +165,37 @@ def install(
     asyncio.run(installing.install(place, images=refs, values=values))
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake uninstall --context kind-chaos")
 def uninstall(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
     release: Release = DEFAULT_RELEASE,
 ) -> None:
-    """Take the release away."""
+    """Remove the release."""
     from zonequake_chaos.release import install as installing
 
     installing.uninstall(_place(kubeconfig, context, namespace, release))
 
 
-@app.command()
+@app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake access --out chaos.kubeconfig")
 def access(
-    out: Annotated[Path, typer.Option("--out", help="The kubeconfig to write.")],
+    out: Annotated[Path, typer.Option("--out", help="Kubeconfig file to write.")],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
     release: Release = DEFAULT_RELEASE,
-    hours: Annotated[int, typer.Option(min=1, help="How long its token holds.")] = DEFAULT_HOURS,
+    hours: Annotated[
+        int, typer.Option(min=1, help="Lifetime of its token, in hours.")
+    ] = DEFAULT_HOURS,
 ) -> None:
-    """Write a kubeconfig of the release's chaos account, for whoever runs scenarios."""
+    """Write a kubeconfig for the release's chaos account."""
     place = _place(kubeconfig, context, namespace, release)
     asyncio.run(write_access(place, out, hours=hours))
     console.print(f"{out}: zonequake run --kubeconfig {out} --context {CONTEXT}")
 
 
-@app.command()
+@app.command(rich_help_panel=RUN, epilog="Example: zonequake scenarios")
 def scenarios() -> None:
     """List the scenarios that come with zonequake."""
     for name, text in manifest.shipped().items():
@@ -186,30 +203,30 @@ def scenarios() -> None:
         console.print(f"[bold]{name}[/bold]\n  {run_command.plain(found)}", highlight=False)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK, epilog="Example: zonequake status --context kind-chaos")
 def status(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
     release: Release = DEFAULT_RELEASE,
 ) -> None:
-    """Show data nodes and partitions with stage and progress."""
+    """Show data nodes and partitions, with the stage and progress of rebalances."""
     from zonequake_chaos.commands.status import look, tables
 
     place = _place(kubeconfig, context, namespace, release)
     console.print(tables(asyncio.run(look(place))))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN, epilog="Example: zonequake clean --all")
 def clean(
     run: RunName = None,
-    everything: Annotated[bool, typer.Option("--all", help="Whatever any run left.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Clean up after all runs.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
     release: Release = DEFAULT_RELEASE,
 ) -> None:
-    """Undo what a run left behind, and prove it; may be called again at any time."""
+    """Undo what a run left in the cluster, and check that nothing is left. Repeatable."""
     from zonequake_chaos.commands import clean as clean_command
 
     if everything == (run is not None):
@@ -218,15 +235,15 @@ def clean(
     _say_proof(run or "all runs", uvloop.run(clean_command.clean(found)))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN, epilog="Example: zonequake abort runs/leader-kill-1")
 def abort(
-    run: Annotated[str, typer.Argument(help="A run's folder, or its name.")],
+    run: Annotated[str, typer.Argument(help="Run folder, or name of a run.")],
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
     release: Release = DEFAULT_RELEASE,
 ) -> None:
-    """End a run that is under way, from anywhere; heal, clean and prove it."""
+    """Stop a run from any machine: heal its faults, clean up, check that nothing is left."""
     from zonequake_chaos.commands import clean as clean_command
 
     found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
@@ -241,12 +258,14 @@ def _say_proof(run: str, proof: Proof) -> None:
     console.print(f"{run}: nothing is left. Checked: {', '.join(proof.checked)}", markup=False)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN, epilog="Example: zonequake pack runs --out runs.tar.gz")
 def pack(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or one that holds them.")],
-    out: Annotated[Path, typer.Option("--out", help="The archive.")] = Path("zonequake.tar.gz"),
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or a folder of them.")],
+    out: Annotated[Path, typer.Option("--out", help="Archive to write.")] = Path(
+        "zonequake.tar.gz"
+    ),
 ) -> None:
-    """Pack run folders for elsewhere, without tokens, keys and the kubeconfig's path."""
+    """Archive run folders without tokens, keys and paths of kubeconfigs."""
     from zonequake_chaos.commands import pack as packing
 
     packed = packing.pack(runs, out)
@@ -256,12 +275,13 @@ def pack(
             console.print(f"taken out: {what}, {count} times")
 
 
-def _lazy(name: str, module: str, extra: str, about: str) -> None:
+def _lazy(name: str, module: str, extra: str, about: str, panel: str) -> None:
     """Mounts another package's typer app as a sub-command that is imported when it is called."""
 
     @app.command(
         name,
         help=about,
+        rich_help_panel=panel,
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     )
@@ -277,40 +297,57 @@ def _lazy(name: str, module: str, extra: str, about: str) -> None:
         raise typer.Exit(code if isinstance(code, int) else 0)
 
 
-_lazy("cluster", "zonequake_cluster.cli", "chaos", "Start, stop and show a cluster.")
-_lazy("images", "zonequake_cluster.images.cli", "chaos", "Build and list the container images.")
+_lazy("cluster", "zonequake_cluster.cli", "chaos", "Start, stop and show a cluster.", CLUSTER)
+_lazy(
+    "images",
+    "zonequake_cluster.images.cli",
+    "chaos",
+    "Build and list the container images.",
+    CLUSTER,
+)
 _lazy(
     "sql",
     "zonequake_ctl.sql_command",
     "chaos,operator",
-    "CREATE, ALTER, DROP, DESCRIBE and SELECT zones and tables.",
+    "Create, alter, drop and describe zones and tables in SQL.",
+    ZONES,
 )
 _lazy(
     "certificates",
     "zonequake_chaos.commands.certificates",
     "chaos",
-    "Show and replace the release's certificates.",
+    "Show and rotate the release's certificates.",
+    CLUSTER,
 )
-_lazy("kv", "zonequake_chaos.commands.kv", "chaos", "Get, put, cas and append single keys.")
+_lazy(
+    "kv",
+    "zonequake_chaos.commands.kv",
+    "chaos",
+    "Read and write single keys: get, put, cas, append.",
+    ZONES,
+)
 _lazy(
     "simulate",
     "zonequake_simulation.command",
     "chaos,store,analysis",
-    "Hunt for faults of the data node in virtual time; replay and shrink a seed.",
+    "Search for faults in virtual time; replay and shrink a seed.",
+    ANALYSIS,
 )
 _lazy(
     "what-if",
     "zonequake_ctl.what_if.cli",
     "chaos,operator",
-    "What would the operator do? Its rules over a file, in virtual time.",
+    "Show what the operator would do for the events of a file.",
+    ZONES,
 )
 _lazy(
     "reset",
     "zonequake_ctl.reset",
     "chaos,operator",
-    "Give up a lost majority by hand, after a look at the proof.",
+    "Give up a lost majority by hand, after showing the proof.",
+    ZONES,
 )
-_lazy("analyze", "zonequake_analysis.cli", "analysis", "Judge a run folder again.")
+_lazy("analyze", "zonequake_analysis.cli", "analysis", "Analyze a run folder again.", ANALYSIS)
 
 
 def _place(kubeconfig: Path | None, context: str | None, namespace: str, release: str) -> Place:

@@ -59,7 +59,7 @@ ABSENT_EXIT_CODE = 3
 _API_TIMEOUT_S = 5.0
 _ATTEMPT_NS = 2_000_000_000
 
-app = typer.Typer(name="kv", help="Get, put, cas and append keys.", no_args_is_help=True)
+app = typer.Typer(name="kv", help="Read and write single keys.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +73,20 @@ class Where:
     release: str
 
 
-Key = Annotated[str, typer.Argument(help="The key; its partition follows from its hash.")]
-Zone = Annotated[str, typer.Option("--zone", "-z", help="The DistributionZone.")]
+Key = Annotated[str, typer.Argument(help="Key; its hash decides the partition.")]
+Zone = Annotated[str, typer.Option("--zone", "-z", help="Name of the DistributionZone.")]
 Address = Annotated[
     list[str] | None,
-    typer.Option("--address", help="host:port of a data node; else through the Kubernetes API."),
+    typer.Option(
+        "--address", help="host:port of a data node. Default: through the Kubernetes API."
+    ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds for all attempts together.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", help="Total time for all attempts, in seconds.")
+]
 
 
-@app.command()
+@app.command(epilog="Example: zonequake kv get colour --zone orders")
 def get(
     key: Key,
     zone: Zone,
@@ -93,11 +97,11 @@ def get(
     release: Release = DEFAULT_RELEASE,
     timeout: Timeout = 10.0,
     bounded: Annotated[
-        bool, typer.Option("--bounded", help="From any replica's local state: may be stale.")
+        bool, typer.Option("--bounded", help="Read any replica's local state; may be stale.")
     ] = False,
     max_staleness_ms: Annotated[
         int,
-        typer.Option(min=0, help="With --bounded: no state that may be older; 0: however old."),
+        typer.Option(min=0, help="With --bounded: maximum staleness in ms; 0: unlimited."),
     ] = 0,
 ) -> None:
     """Print a register's value or a list's elements; exit code 3 if the key is absent."""
@@ -114,10 +118,12 @@ def get(
     _say("read", outcome)
 
 
-@app.command()
+@app.command(epilog="Example: zonequake kv put colour red --zone orders")
 def put(
     key: Key,
-    value: Annotated[str, typer.Argument(help="A number stays one, all else is text.")],
+    value: Annotated[
+        str, typer.Argument(help="Value; digits are stored as a number, anything else as text.")
+    ],
     zone: Zone,
     address: Address = None,
     kubeconfig: Kubeconfig = None,
@@ -132,11 +138,11 @@ def put(
     _say("written", _run(zone, operation, timeout, where))
 
 
-@app.command()
+@app.command(epilog="Example: zonequake kv cas colour red blue --zone orders")
 def cas(
     key: Key,
-    expected: Annotated[str, typer.Argument(help="What the register must hold; '' for absent.")],
-    value: Annotated[str, typer.Argument(help="What it holds then.")],
+    expected: Annotated[str, typer.Argument(help="Expected value; '' means absent.")],
+    value: Annotated[str, typer.Argument(help="New value.")],
     zone: Zone,
     address: Address = None,
     kubeconfig: Kubeconfig = None,
@@ -161,10 +167,10 @@ def cas(
     _say("written", outcome)
 
 
-@app.command()
+@app.command(epilog="Example: zonequake kv append events 7 --zone orders")
 def append(
     key: Key,
-    value: Annotated[int, typer.Argument(help="The element.")],
+    value: Annotated[int, typer.Argument(help="Element to append.")],
     zone: Zone,
     address: Address = None,
     kubeconfig: Kubeconfig = None,
@@ -179,7 +185,7 @@ def append(
     _say("appended", _run(zone, operation, timeout, where))
 
 
-@app.command()
+@app.command(epilog="Example: zonequake kv txn 'get colour' 'put size 3' --zone orders")
 def txn(
     steps: Annotated[list[str], typer.Argument(metavar="STEP...", help=f"Each of: {FORMS}.")],
     zone: Zone,
@@ -190,7 +196,7 @@ def txn(
     release: Release = DEFAULT_RELEASE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Carry out several steps together or not at all, on keys of one or several partitions.
+    """Run several steps as one transaction, on keys of one or several partitions.
 
     For instance: zonequake kv txn 'get a' 'put a 5' 'append log 7' --zone z1
 

@@ -11,19 +11,19 @@ from zonequake_cluster.images.build import build_all, planned_images
 from zonequake_cluster.images.checkout import find_checkout
 from zonequake_cluster.images.errors import ImageError
 
-app = typer.Typer(help="Container images, built without Docker.", no_args_is_help=True)
+app = typer.Typer(help="Build and list container images, without Docker.", no_args_is_help=True)
 
 _EXIT_HARNESS_FAILED = 255
 _console = Console(highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog="Example: zonequake images build")
 def build(
     agent: Annotated[
-        bool, typer.Option("--agent", help="Also the fault agent's (docs/agent.md).")
+        bool, typer.Option("--agent", help="Build the fault agent's image too (docs/agent.md).")
     ] = False,
 ) -> None:
-    """Builds every image that has changed, and prints names and archives."""
+    """Build every image whose sources changed; print names and archives."""
     try:
         built = build_all(progress=_console.print, also=["agent"] if agent else [])
     except ImageError as error:
@@ -32,9 +32,9 @@ def build(
         _console.print(f"{image.ref}  {image.archive}")
 
 
-@app.command("list")
+@app.command("list", epilog="Example: zonequake images list")
 def list_images() -> None:
-    """Prints the images of the sources as they are now, and whether each is built."""
+    """List the images of the present sources, and whether each is built."""
     try:
         planned = planned_images(find_checkout())
     except ImageError as error:

@@ -21,14 +21,14 @@ from zonequake_kube.errors import WhatIfError
 app = typer.Typer(name="what-if", add_completion=False)
 
 
-@app.command()
+@app.command(epilog="Example: zonequake what-if loss.yaml --explain")
 def what_if(
-    file: Annotated[Path, typer.Argument(help="A what-if file (docs/what-if.md), - for stdin.")],
+    file: Annotated[Path, typer.Argument(help="What-if file (docs/what-if.md); - is stdin.")],
     explain: Annotated[
-        bool, typer.Option("--explain", help="Add the rule behind each change.")
+        bool, typer.Option("--explain", help="Name the rule for each change.")
     ] = False,
 ) -> None:
-    """What would the operator do? Its rules over a file, in virtual time, without a cluster."""
+    """Show what the operator would do for the events of a file, without a cluster."""
     for step in run(read(_text(file))):
         shown = line(step.cause, step.state, step.actions)
         if explain:

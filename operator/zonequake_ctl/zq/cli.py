@@ -26,7 +26,7 @@ WATCH_PERIOD_S = 2.0
 
 app = typer.Typer(
     name="kubectl-zq",
-    help="Zones of zonequake: how they are, what a change would do, and how to hold it back.",
+    help="Show zones, forecast the effect of a change, pause and resume rebalances.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
@@ -34,26 +34,27 @@ app = typer.Typer(
 )
 console = Console(highlight=False)
 
-Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Else $KUBECONFIG.")]
-Context = Annotated[str | None, typer.Option("--context", help="Else the current one.")]
+Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="Default: $KUBECONFIG.")]
+Context = Annotated[str | None, typer.Option("--context", help="Default: the current context.")]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Else the one of the context.")
+    str | None, typer.Option("--namespace", "-n", help="Default: the namespace of the context.")
 ]
-ZoneName = Annotated[str, typer.Argument(metavar="ZONE", help="A DistributionZone's name.")]
+ZoneName = Annotated[str, typer.Argument(metavar="ZONE", help="Name of a DistributionZone.")]
 MaybeZone = Annotated[
-    str | None, typer.Argument(metavar="[ZONE]", help="One zone; else all of the namespace.")
+    str | None,
+    typer.Argument(metavar="[ZONE]", help="Name of a zone. Default: all zones of the namespace."),
 ]
 
 
-@app.command()
+@app.command(epilog="Example: kubectl zq status orders --watch")
 def status(
     zone: MaybeZone = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every 2 s.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 s.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """One screen per zone: nodes, timers, partitions by state, what moves, what is at risk, why."""
+    """Show each zone: nodes, timers, partitions by state, moves, risks and their reasons."""
     place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
     if watch:
         asyncio.run(_watch(place, zone))
@@ -92,22 +93,24 @@ def chosen(sight: Sight, zone: str | None) -> Sight:
     return sight if zone is None else narrowed(sight, zone)
 
 
-@app.command()
+@app.command(epilog="Example: kubectl zq plan orders --set replicas=5")
 def plan(
     zone: MaybeZone = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A manifest with the zone as wanted.")
+        Path | None, typer.Option("--file", "-f", help="Manifest of the zone as it would be.")
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="FIELD=VALUE over the present spec, FIELD= without it; again."),
+        typer.Option("--set", help="Set FIELD=VALUE, or remove with FIELD=; repeatable."),
     ] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Every partition, not a dozen.")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all partitions, not the first twelve.")
+    ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Before a change: which partitions would move, where to, how many bytes. Changes nothing."""
+    """Forecast a change: which partitions would move, where to, how many bytes."""
     from zonequake_ctl.zq.planning import answer, wish_of_settings, wishes_of_file
 
     if file is not None and (zone is not None or setting):
@@ -129,26 +132,26 @@ def plan(
     asyncio.run(ask())
 
 
-@app.command()
+@app.command(epilog="Example: kubectl zq pause orders")
 def pause(
     zone: ZoneName,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Hold a zone as it is: nothing moves, no timer fires. It is served as before."""
+    """Pause a zone: no partition moves and no timer fires; reads and writes go on."""
     place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
     asyncio.run(_set_paused(place, zone, paused=True))
 
 
-@app.command()
+@app.command(epilog="Example: kubectl zq resume orders")
 def resume(
     zone: ZoneName,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """End a pause."""
+    """Resume a paused zone."""
     place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
     asyncio.run(_set_paused(place, zone, paused=False))
 
@@ -160,16 +163,16 @@ async def _set_paused(place: Place, zone: str, *, paused: bool) -> None:
         console.print(await set_paused(kube, zone, paused=paused))
 
 
-@app.command()
+@app.command(epilog="Example: kubectl zq report --out report.zip")
 def report(
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Else zonequake-report-<time>.zip here.")
+        Path | None, typer.Option("--out", "-o", help="Default: zonequake-report-<time>.zip.")
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Pack all that support needs into one zip file: resources, node reports, logs, metrics."""
+    """Write a zip file for support: resources, node reports, logs, metrics."""
     from zonequake_ctl.zq.support_report import write_report
 
     place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
@@ -189,7 +192,7 @@ def report(
 
 
 def main() -> None:
-    """Entry point: 0, 1 if the cluster didn't let us, 254 for wrong words."""
+    """Entry point: 0, 1 if the cluster refused, 254 for a usage error."""
     errors = Console(stderr=True)
     try:
         code = typer.main.get_command(app).main(prog_name="kubectl zq", standalone_mode=False)

@@ -11,11 +11,9 @@ two seconds from the kubelet, in which a data node hands over what it leads.
 from __future__ import annotations
 
 import asyncio
-import signal
 
-from zonequake_chaos.faults.kinds.pod_kill import delete_pod
-from zonequake_chaos.faults.life import Injury, Proof, together
-from zonequake_chaos.faults.signals import ready_to_signal
+from zonequake_chaos.faults.kinds.pod_kill import kill_and_delete
+from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.watching import until_back, until_processes_gone
 from zonequake_chaos.record.cleanup_journal import RemoveFinalizer
 from zonequake_kube.client import Kube
@@ -44,10 +42,7 @@ class NodeOutage:
                 victim.node,
                 {"metadata": {"uid": victim.pod_uid, "finalizers": [*present, FINALIZER]}},
             )
-        async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
-            await together(
-                [kill_all(), *(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)]
-            )
+        await kill_and_delete(injury)
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         return await until_processes_gone(injury)

@@ -23,10 +23,7 @@ class PodKill:
         """Nothing to undo: the StatefulSet brings the pod back."""
 
     async def inject(self, injury: Injury) -> None:
-        async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
-            await together(
-                [kill_all(), *(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)]
-            )
+        await kill_and_delete(injury)
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         return await until_processes_gone(injury)
@@ -61,6 +58,14 @@ class GracefulDelete:
 
     async def clean_up(self, injury: Injury) -> None:
         injury.pay()
+
+
+async def kill_and_delete(injury: Injury) -> None:
+    """Kills the victims' processes and deletes their pods, all at the same moment."""
+    async with ready_to_signal(injury, signal.SIGKILL) as kill_all:
+        await together(
+            [kill_all(), *(delete_pod(injury, victim, grace_s=0) for victim in injury.victims)]
+        )
 
 
 async def delete_pod(injury: Injury, victim: Victim, *, grace_s: int | None) -> None:

@@ -1,0 +1,85 @@
+"""The help of every command: what it does, where it stands, one example that can be parsed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+import typer.main
+
+from zonequake_analysis.cli import app as analyze
+from zonequake_chaos.commands.certificates import app as certificates
+from zonequake_chaos.commands.cli import app as zonequake
+from zonequake_chaos.commands.kv import app as kv
+from zonequake_cluster.cli import app as cluster
+from zonequake_cluster.images.cli import app as images
+from zonequake_ctl.reset import app as reset
+from zonequake_ctl.sql_command import app as sql
+from zonequake_ctl.what_if.cli import app as what_if
+from zonequake_ctl.zq.cli import app as zq
+from zonequake_simulation.command import app as simulate
+
+MOUNTED = {
+    "analyze": analyze,
+    "certificates": certificates,
+    "cluster": cluster,
+    "images": images,
+    "kv": kv,
+    "reset": reset,
+    "simulate": simulate,
+    "sql": sql,
+    "what-if": what_if,
+}
+RIDDLES = {"anew", "behind", "nobody", "somebody", "whoever", "else."}
+"""Words of no command's help; docs/style.md has others for them."""
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Each command with the words that call it."""
+    for name, command in typer.main.get_command(zonequake).commands.items():  # type: ignore[attr-defined]
+        if name not in MOUNTED:
+            yield f"zonequake {name}", command
+    for name, app in [*MOUNTED.items(), ("zq", zq)]:
+        found = typer.main.get_command(app)
+        words = "kubectl zq" if name == "zq" else f"zonequake {name}"
+        if isinstance(found, click.Group):
+            yield from ((f"{words} {each}", command) for each, command in found.commands.items())
+        else:
+            yield words, found
+
+
+ALL = dict(commands())
+
+
+def test_every_mounted_command_is_looked_at() -> None:
+    mounted = typer.main.get_command(zonequake).commands  # type: ignore[attr-defined]
+    assert set(MOUNTED) <= set(mounted)
+    assert {name for name, command in mounted.items() if not command.epilog} == set(MOUNTED)
+
+
+def test_commands_stand_in_groups() -> None:
+    assert [c.callback for c in zonequake.registered_commands if not c.rich_help_panel] == []
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_a_commands_help_has_an_example_that_can_be_parsed(words: str) -> None:
+    command = ALL[words]
+    assert command.epilog is not None
+    example = command.epilog.removeprefix("Example: ")
+    assert example != command.epilog
+    given = example.removeprefix("export KUBECONFIG=$(").removesuffix(")")
+    assert given.startswith(words)
+    context = command.make_context(
+        words, shlex.split(given.removeprefix(words)), resilient_parsing=True
+    )
+    assert context.args == []
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
+    command = ALL[words]
+    texts = [command.help or "", *(getattr(each, "help", "") or "" for each in command.params)]
+    assert texts[0]
+    assert [text for text in texts if RIDDLES & set(text.lower().split())] == []

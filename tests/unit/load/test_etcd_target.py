@@ -173,7 +173,9 @@ async def test_a_read_is_repeated_whatever_became_of_it(
 async def test_an_append_that_another_one_came_before_is_one_operation(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
-    appends = [target.append("l", value, limits=limits(), once=None) for value in range(1, 9)]
+    # An answer that comes late would be an attempt of unknown outcome, and that is another test.
+    patient = limits(total_s=30, attempt_s=10)
+    appends = [target.append("l", value, limits=patient, once=None) for value in range(1, 9)]
     outcomes = await asyncio.gather(*appends)
     assert [one.type for one in outcomes] == [Type.OK] * 8
     assert len({one.index for one in outcomes}) == 8, "each has a revision of its own"

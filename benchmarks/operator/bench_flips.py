@@ -29,7 +29,6 @@ from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.planning.plan import (
     CreatePartition,
     Plan,
-    SendOrder,
     WritePartition,
     WriteZone,
     plan,
@@ -131,10 +130,10 @@ class Operator:
         found = await asyncio.gather(*(self._nodes.report(name) for name in NODES))
         reports = dict(zip(NODES, found, strict=True))
         decided = self._plan(reports)
-        while any(not isinstance(action, SendOrder) for action in decided.actions):
+        while decided.writes:
             self._write(decided)
             decided = self._plan(reports)
-        sends = [action for action in decided.actions if isinstance(action, SendOrder)]
+        sends = decided.orders
         orders: dict[str, list[Order]] = {}
         for send in self._pacer.due(sends, time.monotonic()):
             orders.setdefault(send.node, []).append(send.order)
@@ -166,7 +165,7 @@ class Operator:
         )
 
     def _write(self, decided: Plan) -> None:
-        for action in decided.actions:
+        for action in decided.writes:
             if isinstance(action, WriteZone):
                 self.zone = replace(
                     self.zone,

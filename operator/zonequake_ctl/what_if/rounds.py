@@ -79,9 +79,9 @@ class Rounds:
         # A due reset ends when all partitions are judged; otherwise none has a say in this.
         world = self._world
         decided = self._decide(world.partitions.keys() if self._may_reset else ())
-        for action in decided.actions:
-            if isinstance(action, WriteZone):
-                world.store_zone(action.status)
+        for write in decided.writes:
+            if isinstance(write, WriteZone):
+                world.store_zone(write.status)
 
     def settle(self, numbers: Collection[int] | None = None) -> None:
         """Decide, write and tell until nothing is left to be done, for these partitions or all.
@@ -102,9 +102,10 @@ class Rounds:
             if not done and (len(chosen) == len(everything) or not self._may_reset):
                 return
             chosen = done or everything
+        writes = [write for write in decided.writes if not isinstance(write, WriteZone)]
         raise HarnessError(
             f"the operator's rules never come to an end at {world.now_ms / 1000:g} s: the last "
-            f"decision was still {[a for a in decided.actions if not isinstance(a, WriteZone)]}"
+            f"decision was still {[*writes, *decided.orders]}"
         )
 
     @property
@@ -157,17 +158,17 @@ class Rounds:
         """Store what was decided; says whose keys changed, or all if the zone's status did."""
         world, done = self._world, set[int]()
         due = world.zone.status.reset_due
-        for action in decided.actions:
-            if isinstance(action, WriteZone):
-                kept = action.status if judged_all else replace(action.status, reset_due=due)
+        for write in decided.writes:
+            if isinstance(write, WriteZone):
+                kept = write.status if judged_all else replace(write.status, reset_due=due)
                 if world.store_zone(kept):
                     done.update(world.partitions)
             elif (
-                isinstance(action, WritePartition)
-                and world.store(action.number, action.keys, action.view)
-                and not self._bootstrap_at_once(action.number)
+                isinstance(write, WritePartition)
+                and world.store(write.number, write.keys, write.view)
+                and not self._bootstrap_at_once(write.number)
             ):
-                done.add(action.number)
+                done.add(write.number)
         return done
 
     def _bootstrap_at_once(self, number: int) -> bool:
@@ -205,19 +206,15 @@ class Rounds:
         wanted: set[tuple[int, str]] = set()
         for number in numbers:
             self._retries_ms.pop(number, None)
-        for send in decided.actions:
-            if isinstance(send, SendOrder):
-                number = self._numbers[send.order.group]
-                if number in world.as_given or number not in numbers:
-                    continue
-                if (
-                    send.node not in world.topology.nodes
-                    and send.node != world.groups[number].leader
-                ):
-                    continue  # only a report speaks of it
-                wanted.add((number, send.node))
-                if self._is_due(send) and self._obey(number, send.node, send.order):
-                    done.add(number)
+        for send in decided.orders:
+            number = self._numbers[send.order.group]
+            if number in world.as_given or number not in numbers:
+                continue
+            if send.node not in world.topology.nodes and send.node != world.groups[number].leader:
+                continue  # only a report speaks of it
+            wanted.add((number, send.node))
+            if self._is_due(send) and self._obey(number, send.node, send.order):
+                done.add(number)
         world.asked = {
             (number, node): order
             for (number, node), order in world.asked.items()

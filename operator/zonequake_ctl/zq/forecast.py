@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from zonequake_operator.high_availability.reset import forced_node
 from zonequake_operator.planning.applied import stored
-from zonequake_operator.planning.plan import Plan, SendOrder, plan
+from zonequake_operator.planning.plan import Plan, plan
 from zonequake_operator.resources.model import (
     AssignmentSet,
     Partition,
@@ -115,9 +115,9 @@ def forecast(snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
 
 def _unseen(decided: Plan) -> set[tuple[str, str]]:
     return {
-        (action.node, action.order.group)
-        for action in decided.actions
-        if isinstance(action, SendOrder) and isinstance(action.order, InspectReplica)
+        (send.node, send.order.group)
+        for send in decided.orders
+        if isinstance(send.order, InspectReplica)
     }
 
 

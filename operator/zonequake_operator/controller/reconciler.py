@@ -37,10 +37,9 @@ from zonequake_operator.planning.kubernetes_events import (
     announce_keys,
 )
 from zonequake_operator.planning.plan import (
-    Action,
     CreatePartition,
     Plan,
-    SendOrder,
+    Write,
     WritePartition,
     WriteZone,
     plan,
@@ -157,17 +156,18 @@ class ZoneReconciler:
             if self._rest is not None and self._rest.lasts(stored, view, self._wall_ms()):
                 return self._rest.decided
             decided = self._plan(stored, view)
-            wrote = await self._write(decided.actions)
+            wrote = await self._write(decided.writes)
             if not wrote:
                 break
-        at_rest = decided.settled and not decided.actions
+        at_rest = decided.settled and not decided.writes
         self._rest = _Rest(decided=decided, stored=stored, view=view) if at_rest else None
         # Orders rest on what is stored: a plan that had something to write is judged anew first.
-        sends = [a for a in decided.actions if isinstance(a, SendOrder)]
         if not wrote:
             no_longer = partial(self._fleet.next_topology, view.topology.version)
-            await self._orders.send(sends, view.addresses, until=no_longer)
-            self._shows_orders = self.resources.next_round() if sends else self._shows_orders
+            await self._orders.send(decided.orders, view.addresses, until=no_longer)
+            self._shows_orders = (
+                self.resources.next_round() if decided.orders else self._shows_orders
+            )
         self._fleet.tell(
             self.name, edition=view.edition, settled=decided.settled, behind=decided.behind
         )
@@ -201,9 +201,9 @@ class ZoneReconciler:
 
     # ---------------------------------------------------------------------------------- writing
 
-    async def _write(self, actions: Iterable[Action]) -> bool:
+    async def _write(self, writes: Iterable[Write]) -> bool:
         """Write what is urgent or due; says whether anything that decisions rest on was."""
-        zone_writes = [a for a in actions if isinstance(a, WriteZone)]
+        zone_writes = [a for a in writes if isinstance(a, WriteZone)]
         urgent = False
         if not zone_writes:
             self._said.clear()  # what was to be stored has passed again
@@ -211,7 +211,7 @@ class ZoneReconciler:
             if write.urgent or self._monotonic_s() - self._zone_written_s >= self._view_period_s:
                 urgent = urgent or write.urgent
                 await self._write_zone(write)
-        rest = [a for a in actions if isinstance(a, CreatePartition) or self._is_due(a)]
+        rest = [a for a in writes if isinstance(a, CreatePartition) or self._is_due(a)]
         await self._announce_keys([a for a in rest if isinstance(a, WritePartition)])
         slots = asyncio.Semaphore(PARALLEL_WRITES)
 
@@ -229,7 +229,7 @@ class ZoneReconciler:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return urgent or any(isinstance(a, CreatePartition) or _has_keys(a) for a in rest)
+        return urgent or any(isinstance(a, CreatePartition) or _is_urgent(a) for a in rest)
 
     async def _announce_keys(self, writes: list[WritePartition]) -> None:
         """Before they are stored, as with a zone."""
@@ -238,11 +238,11 @@ class ZoneReconciler:
         if said:
             await self._events.post(stored.zone, said)
 
-    def _is_due(self, action: Action) -> bool:
-        if not isinstance(action, WritePartition):
+    def _is_due(self, write: Write) -> bool:
+        if not isinstance(write, WritePartition):
             return False
-        last_s = self._view_written_s.get(action.number, float("-inf"))
-        return action.urgent or self._monotonic_s() - last_s >= self._view_period_s
+        last_s = self._view_written_s.get(write.number, float("-inf"))
+        return write.urgent or self._monotonic_s() - last_s >= self._view_period_s
 
     async def _write_zone(self, write: WriteZone) -> None:
         stored = self.resources.stored
@@ -384,8 +384,8 @@ def _begins_reset(before: PartitionKeys, after: PartitionKeys) -> bool:
     return after.is_forced and not before.is_forced
 
 
-def _has_keys(action: Action) -> bool:
-    return isinstance(action, WritePartition) and action.urgent
+def _is_urgent(write: Write) -> bool:
+    return isinstance(write, WritePartition) and write.urgent
 
 
 def _describe(action: WritePartition) -> str:

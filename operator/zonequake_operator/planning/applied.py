@@ -5,25 +5,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zonequake_operator.planning.plan import CreatePartition, Plan, WritePartition, WriteZone
+from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone
 from zonequake_operator.resources.model import Partition, Snapshot
 
 
 def stored(snapshot: Snapshot, decided: Plan) -> Snapshot:
     """The snapshot once all of the plan's writes have been stored; equal if there are none."""
     zone, partitions = snapshot.zone, dict(snapshot.partitions)
-    for action in decided.actions:
-        if isinstance(action, WriteZone):
+    for write in decided.writes:
+        if isinstance(write, WriteZone):
             zone = replace(
-                zone,
-                status=action.status,
-                conditions=action.conditions,
-                summary=action.summary,
+                zone, status=write.status, conditions=write.conditions, summary=write.summary
             )
-        elif isinstance(action, CreatePartition):
-            partitions[action.number] = Partition(number=action.number, resource_version="1")
-        elif isinstance(action, WritePartition):
-            partitions[action.number] = replace(
-                partitions[action.number], keys=action.keys, view=action.view
+        elif isinstance(write, CreatePartition):
+            partitions[write.number] = Partition(number=write.number, resource_version="1")
+        else:
+            partitions[write.number] = replace(
+                partitions[write.number], keys=write.keys, view=write.view
             )
     return replace(snapshot, zone=zone, partitions=partitions)

@@ -89,12 +89,12 @@ class SendOrder:
     patience_s: float = 0.0
 
 
-Action = WriteZone | CreatePartition | WritePartition | SendOrder
+Write = WriteZone | CreatePartition | WritePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Actions in the order in which to apply them.
+    """Writes in the order in which to store them, and orders, which rest on what is stored.
 
     `settled`: the zone needs nothing but time or a new event. `wake_at_ms`: its next timer.
     `behind`: nodes that hold a stable replica which doesn't yet follow its leader closely.
@@ -102,7 +102,8 @@ class Plan:
     that are erased.
     """
 
-    actions: list[Action]
+    writes: list[Write]
+    orders: list[SendOrder]
     settled: bool
     wake_at_ms: int | None = None
     behind: frozenset[str] = frozenset()
@@ -129,7 +130,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     """Decide about one zone; `calculate` stands for its affinity function."""
     zone = snapshot.zone
     if zone.deleting:
-        return Plan(actions=[], settled=True, health={})
+        return Plan(writes=[], orders=[], settled=True, health={})
     if isinstance(zone.spec, str):
         return _plan_unreadable(snapshot, zone.spec)
     spec, before = zone.spec, zone.status
@@ -146,15 +147,15 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
             health[n] = replace(health[n], awaits=verdict.sentence(f"partition {n}", spec.storage))
     health = {n: _with_waits(one, snapshot.topology) for n, one in health.items()}
 
-    actions: list[Action] = []
+    writes: list[Write] = []
     if not spec.paused and accepted.revision == before.revision:
-        actions += _create_missing(snapshot, spec)
-        actions += _write_partitions(snapshot, spec, accepted, groups, health, calculate, verdicts)
-        if not actions and accepted.handled_revision < accepted.revision:
+        writes += _create_missing(snapshot, spec)
+        writes += _write_partitions(snapshot, spec, accepted, groups, health, calculate, verdicts)
+        if not writes and accepted.handled_revision < accepted.revision:
             accepted = replace(accepted, handled_revision=accepted.revision)
         # A view never holds back the handled revision: it may wait for its turn.
-    written = {action.number for action in actions if isinstance(action, WritePartition)}
-    actions += [
+    written = {write.number for write in writes if isinstance(write, WritePartition)}
+    writes += [
         WritePartition(
             number=n,
             keys=snapshot.partitions[n].keys,
@@ -166,23 +167,24 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     ]
     zone_write = _zone_write(snapshot, spec, accepted, health, problem)
     if zone_write is not None:
-        actions.insert(0, zone_write)
-    sends = _orders(snapshot, spec, groups, verdicts)
+        writes.insert(0, zone_write)
+    orders = _orders(snapshot, spec, groups, verdicts)
     return Plan(
-        actions=[*actions, *sends],
-        settled=not sends
-        and not any(map(_is_urgent, actions))
+        writes=writes,
+        orders=orders,
+        settled=not orders
+        and not any(map(_is_urgent, writes))
         and all(map(_is_at_rest, health.values())),
         wake_at_ms=_next_deadline_ms(accepted, spec),
         behind=_behind(health, groups),
         health=health,
         failed=failed_changes(snapshot.partitions, groups),
-        cleaned=_cleaned(sends, snapshot, groups),
+        cleaned=_cleaned(orders, snapshot, groups),
     )
 
 
-def _is_urgent(action: Action) -> bool:
-    return not isinstance(action, WriteZone | WritePartition) or action.urgent
+def _is_urgent(write: Write) -> bool:
+    return isinstance(write, CreatePartition) or write.urgent
 
 
 def _with_waits(health: Health, topology: Topology) -> Health:
@@ -198,12 +200,12 @@ def _plan_unreadable(snapshot: Snapshot, problem: str) -> Plan:
     zone = snapshot.zone
     status = replace(zone.status, observed_generation=zone.generation)
     conditions = invalid_spec(problem)
-    actions: list[Action] = []
+    writes: list[Write] = []
     if (status, conditions) != (zone.status, zone.conditions):
-        actions = [
+        writes = [
             WriteZone(status=status, conditions=conditions, summary=zone.summary, urgent=True)
         ]
-    return Plan(actions=actions, settled=True, health={})
+    return Plan(writes=writes, orders=[], settled=True, health={})
 
 
 def _groups(snapshot: Snapshot) -> dict[int, Group]:
@@ -278,7 +280,7 @@ def _next_deadline_ms(status: ZoneStatus, spec: ZoneSpec) -> int | None:
 # ---------------------------------------------------------------- 2. trigger step, 3. group reports
 
 
-def _create_missing(snapshot: Snapshot, spec: ZoneSpec) -> list[Action]:
+def _create_missing(snapshot: Snapshot, spec: ZoneSpec) -> list[Write]:
     missing = (n for n in range(spec.partitions) if n not in snapshot.partitions)
     return [CreatePartition(number=n) for n in missing]
 
@@ -291,11 +293,11 @@ def _write_partitions(
     health: Mapping[int, Health],
     calculate: Calculate,
     verdicts: Mapping[int, Verdict],
-) -> list[Action]:
+) -> list[Write]:
     state = status.data_nodes
     targets = calculate(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
     alive = frozenset(snapshot.topology.nodes)
-    writes: list[Action] = []
+    writes: list[Write] = []
     for number, partition in snapshot.partitions.items():
         if number >= spec.partitions:
             continue

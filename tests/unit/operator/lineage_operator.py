@@ -9,7 +9,7 @@ from topology_nodes import node_identity, topology_node
 
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability import reset
-from zonequake_operator.planning.plan import Plan, SendOrder, WritePartition, WriteZone, plan
+from zonequake_operator.planning.plan import Plan, WritePartition, WriteZone, plan
 from zonequake_operator.resources.model import (
     ConsistencyMode,
     Departure,
@@ -48,7 +48,7 @@ def decided(world: World, *, fired: bool = False) -> tuple[World, Plan]:
     for _ in range(12):
         found = plan(snapshot(world, FIRED_MS if fired else 0))
         before = world
-        for action in found.actions:
+        for action in found.writes:
             if isinstance(action, WriteZone):
                 world = replace(world, status=action.status)
             elif isinstance(action, WritePartition):
@@ -195,9 +195,7 @@ def _status(world: World, node: str, *, inspected: bool = False) -> ReplicaStatu
 
 def tell(world: World, found: Plan) -> World:
     """Every order arrives; late copies of those that can't be taken back stay on their way."""
-    for action in found.actions:
-        if not isinstance(action, SendOrder):
-            continue
+    for action in found.orders:
         if isinstance(action.order, InspectReplica):
             world = replace(world, inspected=world.inspected | {action.node})
             continue

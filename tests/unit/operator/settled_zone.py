@@ -8,7 +8,7 @@ from dataclasses import replace
 from topology_nodes import node_identity, topology_node
 
 from zonequake_operator.planning.applied import stored
-from zonequake_operator.planning.plan import Plan, SendOrder, plan
+from zonequake_operator.planning.plan import Plan, plan
 from zonequake_operator.resources.model import (
     ConditionType,
     Reason,
@@ -59,7 +59,7 @@ def settle(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
     """Plan and write until there is nothing left to write."""
     for _ in range(20):
         decided = plan(snapshot)
-        if all(isinstance(action, SendOrder) for action in decided.actions):
+        if not decided.writes:
             return snapshot, decided
         snapshot = stored(snapshot, decided)
     raise AssertionError("the planner never stops writing")

@@ -343,7 +343,7 @@ async def test_a_thousand_failed_changes_are_told_once_per_token_and_leader() ->
         failed = tuple(
             FailedChange(partition=n, token=token, leader="A", error="silent") for n in range(1024)
         )
-        decided = Plan(actions=[], settled=False, health={}, failed=failed)
+        decided = Plan(writes=[], orders=[], settled=False, health={}, failed=failed)
         reconciler._announce_failures(SETTLED, decided)
     assert poster._waiting.qsize() == 2
 

@@ -171,7 +171,7 @@ def test_only_high_availability_zones_with_replicas_on_the_node_are_concerned(
             lease_troubles={node: EXPIRED},
         )
     )
-    (write,) = [action for action in decided.actions if isinstance(action, WriteZone)]
+    (write,) = [action for action in decided.writes if isinstance(action, WriteZone)]
     troubled = [c for c in write.conditions if c.type is ConditionType.LEASE_TROUBLE and c.status]
     assert bool(troubled) == concerned
     assert write.urgent

@@ -11,7 +11,6 @@ from topology_nodes import left, node_identity
 
 from zonequake_operator.planning.applied import stored
 from zonequake_operator.planning.plan import (
-    SendOrder,
     WritePartition,
     WriteZone,
     calculated_sets,
@@ -47,7 +46,7 @@ from zonequake_protocol.admin import (
 def test_a_settled_zone_causes_no_write_and_no_order() -> None:
     snapshot = healthy()
     decided = plan(replace(snapshot, now_ms=10**9))
-    assert decided.actions == []
+    assert (decided.writes, decided.orders) == ([], [])
     assert decided.settled
     assert decided.behind == frozenset()
     assert conditions(snapshot)[ConditionType.READY] == (True, Reason.ALL_PARTITIONS_SERVE)
@@ -69,7 +68,7 @@ def test_a_zone_whose_group_still_runs_a_change_is_neither_settled_nor_synced() 
         before = snapshot.partitions[number].keys
         assert partition.keys.pending == before.stable
         assert partition.keys.configuration_token > 7, "the change that nobody wants is replaced"
-    sent = [a.order for a in decided.actions if isinstance(a, SendOrder)]
+    sent = [send.order for send in decided.orders]
     assert {type(order) for order in sent} == {ChangePeers}
     paused = replace(snapshot.zone, spec=ZoneSpec(partitions=4, paused=True), generation=2)
     assert not settle(replace(snapshot, reports=stuck, zone=paused))[1].settled
@@ -98,7 +97,7 @@ def test_a_new_zone_writes_its_revision_before_anything_else() -> None:
             reports={},
         )
     )
-    assert [type(action) for action in first.actions] == [WriteZone]
+    assert ([type(write) for write in first.writes], first.orders) == ([WriteZone], [])
 
 
 def test_no_order_leaves_for_keys_that_are_not_stored() -> None:
@@ -111,7 +110,7 @@ def test_no_order_leaves_for_keys_that_are_not_stored() -> None:
     )
     while True:
         decided = plan(snapshot)
-        sent = [a.order for a in decided.actions if isinstance(a, SendOrder)]
+        sent = [send.order for send in decided.orders]
         for order in sent:
             assert isinstance(order, StartReplica)
             assert snapshot.partitions[order.partition].keys.configuration_token == order.token
@@ -127,8 +126,8 @@ def test_an_event_that_moves_nothing_writes_nothing_per_partition() -> None:
     written: list[type] = []
     for _ in range(10):
         decided = plan(left)
-        written += [type(a) for a in decided.actions]
-        if not decided.actions:
+        written += [type(write) for write in decided.writes]
+        if not decided.writes and not decided.orders:
             break
         left = stored(left, decided)
     assert WritePartition not in written
@@ -175,7 +174,7 @@ def test_a_partition_is_due_below_the_zones_revision_unless_either_revision_says
     def elsewhere(nodes: object, partitions: int, replicas: int) -> list[AssignmentSet]:
         return [AssignmentSet.of("X")] * partitions
 
-    writes = [a for a in plan(asked, calculate=elsewhere).actions if isinstance(a, WritePartition)]
+    writes = [a for a in plan(asked, calculate=elsewhere).writes if isinstance(a, WritePartition)]
     assert tuple(write.number for write in writes) == due
     assert {write.keys.change_trigger_revision for write in writes} <= {5}
 
@@ -204,10 +203,10 @@ def test_orders_follow_stored_keys_not_those_that_are_about_to_be_written() -> N
         snapshot, zone=replace(snapshot.zone, status=status), reports=alone, topology=lost
     )
     decided = plan(asked)
-    (write,) = [a for a in decided.actions if isinstance(a, WritePartition) and a.urgent]
+    (write,) = [a for a in decided.writes if isinstance(a, WritePartition) and a.urgent]
     assert write.keys.pending == AssignmentSet(nodes=(survivor,), force=True)
-    assert not [a for a in decided.actions if isinstance(a, SendOrder)], "nothing is stored yet"
-    sent = [a.order for a in plan(stored(asked, decided)).actions if isinstance(a, SendOrder)]
+    assert not decided.orders, "nothing is stored yet"
+    sent = [send.order for send in plan(stored(asked, decided)).orders]
     assert [type(order) for order in sent] == [ResetPeers]
 
 
@@ -235,7 +234,7 @@ def test_an_invalid_filter_is_shown_with_its_position_and_the_old_one_stays_in_f
     assert "position 7" in after.zone.conditions[0].message
     assert after.zone.status.data_nodes.filter == '"SSD"'  # type: ignore[union-attr]
     assert after.zone.status.observed_generation == 2
-    assert plan(after).actions == []
+    assert (plan(after).writes, plan(after).orders) == ([], [])
 
 
 def test_a_paused_zone_changes_nothing_but_starts_replicas_of_restarted_nodes() -> None:
@@ -252,11 +251,9 @@ def test_a_paused_zone_changes_nothing_but_starts_replicas_of_restarted_nodes() 
     )
     after, decided = settle(paused)
     assert after.zone.status.revision == 1
-    assert decided.actions
-    assert all(
-        isinstance(a, SendOrder) and isinstance(a.order, StartReplica) and a.node == "A"
-        for a in decided.actions
-    )
+    assert decided.orders
+    assert decided.writes == []
+    assert {(send.node, type(send.order)) for send in decided.orders} == {("A", StartReplica)}
     assert conditions(after)[ConditionType.PAUSED] == (True, Reason.PAUSED_BY_SPEC)
 
 
@@ -282,7 +279,7 @@ def test_a_restarted_process_gets_start_orders_for_all_its_replicas_at_once() ->
     restarted = dict(snapshot.reports)
     restarted["A"] = replace_replicas(restarted["A"], waiting_replica)
     decided = plan(replace(snapshot, reports=restarted))
-    starts = [a for a in decided.actions if isinstance(a, SendOrder)]
+    starts = decided.orders
     assert len(starts) == held > 0
     assert {(a.node, type(a.order)) for a in starts} == {("A", StartReplica)}
     assert "A" in decided.behind
@@ -345,7 +342,7 @@ def test_a_timer_wakes_the_zone_at_its_deadline() -> None:
 def test_a_zone_that_is_being_deleted_is_left_alone() -> None:
     snapshot = healthy()
     deleting = replace(snapshot, zone=replace(snapshot.zone, deleting=True), reports={})
-    assert plan(deleting).actions == []
+    assert (plan(deleting).writes, plan(deleting).orders) == ([], [])
 
 
 def test_an_unreadable_spec_is_shown_and_nothing_moves() -> None:
@@ -385,7 +382,7 @@ def test_a_partition_has_no_state_before_its_first_leader_and_then_one_at_once()
     assert {h.view.state for h in decided.health.values()} == {None}
     assert {p.view.state for p in waiting.partitions.values()} == {None}
     led = replace(waiting, reports=reports(waiting))
-    views = [a for a in plan(led).actions if isinstance(a, WritePartition)]
+    views = [a for a in plan(led).writes if isinstance(a, WritePartition)]
     assert [(a.view.state, a.urgent) for a in views] == [(PartitionState.AVAILABLE, True)] * 4
 
 
@@ -393,7 +390,7 @@ def test_later_states_wait_for_their_turn() -> None:
     snapshot = healthy(nodes="ABC")
     silent = {n: replace_replicas(r, candidate) for n, r in snapshot.reports.items()}
     views = [
-        a for a in plan(replace(snapshot, reports=silent)).actions if isinstance(a, WritePartition)
+        a for a in plan(replace(snapshot, reports=silent)).writes if isinstance(a, WritePartition)
     ]
     assert [(a.view.state, a.urgent) for a in views] == [(PartitionState.UNAVAILABLE, False)] * 4
 
@@ -417,7 +414,7 @@ def test_a_write_that_raises_the_revision_says_in_itself_that_it_is_not_synced()
         raised = False
         for _ in range(20):
             decided = plan(one)
-            for write in decided.actions:
+            for write in decided.writes:
                 if isinstance(write, WriteZone):
                     synced = {c.type: c.status for c in write.conditions}[ConditionType.SYNCED]
                     behind = write.status.handled_revision != write.status.revision
@@ -456,7 +453,7 @@ def test_a_partition_says_for_whom_it_waits_when_members_came_back_with_nothing(
         "1 partitions have lost their majority: 0. "
         "Partition 0 can only be reset by hand: A, B came back with nothing."
     ), "C is there, and no majority"
-    assert [a for a in decided.actions if isinstance(a, SendOrder)] == [], "do nothing"
+    assert decided.orders == [], "do nothing"
 
     silent = replace(snapshot, reports={n: r for n, r in snapshot.reports.items() if n != "C"})
     after, _ = settle(silent)
@@ -468,7 +465,7 @@ def test_a_volatile_partition_of_which_nothing_is_left_starts_anew() -> None:
     volatile = ZoneSpec(partitions=1, storage=Storage.VOLATILE)
     after, decided = settle(without_replicas(healthy(volatile, nodes="ABC"), "A", "B", "C"))
     assert after.partitions[0].keys.bootstrap is None
-    sent = [a.order for a in decided.actions if isinstance(a, SendOrder)]
+    sent = [send.order for send in decided.orders]
     assert [type(order) for order in sent] == [StartReplica] * 3
     assert all(isinstance(order, StartReplica) and order.volatile for order in sent)
 

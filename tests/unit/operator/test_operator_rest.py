@@ -184,7 +184,7 @@ async def settled(reconciler: ZoneReconciler) -> None:
     for number in range(9, 13):
         decided = await reconciler.step(view(number))
     assert decided.settled
-    assert decided.actions == []
+    assert (decided.writes, decided.orders) == ([], [])
 
 
 async def test_a_settled_zone_is_planned_again_only_if_something_changed(
@@ -291,7 +291,9 @@ async def test_no_order_of_a_plan_leaves_before_what_it_writes_was_judged_anew(
         raised = replace(keys, configuration_token=keys.configuration_token + 1)
         write = WritePartition(number=0, keys=raised, view=PartitionView(), urgent=True)
         stop = StopReplica(group="g", token=keys.configuration_token, incarnation="i")
-        return Plan(actions=[write, SendOrder(node="a", order=stop)], settled=False, health={})
+        return Plan(
+            writes=[write], orders=[SendOrder(node="a", order=stop)], settled=False, health={}
+        )
 
     monkeypatch.setattr(apply, "plan", planned)
     await reconciler.step(view(9))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from topology_nodes import topology_node
 
 from zonequake_operator.api_server.rendering import render_zone_status
-from zonequake_operator.planning.plan import CreatePartition, Plan, SendOrder, WriteZone, plan
+from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone, plan
 from zonequake_operator.resources.model import Snapshot, Topology, Zone, ZoneSpec
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP, override
 from zonequake_operator.resources.parsing import parse_zone
@@ -89,7 +89,7 @@ class OverTime:
     def at(self, second: float) -> str:
         """The data nodes once an operator has looked at this second."""
         for _ in range(5):
-            writes = [a for a in self.decide(second).actions if isinstance(a, WriteZone)]
+            writes = [a for a in self.decide(second).writes if isinstance(a, WriteZone)]
             if not writes:
                 break
             self._write(writes[0], second)
@@ -360,7 +360,7 @@ def test_a_filter_that_matches_nothing_leaves_no_data_nodes_and_says_so() -> Non
     ready = next(c for c in zone.stored["status"]["conditions"] if c["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "NoDataNodes")
     assert '"GPU"' in ready["message"]
-    assert not [a for a in zone.decide(1).actions if not isinstance(a, CreatePartition)]
+    assert not [a for a in zone.decide(1).writes if not isinstance(a, CreatePartition)]
     nodes.change(join="D", tags="GPU")
     assert zone.at(10) == ""
     assert zone.at(15) == "D"
@@ -376,5 +376,5 @@ def test_a_zone_that_is_dropped_while_timers_are_armed_does_nothing_any_more() -
     zone.stored["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     zone.restart()
     assert zone.decide(1).wake_at_ms is None
-    assert zone.decide(100).actions == []
-    assert not [a for a in zone.decide(100).actions if isinstance(a, SendOrder)]
+    assert (zone.decide(100).writes, zone.decide(100).orders) == ([], [])
+    assert not zone.decide(100).orders

@@ -162,4 +162,4 @@ def test_catch_up_that_gets_on_and_time_that_passes_write_nothing() -> None:
     assert view.waits_for == "D to catch up"
     assert render_partition_status(keys, view)["waitsFor"] == "D to catch up"
     later = replace(written, reports=moving(0.9), now_ms=written.now_ms + 60_000)
-    assert not [a for a in plan(later).actions if isinstance(a, WritePartition)]
+    assert not [a for a in plan(later).writes if isinstance(a, WritePartition)]

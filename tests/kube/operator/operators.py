@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .machine import Machine
 
-ELECTION_S = 3
-"""So long a leader's Lease lasts without being renewed."""
+ELECTION_S = 6
+"""So long a leader's Lease lasts without being renewed: longer than an operator ever stands still on
+a busy machine of two cores."""
 
 
 class Operators:

@@ -44,10 +44,11 @@ def commands() -> Iterator[tuple[str, click.Command]]:
     for name, app in [*MOUNTED.items(), ("zq", zq)]:
         found = typer.main.get_command(app)
         words = "kubectl zq" if name == "zq" else f"zonequake {name}"
-        if isinstance(found, click.Group):
-            yield from ((f"{words} {each}", command) for each, command in found.commands.items())
-        else:
+        inner = getattr(found, "commands", None)
+        if inner is None:
             yield words, found
+        else:
+            yield from ((f"{words} {each}", command) for each, command in inner.items())
 
 
 ALL = dict(commands())

@@ -34,7 +34,9 @@ OPERATIONS = [
 
 
 @pytest.fixture
-async def group(tmp_path: Path) -> AsyncIterator[PlayedGroup]:
+async def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PlayedGroup]:
+    """Its time passes only when a test says so."""
+    monkeypatch.setattr("zonequake_store.node.heartbeats.TICK_S", 3600.0)
     async with OneNode(tmp_path) as node:
         yield await PlayedGroup.led_by_n0(node)
 

@@ -2,6 +2,9 @@
 GROUPS := lint programs unit simulation processes chart kube spark foreign model cluster
 LONG_GROUPS := audit hunt long-unit long-processes long-kube long-foreign long-model long-cluster
 
+# A benchmark's file is run as the module that it is: they share code by their full names.
+as_module = .venv/bin/python -m $$(echo $${program%.py} | tr / .)
+
 .PHONY: demo test test-all setup bench bench-all bench-store detection images lock clean help $(GROUPS) $(LONG_GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
@@ -23,16 +26,16 @@ setup: ## system packages and .venv; does nothing if nothing is missing
 	scripts/setup.sh
 
 bench: setup ## beside etcd, Porcupine, DuckDB and a bare control plane, into docs/performance.md; about 13 minutes
-	.venv/bin/python benchmarks/peers/side_by_side.py --write docs/performance.md
+	.venv/bin/python -m benchmarks.peers.side_by_side --write docs/performance.md
 
 bench-all: bench ## that, and all other measurements of docs/performance.md
-	@set -e; for program in benchmarks/*/bench_*.py; do echo "=== $$program"; .venv/bin/python $$program; done
+	@set -e; for program in benchmarks/*/bench_*.py; do echo "=== $$program"; $(as_module); done
 
 bench-store: setup ## those of the store alone, in Markdown; takes about 8 minutes
-	@set -e; for program in benchmarks/store/bench_*.py; do echo "### $$program"; echo; .venv/bin/python $$program; done
+	@set -e; for program in benchmarks/store/bench_*.py; do echo "### $$program"; echo; $(as_module); done
 
 detection: setup ## plant faults, look for them, write docs/detection.md; goes on if broken off
-	.venv/bin/python tests/simulation/detection.py
+	.venv/bin/python -m tests.simulation.detection
 
 images: setup ## build the container images into .zonequake/images
 	.venv/bin/zonequake images build

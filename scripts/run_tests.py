@@ -137,9 +137,9 @@ def _long(name: str, *options: str) -> Group:
 
 LONG_GROUPS = (
     # Each rule of docs/rules.md, broken on purpose.
-    Group(name="audit", commands=(("python", "tests/rules_audit/audit.py"),), limit_s=3600),
+    Group(name="audit", commands=(("python", "-m", "tests.rules_audit.audit"),), limit_s=3600),
     # Seeds that nobody ran before, over all scenarios.
-    Group(name="hunt", commands=(("python", "tests/simulation/hunt.py"),), limit_s=3 * 3600),
+    Group(name="hunt", commands=(("python", "-m", "tests.simulation.hunt"),), limit_s=3 * 3600),
     # What docs/testing.md says why it is left to them.
     _long("unit", "-n", "2"),
     _long("processes", "-n", "3"),

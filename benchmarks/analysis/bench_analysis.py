@@ -1,6 +1,6 @@
 """Analysis of a generated history from JSON lines to verdict, beside the same checks by DuckDB.
 
-    python benchmarks/analysis/bench_analysis.py --operations 10000000 --folder /tmp/bench
+    python -m benchmarks.analysis.bench_analysis --operations 10000000 --folder /tmp/bench
 
 Both judge the same files in the same run, one after the other, each in a process of its own, from
 the cold start to the answer; peak memory is that of the process and its children together, sampled
@@ -26,8 +26,8 @@ import time
 from pathlib import Path
 
 import duckdb
-from engines import cost_of
 
+from benchmarks.analysis.engines import cost_of
 from zonequake_analysis.cli import analyze
 from zonequake_analysis.testing.synthesize import Shape, synthesize
 
@@ -210,7 +210,17 @@ def by_duckdb(run: Path) -> int:
 
 def measured(name: str, run: Path) -> dict[str, float | int | str]:
     """What one engine costs, in a process of its own."""
-    cost = cost_of([sys.executable, __file__, "--only", name, "--folder", str(run)])
+    cost = cost_of(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.analysis.bench_analysis",
+            "--only",
+            name,
+            "--folder",
+            str(run),
+        ]
+    )
     return {
         "engine": name,
         "exit_code": cost.exit_code,

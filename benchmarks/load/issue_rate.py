@@ -1,6 +1,6 @@
 """How many operations one load pod can issue, and what each costs it.
 
-    python benchmarks/load/issue_rate.py [SECONDS]
+    python -m benchmarks.load.issue_rate [SECONDS]
 
 Runs a real load pod against a store in memory (one process, no disk) at rising rates, and prints
 completed operations per second, CPU of the load pod for each, latency from the scheduled time, and
@@ -11,20 +11,16 @@ bound.
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-TESTS = Path(__file__).parents[2] / "tests"
-sys.path[:0] = [str(TESTS / it) for it in ("processes/load", "processes/store", "unit/load")]
+from tests.processes.load.load_pod import LoadPod, LoadPods, check_contract
+from tests.unit.load.reference_store import ZONE
+from zonequake_load.pod.control import LoadPlan, Phase, Preload, RegisterWorkload
 
-from load_pod import LoadPod, LoadPods, check_contract  # noqa: E402
-from reference_store import ZONE  # noqa: E402
-
-from zonequake_load.pod.control import LoadPlan, Phase, Preload, RegisterWorkload  # noqa: E402
-
+ROOT = Path(__file__).resolve().parents[2]
 RATES = (250, 500, 1_000, 2_000, 3_000, 4_000)
 
 
@@ -77,8 +73,8 @@ async def measure_all(seconds: float, seeds: list[str]) -> None:
 
 def main(seconds: float) -> None:
     store = subprocess.Popen(
-        [sys.executable, str(TESTS / "unit" / "load" / "reference_store.py"), "3", "25"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        [sys.executable, "-m", "tests.unit.load.reference_store", "3", "25"],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -1,6 +1,6 @@
 """Assignments of a large zone, beside the same function in plain Python; and what-if over it.
 
-    python benchmarks/operator/bench_assignments.py [--partitions N] [--nodes N]
+    python -m benchmarks.operator.bench_assignments [--partitions N] [--nodes N]
 
 Prints Markdown for docs/performance.md. Seconds are CPU seconds of this process, so that other work
 on the machine matters less. Target: 65,000 partitions on 100 nodes in at most 2 s. The peer is the

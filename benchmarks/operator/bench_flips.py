@@ -1,6 +1,6 @@
 """What wishes that flip back and forth cost: bytes moved ÷ bytes that had to move.
 
-    python benchmarks/operator/bench_flips.py
+    python -m benchmarks.operator.bench_flips
 
 Five real data nodes on loopback, and the operator's planner in this process with the semantics of
 its writes (one after the other, planned anew after each) but no API server. A partition on n0, n1
@@ -13,18 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
-import figures
-from bench_catch_up import fill
-from figures import Limit, LocalNodes, Result, Row, Zone
-
+from benchmarks.store import figures
+from benchmarks.store.bench_catch_up import fill
+from benchmarks.store.figures import Limit, LocalNodes, Result, Row, Zone
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.planning.plan import (
     CreatePartition,

@@ -1,6 +1,6 @@
 """How soon a lost majority is acted on, from the event that proves the last loss.
 
-    python benchmarks/operator/bench_losses.py [--lost 2 5 20] [--repeat 3]
+    python -m benchmarks.operator.bench_losses [--lost 2 5 20] [--repeat 3]
 
 A real API server, the real operator, and data nodes as processes; there is no kubelet, this
 program says what one says. A HighAvailability zone has one partition on 2 × lost - 1 nodes, so that
@@ -14,16 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-import figures
-from figures import Limit, Result, Row
+from benchmarks.store import figures
+from benchmarks.store.figures import Limit, Result, Row
 from tests.kube.operator import api_server
 from tests.kube.operator.addresses import client_addresses
 from tests.kube.operator.api_server import UNVERIFIED, ApiServer

@@ -1,7 +1,7 @@
 """A zone of many partitions moves onto a node that joins: time, writes of keys, memory.
 
-    python benchmarks/operator/bench_scale.py                           # embedded cluster, as root
-    python benchmarks/operator/bench_scale.py --on processes --partitions 64
+    python -m benchmarks.operator.bench_scale                           # embedded cluster, as root
+    python -m benchmarks.operator.bench_scale --on processes --partitions 64
 
 Six data nodes hold a zone of three replicas, every partition as large as the next; a seventh joins.
 From the topology that names it until the last stable switch, the bytes that had to move are divided
@@ -27,14 +27,11 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
-import figures
-from bench_catch_up import Filler, WriteFailed
-from figures import Limit, Result, Row
-from grounds import Ground, Processes, on_embedded_cluster, on_processes
-from timeline import Timeline, Watcher
-
+from benchmarks.operator.grounds import Ground, Processes, on_embedded_cluster, on_processes
+from benchmarks.operator.timeline import Timeline, Watcher
+from benchmarks.store import figures
+from benchmarks.store.bench_catch_up import Filler, WriteFailed
+from benchmarks.store.figures import Limit, Result, Row
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ChaosError
 from zonequake_operator.resources.model import group_name

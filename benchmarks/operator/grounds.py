@@ -15,12 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from tests.kube.operator import api_server
 from tests.kube.operator.machine import Machine
 from tests.processes.store.ports import free_ports
-
 from zonequake_agent import pods
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
 from zonequake_chaos.release.install import install

@@ -1,6 +1,6 @@
 """From nothing to a node that is Ready: the embedded cluster beside a bare control plane.
 
-    python benchmarks/peers/cluster_start.py
+    python -m benchmarks.peers.cluster_start
 
 As root; programs are built before. The peer is what test suites of operators use in a cluster's
 place (as envtest does): etcd and kube-apiserver of the same build, without kubelet, scheduler, DNS
@@ -10,18 +10,13 @@ or any container. A cluster of kind is no peer here: it needs a container engine
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-import figures
-from figures import Limit, Result, Row
+from benchmarks.store import figures
+from benchmarks.store.figures import Limit, Result, Row
 from tests.kube.operator import api_server
-
 from zonequake_cluster.embedded import EmbeddedCluster
 
 STARTS = 5

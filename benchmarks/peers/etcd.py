@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "processes" / "store"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "foreign"))
-
-from built_once import built_once
-from local_etcd import LocalEtcd
-
+from tests.foreign.built_once import built_once
+from tests.foreign.local_etcd import LocalEtcd
 from zonequake_cluster.supply.toolchain import find_go
 
 HEARTBEAT_MS = 200

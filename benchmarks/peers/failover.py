@@ -1,6 +1,6 @@
 """What clients see of a leader's kill and of a rolling restart, beside etcd.
 
-    python benchmarks/peers/failover.py [--kills-only]
+    python -m benchmarks.peers.failover [--kills-only]
 
 The same heartbeats (200 ms) and election time-outs (1 s, and up to as much again by chance) at
 both, each three processes on loopback that sync their logs, spoken to by the load's own targets. A
@@ -17,18 +17,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
-import figures
-from figures import NODES, Result, Row
-from systems import System, etcd, zonequake
-
+from benchmarks.peers.systems import System, etcd, zonequake
+from benchmarks.store import figures
+from benchmarks.store.figures import NODES, Result, Row
 from zonequake_load.operation import Limits, Once, Type
 from zonequake_load.targets.protocol import Target
 

@@ -1,6 +1,6 @@
 """Is this history linearizable? Our checkers beside Porcupine, on the same files.
 
-    python benchmarks/peers/linearizability.py
+    python -m benchmarks.peers.linearizability
 
 Ours by Spark is the whole `zonequake analyze` (every check, windows, the report); in-process are
 the two screens that decide registers and append-lists by themselves, without Spark. Porcupine is
@@ -19,18 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "foreign"))
-
-import figures
 import msgspec
 import numpy as np
 import pyarrow as pa
-from engines import Cost, cost_of
-from figures import Result, Row
-from porcupine_judge import Judge, Judged, KeyVerdict
 
+from benchmarks.analysis.engines import Cost, cost_of
+from benchmarks.store import figures
+from benchmarks.store.figures import Result, Row
+from tests.foreign.porcupine_judge import Judge, Judged, KeyVerdict
 from zonequake_analysis.checks.screens import black_box
 from zonequake_analysis.checks.screens.columns import columns
 from zonequake_analysis.inputs.integer_columns import typed
@@ -174,7 +170,7 @@ def command(engine: str, judge: Judge, run: Path) -> Sequence[str]:
         case "Porcupine, plain":
             return [str(judge.program), "--plain", *options, *files]
         case _:
-            return [sys.executable, __file__, engine, str(run)]
+            return [sys.executable, "-m", "benchmarks.peers.linearizability", engine, str(run)]
 
 
 async def measure(folder: Path) -> Result:

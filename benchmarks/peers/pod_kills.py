@@ -1,7 +1,7 @@
 """What clients see when a leader's process or pod is killed, or its links are cut, beside etcd.
 
     zonequake cluster up && zonequake install
-    python benchmarks/peers/pod_kills.py [--times 20] [--blows sigkill pod-kill cut]
+    python -m benchmarks.peers.pod_kills [--times 20] [--blows sigkill pod-kill cut]
 
 On pods of an installed release, by the harness's own scenarios, faults and load: one group of three
 for each system, equal election time-outs (1 s, and up to as much again by chance), 200 operations a

@@ -1,6 +1,6 @@
 """All comparisons with peers in one run, ratios first, into docs/performance.md.
 
-    python benchmarks/peers/side_by_side.py [--write docs/performance.md]
+    python -m benchmarks.peers.side_by_side [--write docs/performance.md]
 
 Takes about 13 minutes, as root on an otherwise idle machine. `--write` replaces what stands between
 the two marks in that file; without it the text is only printed.
@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- side by side: begin -->", "<!-- side by side: end -->"
 ANALYZED = 1_000_000
 
@@ -66,7 +66,8 @@ def figures_of(program: str, folder: Path) -> Document:
     """What one of the programs beside this one found; it prints its own table too."""
     print(f"=== {program}", flush=True)
     found = folder / f"{program}.json"
-    subprocess.run([sys.executable, str(HERE / f"{program}.py"), "--json", str(found)], check=True)
+    module = f"benchmarks.peers.{program}"
+    subprocess.run([sys.executable, "-m", module, "--json", str(found)], cwd=ROOT, check=True)
     document: Document = json.loads(found.read_text())
     return document
 
@@ -101,16 +102,18 @@ def beside_porcupine(document: Document) -> Iterator[Line]:
 
 
 def beside_duckdb(folder: Path) -> Iterator[Line]:
-    program = HERE.parent / "analysis" / "bench_analysis.py"
-    print(f"=== {program.stem}", flush=True)
+    module = "benchmarks.analysis.bench_analysis"
+    print(f"=== {module}", flush=True)
     done = subprocess.run(
         [
             sys.executable,
-            str(program),
+            "-m",
+            module,
             f"--operations={ANALYZED}",
             f"--folder={folder / 'analysis'}",
         ],
         stdout=subprocess.PIPE,
+        cwd=ROOT,
         check=True,
     )
     engines = {

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
-from etcd import ELECTION_MS, HEARTBEAT_MS, local_etcd, pids_of
-from figures import NODES, LocalNodes, Zone, create, leaders, pid_of
-from local_etcd import LocalEtcd
-from local_nodes import until
-
+from benchmarks.peers.etcd import ELECTION_MS, HEARTBEAT_MS, local_etcd, pids_of
+from benchmarks.store.figures import NODES, LocalNodes, Zone, create, leaders, pid_of
+from tests.foreign.local_etcd import LocalEtcd
+from tests.processes.store.local_nodes import until
 from zonequake_load.client.client import Client
 from zonequake_load.targets.etcd.target import EtcdTarget
 from zonequake_load.targets.protocol import Target

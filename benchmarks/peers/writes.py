@@ -1,6 +1,6 @@
 """What a write costs beside etcd: CPU over all three replicas and p99 at equal load, with fsync.
 
-    python benchmarks/peers/writes.py
+    python -m benchmarks.peers.writes
 
 Both are three processes on loopback that sync their logs; values of 100 bytes, 10,000 keys. Closed:
 64 clients at the leader on one connection, each sends its next write when it has its answer; ours
@@ -16,22 +16,27 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
-
-import bench_writes
-import figures
-import systems
-from etcd import Tool, local_etcd, pids_of
-from failover import row
-from figures import NODES, Limit, LocalNodes, Result, Row, cpu_s, create, leaders, pid_of
-from local_etcd import LocalEtcd
-from systems import System
-
+from benchmarks.peers import systems
+from benchmarks.peers.etcd import Tool, local_etcd, pids_of
+from benchmarks.peers.failover import row
+from benchmarks.peers.systems import System
+from benchmarks.store import bench_writes, figures
+from benchmarks.store.figures import (
+    NODES,
+    Limit,
+    LocalNodes,
+    Result,
+    Row,
+    cpu_s,
+    create,
+    leaders,
+    pid_of,
+)
+from tests.foreign.local_etcd import LocalEtcd
 from zonequake_load.operation import Limits, Once, Type
 
 CLIENTS = 64

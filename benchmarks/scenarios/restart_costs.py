@@ -1,6 +1,6 @@
 """Where the processors' time goes while nodes are restarted, and which operations were slow then.
 
-    python benchmarks/scenarios/restart_costs.py FOLDER [SCENARIO and options of `zonequake run`]
+    python -m benchmarks.scenarios.restart_costs FOLDER [SCENARIO and options of `zonequake run`]
 
 as root, on the machine of an embedded cluster that has the release installed. Runs the scenario,
 samples /proc ten times a second meanwhile, and prints per phase the cores that each kind of process

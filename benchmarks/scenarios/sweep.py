@@ -1,6 +1,6 @@
 """Runs every shipped scenario as it is shipped, as often as it must pass, and says what came of it.
 
-    python benchmarks/scenarios/sweep.py --folder FOLDER [NAME[=RUNS] ...] [--seconds N] [--table]
+    python -m benchmarks.scenarios.sweep --folder FOLDER [NAME[=RUNS] ...] [--seconds N] [--table]
 
 as root, on an embedded cluster, which it starts and installs if there is none. Without names all
 scenarios are run: those of `OFTEN` ten times, every other one five times, in rounds, so that a

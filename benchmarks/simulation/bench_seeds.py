@@ -1,6 +1,6 @@
 """Seeds per second of the simulation, with all rules and judged, in one process on one core.
 
-    python benchmarks/simulation/bench_seeds.py [--seeds N] [--json FILE]
+    python -m benchmarks.simulation.bench_seeds [--seeds N] [--json FILE]
 
 Prints Markdown for docs/performance.md. Seconds are CPU seconds of this process, so that other work
 on the machine matters less. Target: 6 seeds/s for one group of three nodes over 1,500 steps

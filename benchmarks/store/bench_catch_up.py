@@ -1,6 +1,6 @@
 """How fast a node that joins gets its data: from the log, and as a whole state.
 
-    python benchmarks/store/bench_catch_up.py
+    python -m benchmarks.store.bench_catch_up
 
 Two real data nodes on loopback, fsync on, no rate limit, which are connected already because they
 share a small group. The group lives on the first one, alone; the second joins. Historical: as much
@@ -18,11 +18,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import figures
 import lmdb
 import msgspec
-from figures import Limit, LocalNodes, Result, Row, Zone
 
+from benchmarks.store import figures
+from benchmarks.store.figures import Limit, LocalNodes, Result, Row, Zone
 from zonequake_protocol.client import Reply, Request, Status, Write
 from zonequake_store.catchup.supplier import PIECE_BYTES
 from zonequake_store.network.framing import FrameConnection

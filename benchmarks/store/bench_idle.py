@@ -1,6 +1,6 @@
 """What a node costs whose groups nobody asks anything: CPU and memory, by number of groups.
 
-    python benchmarks/store/bench_idle.py
+    python -m benchmarks.store.bench_idle
 
 Three real data nodes on loopback, every group on all of them, leaders spread evenly. CPU is in
 percent of one core. The peer is measured at the same time: three bare processes with the same event
@@ -15,8 +15,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import figures
-from figures import (
+from benchmarks.store import figures
+from benchmarks.store.figures import (
     NODES,
     Limit,
     LocalNodes,
@@ -28,7 +28,7 @@ from figures import (
     heap_bytes,
     pid_of,
 )
-from ports import free_ports
+from tests.processes.store.ports import free_ports
 
 WATCHED_S = 20.0
 LIMITS_CORE_PERCENT = {128: 1.0}

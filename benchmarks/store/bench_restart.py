@@ -1,6 +1,6 @@
 """How long a restart takes with 1 GB of data, and what memory a group with data needs.
 
-    python benchmarks/store/bench_restart.py
+    python -m benchmarks.store.bench_restart
 
 1 GiB of values of 16 KiB in 16 groups, three nodes, fsync on. Then all three nodes
 are killed at once and started again with their start orders, like a cluster after a power cut.
@@ -15,10 +15,19 @@ import asyncio
 import time
 from pathlib import Path
 
-import figures
-from figures import NODES, Limit, LocalNodes, Result, Row, Zone, create, heap_bytes, pid_of
-from local_nodes import key_of
-
+from benchmarks.store import figures
+from benchmarks.store.figures import (
+    NODES,
+    Limit,
+    LocalNodes,
+    Result,
+    Row,
+    Zone,
+    create,
+    heap_bytes,
+    pid_of,
+)
+from tests.processes.store.local_nodes import key_of
 from zonequake_protocol.client import Status, Write, partition_of
 
 GROUPS = 16

@@ -1,6 +1,6 @@
 """What TLS costs: CPU of a write over all replicas, latency, and the handshake itself.
 
-    python benchmarks/store/bench_tls.py
+    python -m benchmarks.store.bench_tls
 
 Real data nodes on loopback, one partition with fsync, clients in this process, whose CPU does not
 count. The nodes with and without TLS take turns, so that what else the machine does meets both.
@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 from statistics import median
 
-import figures
-from bench_writes import Clients, closed_loop, connect
-from certificates import Certificates
-from figures import NODES, Limit, LocalNodes, Result, Row, create, leaders, pid_of
-
+from benchmarks.store import figures
+from benchmarks.store.bench_writes import Clients, closed_loop, connect
+from benchmarks.store.figures import NODES, Limit, LocalNodes, Result, Row, create, leaders, pid_of
+from tests.processes.store.certificates import Certificates
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import Role
 

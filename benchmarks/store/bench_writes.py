@@ -1,6 +1,6 @@
 """What a write costs: CPU over all replicas, writes/s and latency, with and without fsync.
 
-    python benchmarks/store/bench_writes.py
+    python -m benchmarks.store.bench_writes
 
 Three real data nodes on loopback, one partition, clients in this process, whose CPU does not count.
 Closed loop: each client sends its next write when the last is answered. Open loop: writes leave at
@@ -19,10 +19,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import figures
 import lmdb
 import msgspec
-from figures import (
+
+from benchmarks.store import figures
+from benchmarks.store.figures import (
     NODES,
     Limit,
     LocalNodes,
@@ -35,8 +36,7 @@ from figures import (
     leaders,
     pid_of,
 )
-from ports import free_ports
-
+from tests.processes.store.ports import free_ports
 from zonequake_protocol.client import Reply, Request, RequestId, Status, Write
 from zonequake_store.network.framing import FrameConnection
 

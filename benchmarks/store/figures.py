@@ -20,10 +20,7 @@ from typing import Any
 
 import uvloop
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "processes" / "store"))
-
-from local_nodes import LocalNodes, Zone, until
-
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_protocol.admin import Bootstrap, OrderStatus, Role, TransferLeadership
 
 NODES = ["n0", "n1", "n2"]

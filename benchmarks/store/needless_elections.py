@@ -1,6 +1,6 @@
 """Counts elections that nobody needed: three sound data nodes under load on a busy machine.
 
-    python benchmarks/store/needless_elections.py [--minutes 60] [--busy 20]
+    python -m benchmarks.store.needless_elections [--minutes 60] [--busy 20]
 
 Nothing is killed, stopped or cut, so that each term that begins is an election too many. Real
 processes on loopback, eight groups on all of them, 50 writes a second. `--busy`: so many processes
@@ -17,8 +17,8 @@ import statistics
 import time
 from pathlib import Path
 
-import figures
-from figures import NODES, Limit, LocalNodes, Result, Zone, create
+from benchmarks.store import figures
+from benchmarks.store.figures import NODES, Limit, LocalNodes, Result, Zone, create
 
 GROUPS = 8
 EVERY_S = 0.02

@@ -6,8 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from built_once import built_once
-
+from tests.foreign.built_once import built_once
 from zonequake_cluster.supply.toolchain import find_go
 
 _SOURCES = Path(__file__).parent / "tools"

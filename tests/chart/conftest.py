@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-# Neither tests nor what they share are packages.
 HERE = Path(__file__).resolve().parent
-for folder in (HERE, HERE.parent / "foreign"):
-    sys.path.insert(0, str(folder))
-
 ROOT = HERE.parents[1]
 CHART = ROOT / "charts" / "zonequake"
 VALUES_FILES = sorted((CHART / "ci").glob("*-values.yaml"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .network_model import Port, port_of
+from tests.chart.network_model import Port, port_of
 
 HEADING = "## Network policies"
 

@@ -7,15 +7,14 @@ from copy import deepcopy
 
 import pytest
 
+from tests.chart.conftest import NAMESPACE, RELEASE, pod_templates
+from tests.chart.network_model import End, Policies, Port
+from tests.chart.network_table import Connection, listed
+from tests.chart.rights import PAGE
 from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
 from zonequake_chaos.load.objects import Installation, load_objects
 from zonequake_chaos.scenario.run import Etcd
 from zonequake_load.pod.control import LoadPlan
-
-from .conftest import NAMESPACE, RELEASE, pod_templates
-from .network_model import End, Policies, Port
-from .network_table import Connection, listed
-from .rights import PAGE
 
 pytestmark = pytest.mark.chart
 

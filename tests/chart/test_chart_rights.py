@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .rights import PAGE, Right, granted, listed
+from tests.chart.rights import PAGE, Right, granted, listed
 
 pytestmark = pytest.mark.chart
 

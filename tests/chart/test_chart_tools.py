@@ -11,7 +11,8 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from chart_tools import chart_tool
+
+from tests.chart.chart_tools import chart_tool
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(600)]
 

@@ -1,21 +1,14 @@
-"""Lets these tests import the drivers beside them."""
+"""What the tests beside other people's programs share."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-# Neither tests nor drivers are packages.
-HERE = Path(__file__).parent
-PROCESSES = HERE.parent / "processes"
-for folder in (HERE, PROCESSES / "load", PROCESSES / "store"):
-    sys.path.insert(0, str(folder))
-
-import porcupine_judge  # noqa: E402
-from load_pod import LoadPods  # noqa: E402
+from tests.foreign import porcupine_judge
+from tests.processes.load.load_pod import LoadPods
 
 
 @pytest.fixture(scope="session")

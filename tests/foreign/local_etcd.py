@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
-from peer_relay import PeerRelays
-from ports import free_ports
 
+from tests.foreign.peer_relay import PeerRelays
+from tests.processes.store.ports import free_ports
 from zonequake_cluster.supply import tools
 from zonequake_load.errors import EtcdError
 from zonequake_load.targets.etcd.api import EtcdApi, Status

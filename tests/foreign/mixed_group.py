@@ -14,8 +14,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from translation import TheirEntry, TheirMessage, Translation, entry_to_ours, entry_to_theirs
-
+from tests.foreign.translation import (
+    TheirEntry,
+    TheirMessage,
+    Translation,
+    entry_to_ours,
+    entry_to_theirs,
+)
 from zonequake_store.raft.api import Ready, Role, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted, NotLeader

@@ -15,8 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 
 import msgspec
-from built_once import built_once
 
+from tests.foreign.built_once import built_once
 from zonequake_cluster.supply.toolchain import find_go
 
 _SOURCES = Path(__file__).parent / "porcupine"

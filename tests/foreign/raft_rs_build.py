@@ -13,7 +13,7 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from built_once import built_once
+from tests.foreign.built_once import built_once
 
 NO_RUST = "no Rust of version 1.85 or newer, neither on the PATH nor in ~/.cargo/bin"
 """Why tests are skipped; stands in docs/testing.md."""

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from load_pod import Findings, LoadPods, check_contract, check_final_reads
-from local_etcd import NAMES, LocalEtcd
-from porcupine_judge import Judge, judged_run
 from pyspark.sql import SparkSession
 
+from tests.foreign.local_etcd import NAMES, LocalEtcd
+from tests.foreign.porcupine_judge import Judge, judged_run
+from tests.processes.load.load_pod import Findings, LoadPods, check_contract, check_final_reads
 from zonequake_agent import failing_syncs
 from zonequake_agent import pods as of_nodes
 from zonequake_analysis.judgement.judge import Judgement, judge_run

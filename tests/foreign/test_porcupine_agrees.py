@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from porcupine_judge import Comparison, Judge, KeyVerdict, compare
 from pyspark.sql import SparkSession
 
+from tests.foreign.porcupine_judge import Comparison, Judge, KeyVerdict, compare
 from zonequake_analysis.checks import list_prefixes, sets
 from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.checks.search.reference import Step, is_linearizable

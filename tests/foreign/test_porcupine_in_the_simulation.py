@@ -8,8 +8,8 @@ from random import Random
 
 import msgspec
 import pytest
-from porcupine_judge import Comparison, Judge, KeyVerdict, compare
 
+from tests.foreign.porcupine_judge import Comparison, Judge, KeyVerdict, compare
 from zonequake_load.operation import Function, Type
 from zonequake_load.pod.history import Event
 from zonequake_simulation import SCENARIOS, Simulation

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from load_pod import LoadPods
-from local_nodes import LocalNodes
-from porcupine_judge import Judge, judged_run
 
+from tests.foreign.porcupine_judge import Judge, judged_run
+from tests.processes.load.load_pod import LoadPods
+from tests.processes.store.local_nodes import LocalNodes
 from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,

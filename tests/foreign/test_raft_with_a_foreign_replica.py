@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import pytest
-from mixed_group import Disagreement, MixedGroup, Ours
-from raft_rs_build import NO_RUST, find_cargo, load_raft_rs
 
+from tests.foreign.mixed_group import Disagreement, MixedGroup, Ours
+from tests.foreign.raft_rs_build import NO_RUST, find_cargo, load_raft_rs
 from zonequake_store.raft import election
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog

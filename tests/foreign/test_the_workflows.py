@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from built_once import built_once
 
+from tests.foreign.built_once import built_once
 from zonequake_cluster.supply.toolchain import find_go
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-# The driver is no package.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from page import row
-from tlc import Model, check
+from tests.model.page import row
+from tests.model.tlc import Model, check
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -1,6 +1,8 @@
 """Breaks each rule of docs/rules.md on purpose, and asks whether the tests of its row notice it.
 
-    tests/rules_audit/audit.py [WORD...]     all rows, or those whose rule or mutation has a WORD
+    python -m tests.rules_audit.audit [WORD...]
+
+Looks at all rows, or at those whose rule or mutation has a WORD.
 
 A mutation is applied to a copy of its package, never to the working tree, and the tests of the rows
 that name it run against that copy. Ends with 1 if no test of a row notices one of its mutations, if
@@ -25,8 +27,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from mutations import Mutation, apply, load, problems
-from rules_table import PAGE, ROOT, TESTS, Row, place, rows, unit_tests
+
+from tests.rules_audit.mutations import Mutation, apply, load, problems
+from tests.rules_audit.rules_table import PAGE, ROOT, TESTS, Row, place, rows, unit_tests
 
 TEST_LIMIT_S = 60
 """Of one test: a mutation may make it run for ever."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 import yaml
-from rules_table import ROOT, Row, place, unit_tests
+
+from tests.rules_audit.rules_table import ROOT, Row, place, unit_tests
 
 TABLE = Path(__file__).with_name("mutations.yaml")
 

@@ -1,6 +1,6 @@
 """Plants each fault, looks for it, and writes down what found it: docs/detection.md.
 
-    python tests/simulation/detection.py [--only NAME ...] [--keep] [--limit SEEDS] [--jobs N]
+    python -m tests.simulation.detection [--only NAME ...] [--keep] [--limit SEEDS] [--jobs N]
 
 Each fault is looked for in RUNS runs over disjoint ranges of seeds, each until the first seed that
 breaks a rule and breaks none without the fault, and by every directed script. All but the time it
@@ -26,12 +26,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from planted.registry import AREAS, Planted, all_planted
-from scripts.every import OPERATED, SCRIPTS
-from scripts.stage import Unplayable
-
+from tests.simulation.planted.registry import AREAS, Planted, all_planted
+from tests.simulation.scripts.every import OPERATED, SCRIPTS
+from tests.simulation.scripts.stage import Unplayable
 from zonequake_simulation import SCENARIOS, Violation, simulate
 from zonequake_simulation.children import children, in_order
 

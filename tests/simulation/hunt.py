@@ -1,6 +1,6 @@
 """Hunts with seeds that nobody ran before, over all scenarios of `zonequake simulate`.
 
-    python tests/simulation/hunt.py [--seeds N] [--base SEED] [--only SCENARIO ...] [--jobs N]
+    python -m tests.simulation.hunt [--seeds N] [--base SEED] [--only SCENARIO ...] [--jobs N]
 
 The first seed comes from the clock, in ms, and is printed; every scenario runs the same ones from
 it on. A seed that breaks a rule is told at once, with the command that replays it, and the hunt

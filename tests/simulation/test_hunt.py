@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from detection import by_name
-from hunt import main
+
+from tests.simulation.detection import by_name
+from tests.simulation.hunt import main
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from scripts.losses import who_was_fenced_acknowledges_nothing
 
+from tests.simulation.scripts.losses import who_was_fenced_acknowledges_nothing
 from zonequake_simulation import Violation
 from zonequake_store.lease.rule import LeaseRecord, NodeLease
 

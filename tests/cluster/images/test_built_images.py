@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.images.image_files import ImageFiles, set_uid
 from zonequake_cluster.images.base import base_of_this_machine
 from zonequake_cluster.images.bill import PLACE
 from zonequake_cluster.images.build import BuiltImage, build_all, planned_images
 from zonequake_cluster.images.checkout import find_checkout
-
-from .image_files import ImageFiles, set_uid
 
 # The first build makes the base and downloads the wheels.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]

@@ -1,8 +1,9 @@
 """`zonequake` with a fault planted into it, that tests of its cleaning must find.
 
-python planted.py forgetful STEPS_FILE PATTERN NUMBER WAY -- run SCENARIO ...
-python planted.py blind clean RUN
-python planted.py unpaying clean RUN
+python -m tests.cluster.killed_harness.planted WHAT
+    forgetful STEPS_FILE PATTERN NUMBER WAY -- run SCENARIO ...
+    blind clean RUN
+    unpaying clean RUN
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import mortal
-
+from tests.cluster.killed_harness import mortal
 from zonequake_chaos.cleanup import leftovers
 from zonequake_chaos.cleanup import undo as cleaning
 from zonequake_chaos.cleanup.prove import clean_up

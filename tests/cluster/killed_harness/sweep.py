@@ -1,6 +1,6 @@
 """Kills the harness at each of its steps, cleans, and looks whether anything is left.
 
-    python tests/cluster/killed_harness/sweep.py --kubeconfig FILE --results FILE
+    python -m tests.cluster.killed_harness.sweep --kubeconfig FILE --results FILE
         [--account FILE] [--seconds N] [--only PATTERN]
 
 needs a cluster that is up with the release installed, three data nodes, one volume of limited size
@@ -28,10 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from inspection import Inspector
 
-HERE = Path(__file__).parent
+from tests.cluster.killed_harness.inspection import Inspector
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
 SCENARIOS = tuple(sorted((HERE / "scenarios").glob("*.yaml")))
+PLANTED = ("-m", "tests.cluster.killed_harness.planted")
 ENTRY = ("-c", "from zonequake_chaos.commands.cli import main; main()")
 RUN_S = 240.0
 AS_BEFORE_S = 90.0
@@ -170,6 +173,7 @@ class Sweep:
             text=True,
             check=False,
             timeout=RUN_S,
+            cwd=ROOT,
             env={**os.environ, "COLUMNS": "200"},
         )
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.foreign.porcupine_judge import Judge, judged_run
+from tests.kube.operator.audit_log import Refusal, calls, lacking
 from zonequake_analysis.cli import analyze
 from zonequake_chaos.release.access import CONTEXT, write_access
 from zonequake_chaos.release.install import install
@@ -25,13 +27,6 @@ from zonequake_cluster.images.build import build_all
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
 from zonequake_kube.errors import NotFound
 from zonequake_kube.objects import STORE_LABELS
-
-# Neither tests nor drivers are packages.
-sys.path.insert(0, str(Path(__file__).parents[2] / "foreign"))
-
-from porcupine_judge import Judge, judged_run
-
-from ...kube.operator.audit_log import Refusal, calls, lacking
 
 
 @dataclass(frozen=True, kw_only=True)

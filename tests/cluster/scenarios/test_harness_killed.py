@@ -5,22 +5,16 @@ A few are part of the group, the others wait for `--long`.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.killed_harness.inspection import Inspector
+from tests.cluster.killed_harness.sweep import AS_BEFORE_S, PLANTED, Sweep, faults_of, scenario_file
 from zonequake_cluster.supply import tools
 
-# Neither tests nor drivers are packages.
-sys.path.insert(0, str(Path(__file__).parents[1] / "killed_harness"))
-
-from inspection import Inspector
-from sweep import AS_BEFORE_S, HERE, Sweep, faults_of, scenario_file
-
 if TYPE_CHECKING:
-    from conftest import Release
+    from tests.cluster.scenarios.conftest import Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -85,11 +79,11 @@ def test_after_a_kill_clean_leaves_and_proves_nothing_left(
 def test_a_debt_that_nobody_recorded_is_found_by_inspection_and_by_looking(
     scenario: str, fault: str, deed: str, trace: str, kills: Sweep
 ) -> None:
-    entry = (str(HERE / "planted.py"), "forgetful")
+    entry = (*PLANTED, "forgetful")
     only = faults_of(scenario, fault)
     file = scenario_file(scenario)
     _, run, _ = kills.run(file, (deed, "1", "after"), entry=entry, only=only)
-    blind = kills.command([str(HERE / "planted.py"), "blind", "clean", str(run)])
+    blind = kills.command([*PLANTED, "blind", "clean", str(run)])
     assert blind.returncode == 0, "it paid what the journal says"
     left = kills.inspector.until_as(kills.before, kills.kinds, within_s=0)
     assert any(trace in found for found in left), left
@@ -101,7 +95,7 @@ def test_a_debt_that_nobody_recorded_is_found_by_inspection_and_by_looking(
 def test_a_payment_that_fails_is_not_proven(kills: Sweep) -> None:
     only = faults_of("mortal-hold", "cut")
     _, run, _ = kills.run(scenario_file("mortal-hold"), (CUT, "1", "after"), only=only)
-    unpaying = kills.command([str(HERE / "planted.py"), "unpaying", "clean", str(run)])
+    unpaying = kills.command([*PLANTED, "unpaying", "clean", str(run)])
     assert unpaying.returncode == 4, unpaying.stdout + unpaying.stderr
     assert "can't be entered" in unpaying.stdout
     assert kills.clean(run).returncode == 0

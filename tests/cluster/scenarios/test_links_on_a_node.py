@@ -13,6 +13,7 @@ import pytest
 import uvloop
 import yaml
 
+from tests.kube.operator.audit_log import entries
 from zonequake_chaos.node_access.agent_pods import hands_for
 from zonequake_chaos.node_access.leftovers import left_behind
 from zonequake_chaos.node_access.links import break_links
@@ -23,10 +24,8 @@ from zonequake_chaos.scenario import manifest
 from zonequake_kube.client import Kube
 from zonequake_kube.objects import STORE_LABELS, pod_view
 
-from ...kube.operator.audit_log import entries
-
 if TYPE_CHECKING:
-    from conftest import Release
+    from tests.cluster.scenarios.conftest import Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

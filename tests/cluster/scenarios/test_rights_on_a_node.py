@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kube.operator.audit_log import Refusal, lacking
 from zonequake_chaos.release.access import write_access
 from zonequake_cluster.supply import tools
-
-from ...kube.operator.audit_log import Refusal, lacking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Release
+    from tests.cluster.scenarios.conftest import Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

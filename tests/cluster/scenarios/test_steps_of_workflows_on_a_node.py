@@ -27,7 +27,7 @@ from zonequake_chaos.scenario import manifest
 from zonequake_cluster.supply import tools
 
 if TYPE_CHECKING:
-    from conftest import Release
+    from tests.cluster.scenarios.conftest import Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -18,7 +18,7 @@ import pytest
 from zonequake_cluster.supply import tools
 
 if TYPE_CHECKING:
-    from conftest import Release
+    from tests.cluster.scenarios.conftest import Release
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -19,10 +19,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tests.processes.store.ports import free_ports
 from zonequake_cluster.configuration import audit_policy
 from zonequake_cluster.supply import tools
-
-from ...processes.store.ports import free_ports
 
 CHART = Path(__file__).parents[3] / "charts" / "zonequake"
 START_LIMIT_S = 60.0

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
 
-from .api_server import UNVERIFIED
+from tests.kube.operator.api_server import UNVERIFIED
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 VERBS = (*("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"),)
 UNUSUAL = {

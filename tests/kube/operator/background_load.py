@@ -14,7 +14,7 @@ from zonequake_load.operation import Function, Limits, Once, Operation, Outcome,
 from zonequake_load.targets.zonequake import key_for_partition
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from tests.kube.operator.relay import Relay
 
 SEEDED_KEYS = 5
 """In each partition, written once before anything moves."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from .api_server import UNVERIFIED, ApiServer, running
-from .audit_log import lacking
-from .machine import Machine
-from .relay import Relay
-from .severed import Line
+from tests.kube.operator.api_server import UNVERIFIED, ApiServer, running
+from tests.kube.operator.audit_log import lacking
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.relay import Relay
+from tests.kube.operator.severed import Line
 
 NAMESPACE_LENGTH = 60
 WITHOUT_RIGHTS = "test-a-right"

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from tests.kube.operator.addresses import address
+from tests.kube.operator.losses_in_a_row import request
+from tests.kube.operator.machine import LABELS
 from zonequake_protocol.admin import (
     NodeIdentity,
     OrderBatch,
@@ -22,12 +25,8 @@ from zonequake_protocol.admin import (
     ReplicasReport,
 )
 
-from .addresses import address
-from .losses_in_a_row import request
-from .machine import LABELS
-
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 ADMIN_PORT = 8080
 LEASE_S = 600

@@ -14,16 +14,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .addresses import address, client_addresses
-from .api_server import wait_until
-from .machine import Machine, relayed
-from .outcome import replicas_at
-from .rebalances import QUIET_S, ROUNDS, name
-from .registers import Registers
-from .relay import Moment, Relay
+from tests.kube.operator.addresses import address, client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine, relayed
+from tests.kube.operator.outcome import replicas_at
+from tests.kube.operator.rebalances import QUIET_S, ROUNDS, name
+from tests.kube.operator.registers import Registers
+from tests.kube.operator.relay import Moment, Relay
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 ZONE = "z"
 NODES = 3

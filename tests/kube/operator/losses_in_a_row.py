@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .api_server import UNVERIFIED, wait_until
+from tests.kube.operator.api_server import UNVERIFIED, wait_until
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
-    from .machine import Machine
+    from tests.kube.operator.api_server import ApiServer
+    from tests.kube.operator.machine import Machine
 
 GROUP = "/apis/zonequake.io/v1alpha1"
 ZONE = "z"

@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .addresses import address, told_address
-from .api_server import UNVERIFIED, wait_until
-from .relay import Relay
+from tests.kube.operator.addresses import address, told_address
+from tests.kube.operator.api_server import UNVERIFIED, wait_until
+from tests.kube.operator.relay import Relay
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 LABELS = {
     "app.kubernetes.io/component": "store",

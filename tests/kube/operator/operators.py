@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .machine import Machine
+    from tests.kube.operator.machine import Machine
 
 ELECTION_S = 10
 """How long a leader's Lease lasts without being renewed: longer than an operator ever stands still

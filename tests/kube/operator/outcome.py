@@ -14,7 +14,7 @@ import msgspec
 from zonequake_protocol.admin import ReplicasReport, ReplicaStatus, Role
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 RUNNING = (Role.FOLLOWER, Role.LEADER)
 TOLD = ("DataNodesChanged", "NoDataNodes", "RebalanceBegun", "RebalanceEnded", "ChangeFailed")

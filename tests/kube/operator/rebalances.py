@@ -17,15 +17,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .addresses import address, client_addresses
-from .api_server import wait_until
-from .background_load import BackgroundLoad
-from .machine import Machine, relayed
-from .outcome import Outcome, read_outcome, told_reasons
-from .relay import Moment, Relay
+from tests.kube.operator.addresses import address, client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.background_load import BackgroundLoad
+from tests.kube.operator.machine import Machine, relayed
+from tests.kube.operator.outcome import Outcome, read_outcome, told_reasons
+from tests.kube.operator.relay import Moment, Relay
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 ZONE = "z"
 PARTITIONS = 4

@@ -6,10 +6,9 @@ import random
 import time
 from collections.abc import Sequence
 
+from tests.kube.operator.relay import Relay
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
-
-from .relay import Relay
 
 
 class Registers:

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 import aiohttp
 from aiohttp import web
 
-from .disturbances import Disturbance, Watches, passing
+from tests.kube.operator.disturbances import Disturbance, Watches, passing
 
 _T = TypeVar("_T")
 

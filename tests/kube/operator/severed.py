@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from ...processes.store.ports import free_ports
+from tests.processes.store.ports import free_ports
 
 
 class Line:

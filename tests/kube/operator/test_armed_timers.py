@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .api_server import wait_until
-from .rebalances import FOURTH, Move, Rebalances, name, rebalances
-from .relay import Moment, Way
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.rebalances import FOURTH, Move, Rebalances, name, rebalances
+from tests.kube.operator.relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from .api_server import wait_until
-from .machine import Machine
-from .operators import ELECTION_S, Operators
-from .severed import Line
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.operators import ELECTION_S, Operators
+from tests.kube.operator.severed import Line
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

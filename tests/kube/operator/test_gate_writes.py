@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from kubernetes.aio import client, config
 
+from tests.kube.operator.api_server import ApiServer
 from zonequake_operator.api_server.kube import Kube
 from zonequake_operator.errors import KubeError
 from zonequake_operator.fleet.gates import GATE
-
-from .api_server import ApiServer
 
 pytestmark = pytest.mark.kube
 

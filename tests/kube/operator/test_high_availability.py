@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from .addresses import client_addresses
-from .api_server import wait_until
-from .machine import Machine
-from .registers import Registers
-from .relay import Relay
+from tests.kube.operator.addresses import client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.registers import Registers
+from tests.kube.operator.relay import Relay
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

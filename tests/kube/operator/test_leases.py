@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.kube.operator.addresses import address
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.severed import Line
 from zonequake_protocol.client import Body, Read, Reply, Request, Status, Write
-
-from .addresses import address
-from .api_server import wait_until
-from .machine import Machine
-from .severed import Line
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from .api_server import wait_until
-from .light_nodes import LightNodes, light_nodes
-from .losses_in_a_row import create, measure, request
-from .machine import Machine
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.light_nodes import LightNodes, light_nodes
+from tests.kube.operator.losses_in_a_row import create, measure, request
+from tests.kube.operator.machine import Machine
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .losses import Loss, Losses, losses
-from .relay import Moment, Way
+from tests.kube.operator.losses import Loss, Losses, losses
+from tests.kube.operator.relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

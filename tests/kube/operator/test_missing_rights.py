@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.chart.rights import PAGE, listed
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.test_zone_rules import zone
 from zonequake_operator.resources.rights import NEEDED, Right, sentence
 
-from ...chart.rights import PAGE, listed
-from .api_server import wait_until
-from .test_zone_rules import zone
-
 if TYPE_CHECKING:
-    from .machine import Machine
+    from tests.kube.operator.machine import Machine
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .rebalances import Move, Rebalances, Run, rebalances
-from .relay import Moment, Way
+from tests.kube.operator.rebalances import Move, Rebalances, Run, rebalances
+from tests.kube.operator.relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
-    from .outcome import Outcome
+    from tests.kube.operator.api_server import ApiServer
+    from tests.kube.operator.outcome import Outcome
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

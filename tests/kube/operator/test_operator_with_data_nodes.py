@@ -9,8 +9,8 @@ import shutil
 
 import pytest
 
-from .api_server import wait_until
-from .machine import Machine
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

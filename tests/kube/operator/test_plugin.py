@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.kube.operator.addresses import client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.plugin_screens import connected, plan, status
 from zonequake_ctl.zq.pausing import set_paused
 from zonequake_ctl.zq.support_report import write_report
 from zonequake_kube.errors import UsageError
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
 from zonequake_load.targets.zonequake import key_for_partition
-
-from .addresses import client_addresses
-from .api_server import wait_until
-from .machine import Machine
-from .plugin_screens import connected, plan, status
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -7,15 +7,14 @@ import asyncio
 import pytest
 from typer.testing import CliRunner
 
+from tests.kube.operator.addresses import client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.plugin_screens import StraightKube, plan, status
+from tests.kube.operator.registers import Registers
+from tests.kube.operator.relay import Relay
 from zonequake_ctl import reset
 from zonequake_kube.client import Kube
-
-from .addresses import client_addresses
-from .api_server import wait_until
-from .machine import Machine
-from .plugin_screens import StraightKube, plan, status
-from .registers import Registers
-from .relay import Relay
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from .api_server import UNVERIFIED
-from .relay import Relay
+from tests.kube.operator.api_server import UNVERIFIED
+from tests.kube.operator.relay import Relay
 
 pytestmark = pytest.mark.kube
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .addresses import client_addresses
-from .api_server import wait_until
-from .machine import Machine, relayed
-from .operators import Operators
-from .registers import Registers
-from .relay import Moment, Way
+from tests.kube.operator.addresses import client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine, relayed
+from tests.kube.operator.operators import Operators
+from tests.kube.operator.registers import Registers
+from tests.kube.operator.relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

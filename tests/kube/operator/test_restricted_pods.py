@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.kube.operator.api_server import CHART
 from zonequake_chaos.load.objects import Installation, load_objects
 from zonequake_cluster.supply import tools
 from zonequake_load.pod.control import LoadPlan
 
-from .api_server import CHART
-
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = pytest.mark.kube
 

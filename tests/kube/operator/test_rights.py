@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ...chart.rights import PAGE, listed
-from .api_server import wait_until
-from .asked_rights import Granted, allowed, ruled
-from .audit_log import Refusal, refusals
+from tests.chart.rights import PAGE, listed
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.asked_rights import Granted, allowed, ruled
+from tests.kube.operator.audit_log import Refusal, refusals
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.kube.operator.api_server import ApiServer
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.cleanup.run_marker import ALIVE, Heard, answer, ask, place_mark, read_mark
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
-
-from .api_server import ApiServer
 
 RELEASE = "zq"
 STORE = {"app.kubernetes.io/component": "store", "app.kubernetes.io/instance": RELEASE}

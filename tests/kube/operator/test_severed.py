@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from . import severed
-from .severed import Line
+from tests.kube.operator import severed
+from tests.kube.operator.severed import Line
 
 pytestmark = pytest.mark.kube
 

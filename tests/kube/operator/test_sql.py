@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .addresses import address
-from .api_server import wait_until
-from .background_load import BackgroundLoad
-from .machine import Machine
+from tests.kube.operator.addresses import address
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.background_load import BackgroundLoad
+from tests.kube.operator.machine import Machine
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 

@@ -10,20 +10,19 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
+from tests.kube.operator.addresses import client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.plugin_screens import StraightKube, connected, status
+from tests.kube.operator.registers import Registers
+from tests.kube.operator.relay import Relay
+from tests.kube.operator.test_high_availability import create, reset_after
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.scenario.faults import ResetByHand
 from zonequake_ctl import reset
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed
-
-from .addresses import client_addresses
-from .api_server import wait_until
-from .machine import Machine
-from .plugin_screens import StraightKube, connected, status
-from .registers import Registers
-from .relay import Relay
-from .test_high_availability import create, reset_after
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ...processes.store.ports import free_ports
-from .api_server import wait_until
+from tests.kube.operator.api_server import wait_until
+from tests.processes.store.ports import free_ports
 
 if TYPE_CHECKING:
-    from .machine import Machine
+    from tests.kube.operator.machine import Machine
 
 pytestmark = pytest.mark.kube
 

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.kube.operator.addresses import client_addresses
+from tests.kube.operator.api_server import UNVERIFIED
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.registers import Registers
+from tests.kube.operator.relay import Relay
 from zonequake_load.targets.zonequake import key_for_partition
 
-from .addresses import client_addresses
-from .api_server import UNVERIFIED
-from .machine import Machine
-from .registers import Registers
-from .relay import Relay
-
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.kube.operator.addresses import address, client_addresses
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.background_load import BackgroundLoad
+from tests.kube.operator.machine import Machine
+from tests.kube.operator.outcome import replicas_at
+from tests.kube.operator.relay import Relay
 from zonequake_protocol.admin import Role
-
-from .addresses import address, client_addresses
-from .api_server import wait_until
-from .background_load import BackgroundLoad
-from .machine import Machine
-from .outcome import replicas_at
-from .relay import Relay
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .api_server import wait_until
-from .disturbances import Disturbance, Ill
-from .rebalances import Move, Rebalances, Run, rebalances
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.disturbances import Disturbance, Ill
+from tests.kube.operator.rebalances import Move, Rebalances, Run, rebalances
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
-    from .outcome import Outcome
+    from tests.kube.operator.api_server import ApiServer
+    from tests.kube.operator.outcome import Outcome
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .addresses import address
-from .api_server import wait_until
-from .outcome import replicas_at
-from .rebalances import FOURTH, ZONE, Move, Rebalances, rebalances
-from .relay import Moment, Way
+from tests.kube.operator.addresses import address
+from tests.kube.operator.api_server import wait_until
+from tests.kube.operator.outcome import replicas_at
+from tests.kube.operator.rebalances import FOURTH, ZONE, Move, Rebalances, rebalances
+from tests.kube.operator.relay import Moment, Way
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 

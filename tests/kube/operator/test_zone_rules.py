@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from zonequake_operator.nodes.filter import parse as parse_filter
 
 if TYPE_CHECKING:
-    from .api_server import ApiServer
+    from tests.kube.operator.api_server import ApiServer
 
 pytestmark = pytest.mark.kube
 

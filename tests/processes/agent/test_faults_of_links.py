@@ -39,7 +39,7 @@ from zonequake_kube.errors import WaitExpired
 from zonequake_kube.objects import PodView
 
 if TYPE_CHECKING:
-    from conftest import FakePod
+    from tests.processes.agent.conftest import FakePod
 
 # A harness that dies: it owes, breaks, says so, and waits for its end.
 _DYING = """

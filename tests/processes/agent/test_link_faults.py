@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import FakePod
+    from tests.processes.agent.conftest import FakePod
 
 _TALK = """
 import socket, sys, time

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-# Neither tests nor drivers are packages.
-HERE = Path(__file__).parent
-for folder in (HERE, HERE.parent / "store", HERE.parents[1] / "unit" / "load"):
-    sys.path.insert(0, str(folder))
-
-from load_pod import LoadPods  # noqa: E402
-from reference_store import ReferenceStore  # noqa: E402
+from tests.processes.load.load_pod import LoadPods
+from tests.unit.load.reference_store import ReferenceStore
 
 
 @pytest.fixture

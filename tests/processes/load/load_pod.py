@@ -16,9 +16,9 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from ports import free_ports
 
 import zonequake_load
+from tests.processes.store.ports import free_ports
 from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 
 Line = dict[str, Any]

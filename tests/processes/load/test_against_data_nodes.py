@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from certificates import Certificates
-from load_pod import LoadPods, check_contract, check_final_reads
-from local_nodes import MOSTLY_TLS, LocalNodes, until
 
+from tests.processes.load.load_pod import LoadPods, check_contract, check_final_reads
+from tests.processes.store.certificates import Certificates
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, until
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_load.pod.control import (

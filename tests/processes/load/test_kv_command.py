@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from aiohttp import WSMsgType, web
-from certificates import DOMAIN, Certificates
-from local_nodes import MOSTLY_TLS
-from reference_store import ZONE, ReferenceStore
 
+from tests.processes.store.certificates import DOMAIN, Certificates
+from tests.processes.store.local_nodes import MOSTLY_TLS
+from tests.unit.load.reference_store import ZONE, ReferenceStore
 from zonequake_tls.identity import Role
 
 pytestmark = pytest.mark.processes

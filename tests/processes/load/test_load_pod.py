@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from load_pod import LoadPods, check_contract, check_final_reads
-from reference_store import ZONE, ReferenceStore
 
+from tests.processes.load.load_pod import LoadPods, check_contract, check_final_reads
+from tests.unit.load.reference_store import ZONE, ReferenceStore
 from zonequake_load.pod.control import (
     AppendListWorkload,
     LoadPlan,

@@ -7,11 +7,11 @@ import random
 
 import aiohttp
 import pytest
-from load_pod import LoadPods
-from reference_store import ReferenceStore
-from strangers import say_all
-from test_load_pod import plan_for
 
+from tests.processes.load.load_pod import LoadPods
+from tests.processes.load.test_load_pod import plan_for
+from tests.processes.store.strangers import say_all
+from tests.unit.load.reference_store import ReferenceStore
 from zonequake_load.pod.control import Phase
 
 pytestmark = pytest.mark.processes

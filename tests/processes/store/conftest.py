@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-# The driver is imported by these tests and by the benchmarks; neither is a package.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from certificates import Certificates
-from disk_faults import built
-from local_nodes import LocalNodes
+from tests.processes.store.certificates import Certificates
+from tests.processes.store.disk_faults import built
+from tests.processes.store.local_nodes import LocalNodes
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from local_node import Node
+
+from tests.processes.store.local_node import Node
 
 SOURCE = Path(__file__).with_suffix(".c")
 

@@ -1,6 +1,6 @@
 """Atheris over framing and decoding: whatever arrives, only ProtocolError may come of it.
 
-    python tests/processes/store/fuzz_frames.py -max_total_time=600
+    python -m tests.processes.store.fuzz_frames -max_total_time=600
 
 Led by coverage of the decoders' Python code; msgspec's own is not instrumented. The first byte
 chooses the protocol. Not part of any group: minutes find what seconds don't.

@@ -6,10 +6,9 @@ import asyncio
 import time
 from types import TracebackType
 
-from local_nodes import LocalNodes, Zone
-from recorded_load import RecordedLoad, verdicts
-from store_client import Client
-
+from tests.processes.store.local_nodes import LocalNodes, Zone
+from tests.processes.store.recorded_load import RecordedLoad, verdicts
+from tests.processes.store.store_client import Client
 from zonequake_load.operation import Function, Type
 
 PROCESSES = 4

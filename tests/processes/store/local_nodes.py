@@ -22,11 +22,11 @@ from types import TracebackType
 import aiohttp
 import msgspec
 import pytest
-from certificates import Certificates
-from local_node import Node
-from ports import free_ports
-from store_client import Client
 
+from tests.processes.store.certificates import Certificates
+from tests.processes.store.local_node import Node
+from tests.processes.store.ports import free_ports
+from tests.processes.store.store_client import Client
 from zonequake_protocol.admin import (
     Bootstrap,
     ChangePeers,

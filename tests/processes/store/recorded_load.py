@@ -14,9 +14,8 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local_node import Node
-from local_nodes import LocalNodes, Zone, until
-
+from tests.processes.store.local_node import Node
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_load.pod.history import Call, Event, Role, event_of, machine_clock

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_node import Node
-from local_nodes import LocalNodes, until
-
+from tests.processes.store.local_node import Node
+from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_tls.identity import Role
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

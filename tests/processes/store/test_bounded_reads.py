@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from local_nodes import LocalNodes, Zone, until
-from store_client import Client
 
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
+from tests.processes.store.store_client import Client
 from zonequake_protocol.client import Read, Status
 
 pytestmark = pytest.mark.processes

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
-from store_client import Client
 
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
+from tests.processes.store.store_client import Client
 from zonequake_protocol.admin import CatchUpProgress, Stage
 from zonequake_protocol.client import Write
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from local_nodes import LocalNodes
-from test_catch_up import THREE, compacted, fill
+
+from tests.processes.store.local_nodes import LocalNodes
+from tests.processes.store.test_catch_up import THREE, compacted, fill
 
 pytestmark = pytest.mark.processes
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from disk_faults import FaultyDisk
-from local_nodes import LocalNodes, Zone, until
-from store_client import Client
 
+from tests.processes.store.disk_faults import FaultyDisk
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
+from tests.processes.store.store_client import Client
 from zonequake_protocol.admin import Role
 from zonequake_protocol.client import Append, Status
 

@@ -7,9 +7,9 @@ import contextlib
 import random
 
 import pytest
-from local_nodes import MOSTLY_TLS, LocalNodes, Zone, key_of
-from store_client import Client
 
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, key_of
+from tests.processes.store.store_client import Client
 from zonequake_protocol.client import Append, Status
 
 pytestmark = pytest.mark.processes

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from local_nodes import LocalNodes
-from test_catch_up import compacted, fill
 
+from tests.processes.store.local_nodes import LocalNodes
+from tests.processes.store.test_catch_up import compacted, fill
 from zonequake_protocol.admin import OrderStatus, Role, StopReplica
 from zonequake_protocol.client import Status
 

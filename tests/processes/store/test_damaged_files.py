@@ -15,10 +15,10 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from disk_faults import between_commits, flip_bit, places
-from load import Load
-from local_nodes import LocalNodes, Zone, until
 
+from tests.processes.store.disk_faults import between_commits, flip_bit, places
+from tests.processes.store.load import Load
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_protocol.admin import OrderStatus, ReplicaStatus, Role
 from zonequake_protocol.client import Read, Status, Write
 

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from local_nodes import LocalNodes, Zone
 
+from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_agent import failing_syncs, pods
 from zonequake_protocol.client import Append, Status
 

@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from local_nodes import LocalNodes, Zone, until
 
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_protocol.admin import OrderStatus, TransferLeadership
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from local_nodes import MOSTLY_TLS, LocalNodes
+
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes
 
 pytestmark = pytest.mark.processes
 

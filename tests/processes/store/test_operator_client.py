@@ -10,11 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certificates import Certificates
-from local_node import Node
-from local_nodes import LocalNodes, Zone
-from strangers import refused
 
+from tests.processes.store.certificates import Certificates
+from tests.processes.store.local_node import Node
+from tests.processes.store.local_nodes import LocalNodes, Zone
+from tests.processes.store.strangers import refused
 from zonequake_operator.errors import NodeUnreachable
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_protocol.admin import OrderStatus, StartReplica

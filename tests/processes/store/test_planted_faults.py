@@ -9,8 +9,8 @@ import sys
 import time
 
 import pytest
-from local_nodes import LocalNodes, until
 
+from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_agent import wall_clock
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.client import Append, Read, Status, Write

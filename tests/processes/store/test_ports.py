@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ports import BLOCK_PORTS, LOWEST, Ports, free_ports
+
+from tests.processes.store.ports import BLOCK_PORTS, LOWEST, Ports, free_ports
 
 pytestmark = pytest.mark.processes
 

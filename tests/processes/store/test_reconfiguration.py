@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
 from zonequake_protocol.admin import (
     CancelChangePeers,
     ChangePeers,

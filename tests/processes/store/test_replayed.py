@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from local_nodes import MOSTLY_TLS, LocalNodes, Zone
-from strangers import OPENS, by_hand, framed, harmless, opening, refused, say
 
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone
+from tests.processes.store.strangers import OPENS, by_hand, framed, harmless, opening, refused, say
 from zonequake_protocol.admin import (
     Bootstrap,
     CancelChangePeers,

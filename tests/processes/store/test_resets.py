@@ -9,9 +9,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
-from recorded_load import RecordedLoad, terms_on_disk, verdicts
 
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
+from tests.processes.store.recorded_load import RecordedLoad, terms_on_disk, verdicts
 from zonequake_protocol.admin import (
     CancelChangePeers,
     ChangePeers,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from local_nodes import LocalNodes, until
-from test_catch_up import fill
 
+from tests.processes.store.local_nodes import LocalNodes, until
+from tests.processes.store.test_catch_up import fill
 from zonequake_protocol.admin import Role
 from zonequake_store.storage.data_store import DataStore, Flush
 from zonequake_store.storage.log_store import LogStore

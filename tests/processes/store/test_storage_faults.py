@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from disk_faults import FaultyDisk
-from load import Load
-from local_node import Node
-from local_nodes import LocalNodes, Zone, until
 
+from tests.processes.store.disk_faults import FaultyDisk
+from tests.processes.store.load import Load
+from tests.processes.store.local_node import Node
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_protocol.admin import OrderStatus, Role
 from zonequake_protocol.client import Read, Status, Write
 

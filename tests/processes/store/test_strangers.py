@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from local_node import Node
-from local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
-from store_client import Client
-from strangers import (
+
+from tests.processes.store.local_node import Node
+from tests.processes.store.local_nodes import MOSTLY_TLS, LocalNodes, Zone, until
+from tests.processes.store.store_client import Client
+from tests.processes.store.strangers import (
     SLACK_BYTES,
     cost,
     framed,
@@ -24,7 +25,6 @@ from strangers import (
     say,
     say_all,
 )
-
 from zonequake_protocol.client import (
     Append,
     Cas,

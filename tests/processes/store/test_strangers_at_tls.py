@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from certificates import DOMAIN, Certificates
-from local_node import Node
-from local_nodes import LocalNodes, until
-from strangers import (
+
+from tests.processes.store.certificates import DOMAIN, Certificates
+from tests.processes.store.local_node import Node
+from tests.processes.store.local_nodes import LocalNodes, until
+from tests.processes.store.strangers import (
     OPENS,
     by_hand,
     framed,
@@ -28,8 +29,7 @@ from strangers import (
     say_all,
     showing,
 )
-from test_strangers import SAID, mutated
-
+from tests.processes.store.test_strangers import SAID, mutated
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_protocol.client import Append, Request, RequestId, Status

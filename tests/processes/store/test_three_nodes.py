@@ -8,8 +8,8 @@ import contextlib
 import aiohttp
 import msgspec
 import pytest
-from local_nodes import BOTH, LocalNodes, key_of, until
 
+from tests.processes.store.local_nodes import BOTH, LocalNodes, key_of, until
 from zonequake_protocol.admin import Bootstrap, OrderStatus, Role, StartReplica, StopReplica
 from zonequake_protocol.client import (
     MAX_TEXT_BYTES,

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
-from certificates import DOMAIN
-from local_node import Node
-from local_nodes import LocalNodes, until
-from strangers import say, showing
 
+from tests.processes.store.certificates import DOMAIN
+from tests.processes.store.local_node import Node
+from tests.processes.store.local_nodes import LocalNodes, until
+from tests.processes.store.strangers import say, showing
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_protocol.client import Read, Request, Status
 from zonequake_tls.identity import Role, identity_of

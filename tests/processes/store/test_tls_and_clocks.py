@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from certificates import Certificates
-from local_nodes import LocalNodes, until
 
+from tests.processes.store.certificates import Certificates
+from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_agent import wall_clock
 from zonequake_cluster.supply.certificate_authority import CLOCK_SLACK, Authority
 from zonequake_protocol.client import Read, Status

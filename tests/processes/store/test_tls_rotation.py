@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from certificates import DOMAIN, Certificates
-from local_nodes import LocalNodes, Zone, until
 
+from tests.processes.store.certificates import DOMAIN, Certificates
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import Connections, dialer

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from dying_coordinator import BEFORE
-from local_nodes import LocalNodes, Zone, key_of, until
-from store_client import Client
 
+from tests.processes.store.dying_coordinator import BEFORE
+from tests.processes.store.local_nodes import LocalNodes, Zone, key_of, until
+from tests.processes.store.store_client import Client
 from zonequake_protocol.client import Append, Read, Reply, RequestId, Status, Transaction
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]

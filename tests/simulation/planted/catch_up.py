@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_store.catchup import edge, supplied_state
 from zonequake_store.catchup.checkpoints import Checkpoints, checkpoint_of
 from zonequake_store.catchup.comparison import Comparison

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_store.network.transaction_messages import Vote
 from zonequake_store.state import transactions
 from zonequake_store.state.partition import Outcome, Partition, Verdict

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_store.state import encoding
 from zonequake_store.state.counters import PartitionUpdateCounter
 from zonequake_store.state.encoding import Pair

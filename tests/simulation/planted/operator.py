@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from planted.operator_patches import Patch, changed_result, planted
+from tests.simulation.planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator.api_server import zone_resources
 from zonequake_operator.controller import reconciler
 from zonequake_operator.errors import Conflict

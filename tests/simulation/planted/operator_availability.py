@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planted.operator_patches import Patch, changed_result, planted
+from tests.simulation.planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.fleet import fencing
 from zonequake_operator.high_availability import chain, cold_start, orders, reset, verdicts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 
 Patch = pytest.MonkeyPatch
 

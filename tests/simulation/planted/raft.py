@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_store.network.endings import Ending, Failure
 from zonequake_store.raft import election, follower, stepping
 from zonequake_store.raft.core import Raft

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_store.raft import quorum
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog

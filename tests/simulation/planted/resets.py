@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_protocol.admin import Stage
 from zonequake_simulation.replicas import Replicas
 from zonequake_store.raft import election, follower, reset

@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_simulation import member, replicas
 from zonequake_store.raft.api import Ready
 from zonequake_store.replica import turn

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from detection import (
+
+from tests.simulation.detection import (
     APART,
     LIMIT,
     PAGE,
@@ -22,8 +23,7 @@ from detection import (
     search,
     slowest,
 )
-
-from planted.registry import AREAS, all_planted
+from tests.simulation.planted.registry import AREAS, all_planted
 from zonequake_simulation import SCENARIOS
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]

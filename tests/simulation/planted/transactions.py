@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from planted.registry import Planted
+from tests.simulation.planted.registry import Planted
 from zonequake_store.network.transaction_messages import Ask, Finish, Letter, Prepare
 from zonequake_store.state import encoding
 from zonequake_store.state.commands import Outcome

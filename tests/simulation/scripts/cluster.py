@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from scripts.stage import Unplayable
+from tests.simulation.scripts.stage import Unplayable
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import Stage
 from zonequake_protocol.client import Read, Reply, RequestId, Status, Transaction, Value, Write

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from scripts import (
+from tests.simulation.scripts import (
     freshness,
     losses,
     membership,

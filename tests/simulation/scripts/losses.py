@@ -3,7 +3,7 @@ and 14)."""
 
 from __future__ import annotations
 
-from scripts.cluster import Cluster
+from tests.simulation.scripts.cluster import Cluster
 from zonequake_simulation.api import NAME as API
 from zonequake_simulation.violation import require
 

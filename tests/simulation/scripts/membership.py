@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.stage import Stage, Unplayable
+from tests.simulation.scripts.stage import Stage, Unplayable
 from zonequake_protocol.admin import Stage as ChangeStage
 from zonequake_simulation.violation import require
 from zonequake_store.raft.api import ChangePeersAnswer, GrantAnswer, Role

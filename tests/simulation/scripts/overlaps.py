@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.cluster import Cluster
-from scripts.rebalances import stay_joint
+from tests.simulation.scripts.cluster import Cluster
+from tests.simulation.scripts.rebalances import stay_joint
 from zonequake_simulation.operated.process import OperatorProcess
 from zonequake_simulation.violation import require
 

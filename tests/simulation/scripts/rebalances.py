@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.cluster import Cluster
+from tests.simulation.scripts.cluster import Cluster
 from zonequake_operator.resources.crd_schema import partition_name
 from zonequake_protocol.admin import Stage
 from zonequake_simulation.api import NAME as API

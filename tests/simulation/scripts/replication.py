@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.stage import Stage
+from tests.simulation.scripts.stage import Stage
 from zonequake_simulation.violation import require
 from zonequake_store.raft.messages import Kind, Message
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scripts.membership import begin_change
-from scripts.stage import Stage, Unplayable
+from tests.simulation.scripts.membership import begin_change
+from tests.simulation.scripts.stage import Stage, Unplayable
 from zonequake_simulation.violation import require
 from zonequake_store.raft.api import ResetAnswer
 from zonequake_store.raft.messages import Configuration, Kind, Message

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scripts.every import SCRIPTS
+from tests.simulation.scripts.every import SCRIPTS
 
 pytestmark = pytest.mark.simulation
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.stage import Unplayable
+from tests.simulation.scripts.stage import Unplayable
 from zonequake_protocol.client import RequestId
 from zonequake_simulation.violation import require
 from zonequake_store.network.transaction_messages import Ask, Finish

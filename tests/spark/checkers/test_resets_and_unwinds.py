@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from one_list import SECOND, append, read
 from pyspark.sql import SparkSession
 
+from tests.unit.analysis.one_list import SECOND, append, read
 from zonequake_analysis.inputs.shapes import Role
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report

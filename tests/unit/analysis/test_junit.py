@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from junitparser import Error, Failure, JUnitXml, Skipped
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from told_runs import WITNESS, check, every_kind, told
-
+from tests.unit.analysis.told_runs import WITNESS, check, every_kind, told
 from zonequake_analysis.judgement.junit import render_junit
 
 ALLOWED = {

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.analysis.told_runs import check as entry
+from tests.unit.analysis.told_runs import told
 from zonequake_analysis.inputs.run_folder import Event, Expectations, read_description
 from zonequake_analysis.judgement.judge import _p99s
 from zonequake_analysis.judgement.latency import P99s, latency_check
@@ -17,9 +19,6 @@ from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.measures.tally import BINS
 from zonequake_analysis.measures.timeline import Latencies, Timeline
 from zonequake_analysis.verdict import Check, Verdict
-
-from .told_runs import check as entry
-from .told_runs import told
 
 MS = 1e6
 LIMITS: dict[str, Any] = {"p99_ratio": 3, "p99_ratio_above_ms": 30, "max_p99_ms": 150}

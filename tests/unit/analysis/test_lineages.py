@@ -9,8 +9,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from one_list import SECOND, append, read
 
+from tests.unit.analysis.one_list import SECOND, append, read
 from zonequake_analysis.checks.screens.columns import columns
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.integer_columns import typed

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from told_runs import WITNESS, check, every_kind, told
-
+from tests.unit.analysis.told_runs import WITNESS, check, every_kind, told
 from zonequake_analysis.judgement.pull_request import (
     COMMENT_CHARACTERS,
     STEP_SUMMARY_BYTES,

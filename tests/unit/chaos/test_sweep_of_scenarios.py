@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks" / "scenarios"))
-
-import sweep
-
+from benchmarks.scenarios import sweep
 from zonequake_chaos.scenario import manifest
 
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-# Neither tests nor drivers are packages.
-HERE = Path(__file__).parent
-for folder in (HERE, HERE.parents[1] / "processes" / "store"):
-    sys.path.insert(0, str(folder))
-
-from reference_store import ReferenceStore  # noqa: E402
+from tests.unit.load.reference_store import ReferenceStore
 
 
 @pytest.fixture

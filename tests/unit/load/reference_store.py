@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 import msgspec
-from ports import free_ports
 
+from tests.processes.store.ports import free_ports
 from zonequake_protocol.client import (
     Append,
     Body,

@@ -11,8 +11,8 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from reference_etcd import ReferenceEtcd, Spoilt
 
+from tests.unit.load.reference_etcd import ReferenceEtcd, Spoilt
 from zonequake_load.client.connection import Connections
 from zonequake_load.errors import PlanError, TargetError
 from zonequake_load.operation import Limits, Outcome, Type

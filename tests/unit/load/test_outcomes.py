@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from reference_store import ZONE, Fault, Node, ReferenceStore
 
+from tests.unit.load.reference_store import ZONE, Fault, Node, ReferenceStore
 from zonequake_load.client.attempts import PAUSE_MIN_S
 from zonequake_load.client.client import Client
 from zonequake_load.errors import TargetError

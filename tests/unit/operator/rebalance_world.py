@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import group_model as model
-
+from tests.unit.operator import group_model as model
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.rebalance.keys import Wish, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders

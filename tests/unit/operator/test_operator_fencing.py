@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from topology_nodes import node_identity
 
+from tests.unit.operator.test_operator_erasure import Edges
+from tests.unit.operator.topology_nodes import node_identity
 from zonequake_operator.errors import Conflict, NodeUnreachable
 from zonequake_operator.fleet.fencing import FENCED
 from zonequake_operator.fleet.fleet import Fleet, View
@@ -16,8 +17,6 @@ from zonequake_operator.planning.plan import WritePartition
 from zonequake_operator.resources.leases import Session, TroubleKind
 from zonequake_operator.resources.model import AssignmentSet, PartitionKeys, PartitionView
 from zonequake_protocol.admin import ReplicasReport
-
-from .test_operator_erasure import Edges
 
 NODE = "zq-default-0"
 ENDED = {"state": {"terminated": {}}, "lastState": {}, "restartCount": 0}

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-import group_model as model
-import interleavings as search
 import pytest
 
+from tests.unit.operator import group_model as model
+from tests.unit.operator import interleavings as search
 from zonequake_operator.rebalance import keys as rebalance
 from zonequake_operator.rebalance import volatile_switch
 from zonequake_operator.rebalance.keys import Wish, decide

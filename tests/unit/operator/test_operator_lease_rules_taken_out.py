@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.operator import test_operator_fencing as fencing
+from tests.unit.operator import test_operator_leases as judged
+from tests.unit.operator import test_operator_reset as resets
+from tests.unit.operator import test_operator_topology as topologies
 from zonequake_operator.controller import reconciler
 from zonequake_operator.fleet import fleet, membership
 from zonequake_operator.fleet.fencing import Fencing
@@ -21,11 +25,6 @@ from zonequake_operator.nodes import topology
 from zonequake_operator.rebalance import orders
 from zonequake_operator.resources import leases
 from zonequake_operator.resources.leases import Lease
-
-from . import test_operator_fencing as fencing
-from . import test_operator_leases as judged
-from . import test_operator_reset as resets
-from . import test_operator_topology as topologies
 
 Patch = pytest.MonkeyPatch
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_fields
 
+from tests.unit.operator.test_operator_topology import identity
 from zonequake_operator.planning.conditions import judge
 from zonequake_operator.planning.kubernetes_events import EventReason, announce
 from zonequake_operator.planning.plan import WriteZone, plan
@@ -26,8 +27,6 @@ from zonequake_operator.resources.model import (
     ZoneStatus,
 )
 from zonequake_protocol.admin import LeaseTrouble
-
-from .test_operator_topology import identity
 
 SINCE_MS = 1_800_000_000_123
 NODE = "zq-default-0"

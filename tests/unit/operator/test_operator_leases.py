@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.operator.test_operator_topology import WANTED, identity, known, pod
 from zonequake_operator.errors import Conflict, KubeError, NotFound
 from zonequake_operator.fleet.fencing import DELETE_AGAIN_S, FENCED, Fencing
 from zonequake_operator.groups.reports import Group
@@ -15,8 +16,6 @@ from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.leases import Lease, Renewals, Session
 from zonequake_operator.resources.model import AssignmentSet, Link, PartitionKeys, Topology
 from zonequake_protocol.admin import ReplicaStatus, Role, StartReplica
-
-from .test_operator_topology import WANTED, identity, known, pod
 
 NODE = "zq-default-0"
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import lineage_model as model
-import lineage_operator as operator
 import pytest
 
+from tests.unit.operator import lineage_model as model
+from tests.unit.operator import lineage_operator as operator
 from zonequake_operator.high_availability import chain, cold_start, reset, verdicts
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_protocol.admin import ReplicaStatus

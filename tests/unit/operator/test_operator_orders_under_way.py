@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.unit.operator.test_operator_erasure import PARTITION, UID, ZONE, view
 from zonequake_operator.controller.order_sender import ORDERS_PATIENCE_S
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import NodeUnreachable
 from zonequake_operator.fleet.fleet import View
 from zonequake_protocol.admin import Order, OrderReplies, OrderReply, OrderStatus
-
-from .test_operator_erasure import PARTITION, UID, ZONE, view
 
 SEEN = view("z.01234567.0", nodes="ab")
 

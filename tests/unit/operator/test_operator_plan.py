@@ -6,9 +6,18 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from settled_zone import FOUR, UID, conditions, healthy, reports, settle, topology, zone
-from topology_nodes import left, node_identity
 
+from tests.unit.operator.settled_zone import (
+    FOUR,
+    UID,
+    conditions,
+    healthy,
+    reports,
+    settle,
+    topology,
+    zone,
+)
+from tests.unit.operator.topology_nodes import left, node_identity
 from zonequake_operator.planning.applied import stored
 from zonequake_operator.planning.plan import (
     WritePartition,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from math import inf
 from random import Random
 
-import group_model as model
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rebalance_world import EVERYONE, SETTINGS, World, of
 
+from tests.unit.operator import group_model as model
+from tests.unit.operator.rebalance_world import EVERYONE, SETTINGS, World, of
 from zonequake_operator.groups.reports import Group, observe
 from zonequake_operator.rebalance.keys import Wish, decide, is_blocked
 from zonequake_operator.rebalance.orders import NEWCOMER_KEPT_S, orders, patience_s

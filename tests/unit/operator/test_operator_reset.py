@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from topology_nodes import left, topology
 
+from tests.unit.operator.topology_nodes import left, topology
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability.reset import Holders, Undecided
 from zonequake_operator.high_availability.verdicts import Verdict, asked_for, is_due, judge

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from topology_nodes import topology_node
 
+from tests.unit.operator.topology_nodes import topology_node
 from zonequake_operator.controller import reconciler as apply
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import Conflict

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from small_group import (
+
+from tests.unit.operator.small_group import (
     EVERYONE,
     GROUP,
     SETTINGS,
@@ -18,7 +19,6 @@ from small_group import (
     shown,
     wish,
 )
-
 from zonequake_operator.groups.reports import Group, observe
 from zonequake_operator.rebalance.keys import decide
 from zonequake_operator.rebalance.orders import hosts, orders

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topology_nodes import topology_node
 
+from tests.unit.operator.topology_nodes import topology_node
 from zonequake_operator.api_server.rendering import render_zone_status
 from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone, plan
 from zonequake_operator.resources.model import Snapshot, Topology, Zone, ZoneSpec

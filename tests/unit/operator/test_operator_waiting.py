@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from settled_zone import healthy, reports, settle, topology
 
+from tests.unit.operator.settled_zone import healthy, reports, settle, topology
 from zonequake_operator.api_server.rendering import render_partition_status
 from zonequake_operator.planning.conditions import Health
 from zonequake_operator.planning.plan import WritePartition, plan

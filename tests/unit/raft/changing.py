@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from small_cluster import SmallCluster, peers
-
+from tests.unit.raft.small_cluster import SmallCluster, peers
 from zonequake_protocol.admin import Stage
 from zonequake_store.raft.api import (
     CancelAnswer,

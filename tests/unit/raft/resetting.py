@@ -5,8 +5,7 @@ The scene: a, b, c are a group; c, cut off or left alone, is reset with token 5.
 
 from __future__ import annotations
 
-from small_cluster import SmallCluster, peer, peers
-
+from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_store.raft.api import (
     ChangePeersAnswer,
     GrantAnswer,

@@ -6,8 +6,8 @@ A tick is 100 ms; a replica's time is what its own ticks say.
 from __future__ import annotations
 
 import pytest
-from small_cluster import SmallCluster, peer, peers
 
+from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_store.raft.freshness import Freshness
 from zonequake_store.raft.messages import Kind, Message
 

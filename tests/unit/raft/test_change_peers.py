@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from changing import FORWARD, RECEIVED, cancel, change, grant, loaded, stages
-from small_cluster import SmallCluster, peer, peers
 
+from tests.unit.raft.changing import FORWARD, RECEIVED, cancel, change, grant, loaded, stages
+from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_protocol.admin import Stage
 from zonequake_store.raft.api import (
     JOINT_BEFORE_CAUGHT_UP,

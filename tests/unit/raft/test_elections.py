@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from small_cluster import SmallCluster, peer, peers
 
+from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_store.raft.api import LeaderChanged, LeaderElected, Role
 from zonequake_store.raft.errors import BootstrapRefused, NotLeader, ReadyOutstanding
 from zonequake_store.raft.messages import Configuration, Kind, Message

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from small_cluster import SmallCluster, peer
-
+from tests.unit.raft.small_cluster import SmallCluster, peer
 from zonequake_store.raft.api import LeaderChanged, Role, Settings
 from zonequake_store.raft.messages import Kind, Message
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from small_cluster import peers
 
+from tests.unit.raft.small_cluster import peers
 from zonequake_store.raft.api import Ready
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted
 from zonequake_store.raft.log import RaftLog

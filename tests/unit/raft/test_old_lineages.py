@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from resetting import apart, holding, join, propose, reset, silence
-from small_cluster import SmallCluster, peer, peers
 
+from tests.unit.raft.resetting import apart, holding, join, propose, reset, silence
+from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_protocol.terms import lineage_of, number_of, term_of
 from zonequake_store.raft.api import (
     ResetAnswer,

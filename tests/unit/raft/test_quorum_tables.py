@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from small_cluster import peer, peers
 
+from tests.unit.raft.small_cluster import peer, peers
 from zonequake_store.raft.messages import Configuration
 from zonequake_store.raft.quorum import Outcome, majority_value, outcome
 

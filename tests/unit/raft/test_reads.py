@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from small_cluster import SmallCluster, peer
 
+from tests.unit.raft.small_cluster import SmallCluster, peer
 from zonequake_protocol.admin import Stage
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.messages import Kind

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from small_cluster import SmallCluster, append, peer
 
+from tests.unit.raft.small_cluster import SmallCluster, append, peer
 from zonequake_store.raft.api import Ready, Role, Settings
 from zonequake_store.raft.errors import LogCorrupted, NotLeader
 from zonequake_store.raft.messages import EntryKind, Kind, Message

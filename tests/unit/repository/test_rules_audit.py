@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from audit import audit, lines, main, processes, unmutated, verdicts
-from mutations import Mutation, apply, problems
-from rules_table import Row, rows, unit_tests
+
+from tests.rules_audit.audit import audit, lines, main, processes, unmutated, verdicts
+from tests.rules_audit.mutations import Mutation, apply, problems
+from tests.rules_audit.rules_table import Row, rows, unit_tests
 
 ROW = Row(
     section="distribution-zones",

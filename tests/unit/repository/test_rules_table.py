@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mutations import load, problems
-from rules_table import PAGE, rows
+from tests.rules_audit.mutations import load, problems
+from tests.rules_audit.rules_table import PAGE, rows
 
 ROWS = rows(PAGE.read_text())
 

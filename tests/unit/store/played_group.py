@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from one_node import OneNode, until
-
+from tests.unit.store.one_node import OneNode, until
 from zonequake_protocol.admin import PeerName
 from zonequake_store.raft.messages import Entry, Kind, Message, Peer
 from zonequake_store.replica.replica import Replica

@@ -6,8 +6,8 @@ import itertools
 import zlib
 
 import msgspec
-from one_node import GROUP, OneNode
 
+from tests.unit.store.one_node import GROUP, OneNode
 from zonequake_store.catchup.demander import size_of
 from zonequake_store.catchup.messages import Demand, End, Invite, Piece, encode_pairs
 from zonequake_store.raft.messages import Configuration, Peer, SnapshotMeta

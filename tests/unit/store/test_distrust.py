@@ -6,8 +6,8 @@ from pathlib import Path
 
 import lmdb
 import pytest
-from one_node import MAP_BYTES, storage_of
 
+from tests.unit.store.one_node import MAP_BYTES, storage_of
 from zonequake_store.errors import StoreCorrupt
 from zonequake_store.raft.messages import Entry, EntryKind
 from zonequake_store.storage.distrusted_files import Distrust

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
-from one_node import GROUP, OneNode
 from prometheus_client import CollectorRegistry
 
+from tests.unit.store.one_node import GROUP, OneNode
 from zonequake_protocol.admin import DumpEntry, DumpHeader, NodeIdentity
 from zonequake_store.serving import admin_api
 from zonequake_store.serving.admin_api import AdminApi

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from one_node import GROUP, OneNode, until
-from played_group import N1, N2, PlayedGroup
 
+from tests.unit.store.one_node import GROUP, OneNode, until
+from tests.unit.store.played_group import N1, N2, PlayedGroup
 from zonequake_protocol.client import (
     Append,
     Cas,

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from one_node import GROUP, OneNode, until
-from snapshot_pieces import LEADER, configuration, invite, snapshot, supply
 
+from tests.unit.store.one_node import GROUP, OneNode, until
+from tests.unit.store.snapshot_pieces import LEADER, configuration, invite, snapshot, supply
 from zonequake_protocol.client import Read, Reply, Status
 from zonequake_store.errors import StorageError
 from zonequake_store.raft.core import Raft

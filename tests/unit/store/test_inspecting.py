@@ -8,8 +8,8 @@ from typing import get_args
 
 import msgspec
 import pytest
-from one_node import GROUP, OneNode, until
 
+from tests.unit.store.one_node import GROUP, OneNode, until
 from zonequake_operator.high_availability.chain import Unjudged, Unwound, unwind
 from zonequake_operator.resources.model import Link
 from zonequake_protocol.admin import (

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.store.one_node import OneNode
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.lease.rule import LeaseRecord
 from zonequake_store.serving.metrics import NodeCollector
-
-from .one_node import OneNode
 
 
 def told(node: OneNode) -> tuple[float, float, float]:

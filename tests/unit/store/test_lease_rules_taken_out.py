@@ -12,15 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.store import test_lease as leases
+from tests.unit.store import test_permission as permission
+from tests.unit.store.one_node import OneNode
 from zonequake_protocol.client import Status
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.rule import LeaseRecord, NodeLease, Permission
 from zonequake_store.replica import replica as store_replica
 from zonequake_store.replica.replica import Replica
-
-from . import test_lease as leases
-from . import test_permission as permission
-from .one_node import OneNode
 
 Patch = pytest.MonkeyPatch
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from one_node import GROUP, OneNode, until
 
+from tests.unit.store.one_node import GROUP, OneNode, until
 from zonequake_protocol.admin import (
     Bootstrap,
     CancelChangePeers,

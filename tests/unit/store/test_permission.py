@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from one_node import GROUP, OneNode, until
 
+from tests.unit.store.one_node import GROUP, OneNode, until
 from zonequake_protocol.admin import OrderStatus, StartReplica
 from zonequake_protocol.client import Read, Reply, Status, Write
 from zonequake_store.lease.clock import boottime_s

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from one_node import GROUP, OneNode, until
-from snapshot_pieces import LEADER, demands, invite, snapshot, supply
 
+from tests.unit.store.one_node import GROUP, OneNode, until
+from tests.unit.store.snapshot_pieces import LEADER, demands, invite, snapshot, supply
 from zonequake_store.catchup import supplied_state
 from zonequake_store.catchup.checkpoints import checkpoint_of
 from zonequake_store.catchup.messages import Demand

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from one_node import GROUP, OneNode, until
-from snapshot_pieces import demands, invite, snapshot, supply
 
+from tests.unit.store.one_node import GROUP, OneNode, until
+from tests.unit.store.snapshot_pieces import demands, invite, snapshot, supply
 from zonequake_protocol.admin import OrderStatus, StartReplica, StopReplica
 from zonequake_store.node.flushing import Flushing
 from zonequake_store.raft.core import Raft

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from one_node import MAP_BYTES, storage_of
 
+from tests.unit.store.one_node import MAP_BYTES, storage_of
 from zonequake_store.errors import StoreCorrupt
 from zonequake_store.raft.messages import Entry, EntryKind
 from zonequake_store.storage.log_store import LogStore

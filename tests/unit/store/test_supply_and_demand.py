@@ -6,8 +6,8 @@ import random
 
 import msgspec
 import pytest
-from supply_world import GROUP, LEADER, NEW, SMALL, Core, World
 
+from tests.unit.store.supply_world import GROUP, LEADER, NEW, SMALL, Core, World
 from zonequake_store.catchup.demander import REFUSALS, REPEAT_TICKS, size_of
 from zonequake_store.catchup.messages import (
     Checkpoint,

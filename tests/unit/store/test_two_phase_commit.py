@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from transaction_groups import (
+
+from tests.unit.store.transaction_groups import (
     Asked,
     Groups,
     check_atomicity,
     check_counters,
     check_serializability,
 )
-
 from zonequake_protocol.client import Cas, Reply, RequestId, Status, Transaction, Write
 from zonequake_store.replica.requests import begin_of
 from zonequake_store.transactions import coordinator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,8 @@ import pytest
 import yaml
 from aiohttp import web
 
+from tests.unit.chaos.runner.fake_cluster import FakeCluster
 from zonequake_ctl.context import Place
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_cluster import FakeCluster
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
-from fake_cluster import FakeCluster
+
+from tests.unit.chaos.runner.fake_cluster import FakeCluster
 
 NAME = "zq-etcd-default"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from cluster_model import REBIRTH_S, ClusterModel, Group
+
+from tests.unit.chaos.runner.cluster_model import REBIRTH_S, ClusterModel, Group
 
 
 class FakeCluster(ClusterModel):

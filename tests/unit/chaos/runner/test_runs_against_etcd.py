@@ -32,7 +32,7 @@ MEMBERS = [f"zq-etcd-default-{ordinal}" for ordinal in range(3)]
 
 @pytest.fixture
 def cluster_type() -> type:
-    from etcd_model import ClusterWithEtcd
+    from tests.unit.chaos.runner.etcd_model import ClusterWithEtcd
 
     return ClusterWithEtcd
 

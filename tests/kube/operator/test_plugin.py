@@ -81,7 +81,7 @@ async def test_a_zone_is_seen_foretold_paused_and_packed(machine: Machine, tmp_p
         if re.search(progress, seen := await status(machine)):
             break
         await asyncio.sleep(0.1)
-    assert re.search(r"of [\d.]+ MB are copied \(\d+%\)", seen)
+    assert re.search(r"of [\d.]+ [kM]B are copied \(\d+%\)", seen)
     await asyncio.to_thread(wait_until, lambda: machine.is_whole(3))
     assert all(len(nodes) == 3 for nodes in stable_sets(machine).values())
 

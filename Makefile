@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-GROUPS := lint programs unit simulation processes chart kube spark foreign model cluster
+GROUPS := lint programs unit images simulation processes chart kube spark foreign model cluster
 LONG_GROUPS := audit hunt long-unit long-processes long-kube long-foreign long-model long-cluster
 
 # A benchmark's file is run as the module that it is: they share code by their full names.
 as_module = .venv/bin/python -m $$(echo $${program%.py} | tr / .)
 
-.PHONY: demo test test-all setup bench bench-all bench-store detection images lock clean help $(GROUPS) $(LONG_GROUPS)
+.PHONY: demo test test-all setup bench bench-all bench-store detection lock clean help $(GROUPS) $(LONG_GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
 	.venv/bin/zonequake demo
@@ -36,9 +36,6 @@ bench-store: setup ## those of the store alone, in Markdown; takes about 8 minut
 
 detection: setup ## plant faults, look for them, write docs/detection.md; goes on if broken off
 	.venv/bin/python -m tests.simulation.detection
-
-images: setup ## build the container images into .zonequake/images
-	.venv/bin/zonequake images build
 
 lock: setup ## write requirements/*.txt anew from pyproject.toml
 	scripts/lock.sh

@@ -87,11 +87,17 @@ GROUPS = (
         limit_s=2400,
     ),
     Group(name="unit", folder="tests/unit", options=("-n", "2"), limit_s=1500),
-    Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=1200),
+    Group(
+        name="images",  # built once, for `cluster`
+        commands=(("zonequake", "images", "build"),),
+        limit_s=2400,
+        needs=("programs",),
+    ),
+    Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=1800),
     Group(
         name="processes",
         folder="tests/processes",
-        options=("-n", "2"),
+        options=("-n", "4"),
         limit_s=1800,
         lane=Lane.WAITS,
     ),
@@ -100,16 +106,16 @@ GROUPS = (
     Group(
         name="kube",
         folder="tests/kube",
-        options=("-n", "2", "--dist", "loadfile"),
+        options=("-n", "3", "--dist", "loadfile"),
         limit_s=1200,
         lane=Lane.WAITS,
         needs=("programs",),
     ),
-    Group(name="spark", folder="tests/spark"),
+    Group(name="spark", folder="tests/spark", limit_s=1800),
     Group(
         name="foreign",
         folder="tests/foreign",
-        limit_s=1200,  # compiles, the first time
+        limit_s=1800,  # compiles, the first time
         needs=("programs",),
     ),
     Group(name="model", folder="tests/model", limit_s=1200),
@@ -118,7 +124,7 @@ GROUPS = (
         folder="tests/cluster",
         limit_s=2700,
         lane=Lane.WAITS,
-        needs=("programs",),
+        needs=("programs", "images"),
     ),
 )
 

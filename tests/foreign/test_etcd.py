@@ -32,7 +32,7 @@ from zonequake_load.pod.control import (
 )
 from zonequake_load.targets.etcd.records import dump_file, dump_prefix, key_of
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 Story = Callable[[LocalEtcd], Awaitable[None]]
 

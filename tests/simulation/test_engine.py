@@ -12,7 +12,7 @@ import pytest
 from zonequake_simulation import SCENARIOS, FaultKind, FaultPlan, Simulation, simulate
 from zonequake_store.raft.core import Raft
 
-pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
 REPEAT = """
 import hashlib

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.detection import by_name
 from tests.simulation.hunt import main
 
-pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
 
 def test_a_hunt_begins_at_the_clock_and_ends_with_0_if_no_rule_breaks(

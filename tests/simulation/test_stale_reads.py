@@ -14,7 +14,7 @@ import pytest
 from zonequake_operator.api_server.kube import Kube
 from zonequake_simulation import SCENARIOS, simulate
 
-pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
 
 def test_who_asks_for_any_version_counts_nodes_as_left_that_may_still_act(

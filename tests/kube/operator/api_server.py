@@ -44,6 +44,7 @@ RESOURCES = {
     "role": "rbac.authorization.k8s.io/v1/roles",
 }
 """Version and plural, by what a kind is called in tests."""
+CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding", "Namespace")
 
 _idle: dict[str, list[HTTPSConnection]] = {}
 """Connections that are kept, by the server's address."""
@@ -97,11 +98,10 @@ class ApiServer:
 
         `credentials` are the data nodes' there.
         """
-        created = self.kubectl("create", "namespace", name)
-        assert created.returncode == 0, created.stderr
         there = replace(self, namespace=name, credentials=self.kubeconfig.parent / name)
-        applied = there.kubectl("apply", "--filename", "-", stdin=accounts_in(name))
-        assert applied.returncode == 0, applied.stderr
+        there.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for obj in accounts_in(name):
+            there.put(obj)
         tokens = {account: there.token_of(f"zq-{account}") for account in ACCOUNTS}
         there.credentials.mkdir()
         (there.credentials / "token").write_text(tokens["store"])
@@ -110,9 +110,10 @@ class ApiServer:
 
     def token_of(self, account: str) -> str:
         """A new token of a ServiceAccount of the namespace."""
-        made = self.kubectl("create", "token", account, "--duration=3h")
-        assert made.returncode == 0, made.stderr
-        return made.stdout.strip()
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token"
+        status, made = self._call("POST", path, {"spec": {"expirationSeconds": 3 * 3600}})
+        assert status == HTTPStatus.CREATED, made
+        return str(made["status"]["token"])
 
     def kubeconfig_of(self, account: str, folder: Path, *, url: str | None = None) -> Path:
         """A kubeconfig of an account of the release, written into `folder`."""
@@ -146,7 +147,17 @@ class ApiServer:
         )
 
     def apply(self, obj: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+        """As people do it, for what the server says to them."""
         return self.kubectl("apply", "--filename", "-", stdin=json.dumps(obj))
+
+    def put(self, obj: dict[str, Any]) -> None:
+        """Applies an object, without kubectl. Raises AssertionError if it is refused."""
+        version, kind, name = obj["apiVersion"], obj["kind"], obj["metadata"]["name"]
+        prefix = "api" if version == "v1" else "apis"
+        within = "" if kind in CLUSTER_WIDE else f"namespaces/{self.namespace}/"
+        path = f"/{prefix}/{version}/{within}{kind.lower()}s/{name}?fieldManager=tests&force=true"
+        status, found = self._call("PATCH", path, obj, content_type="application/apply-patch+yaml")
+        assert status in (HTTPStatus.OK, HTTPStatus.CREATED), found
 
     def create_zone(self, name: str = "z", /, **spec: object) -> None:
         zone = {
@@ -155,8 +166,7 @@ class ApiServer:
             "metadata": {"name": name},
             "spec": spec,
         }
-        done = self.apply(zone)
-        assert done.returncode == 0, done.stderr
+        self.put(zone)
 
     def get(self, kind: str, name: str | None = None) -> Any:
         """The object, or a list of all of a kind; None if there is none, or no answer."""
@@ -180,12 +190,19 @@ class ApiServer:
         path = f"/{prefix}/{version}/namespaces/{self.namespace}/{plural}"
         return path if name is None else f"{path}/{name}"
 
-    def _call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/merge-patch+json",
+    ) -> tuple[int, Any]:
         """By a connection that is kept: tests ask many times a second, and kubectl takes a fifth
         of a second of a core to begin."""
         headers = {
             "Authorization": f"Bearer {self.token}",
-            "Content-Type": "application/merge-patch+json",
+            "Content-Type": "application/json" if method == "POST" else content_type,
         }
         data = None if body is None else json.dumps(body)
         connection = _connection(self.url)
@@ -233,9 +250,9 @@ def _rendered_accounts() -> str:
     return yaml.safe_dump_all(found)
 
 
-def accounts_in(namespace: str) -> str:
+def accounts_in(namespace: str) -> list[dict[str, Any]]:
     """Manifests of the chart's accounts and Roles for a release in this namespace."""
-    return _rendered_accounts().replace("NAMESPACE", namespace)
+    return list(yaml.safe_load_all(_rendered_accounts().replace("NAMESPACE", namespace)))
 
 
 @contextmanager

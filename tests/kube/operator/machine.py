@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.kube.operator.addresses import address, told_address
 from tests.kube.operator.api_server import UNVERIFIED, wait_until
 from tests.kube.operator.relay import Relay
+from tests.warm_processes import Started, start_process
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
@@ -49,16 +48,16 @@ class Machine:
         self._operator_environment = operator_environment or {}
         self.node_environment: dict[str, str] = {}
         """Of nodes that are started from now on."""
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.processes: dict[int, Started] = {}
         self.restarts: dict[int, int] = {}
-        self.operator: subprocess.Popen[bytes] | None = None
+        self.operator: Started | None = None
 
     def want(self, replicas: int) -> None:
         template = {
             "metadata": {"labels": LABELS},
             "spec": {"containers": [{"name": "store", "image": "none"}]},
         }
-        done = self.api.apply(
+        self.api.put(
             {
                 "apiVersion": "apps/v1",
                 "kind": "StatefulSet",
@@ -71,7 +70,6 @@ class Machine:
                 },
             }
         )
-        assert done.returncode == 0, done.stderr
 
     def begin(self, nodes: int, *program: str, want: int | None = None) -> None:
         """The first `nodes` of as many as the StatefulSet wants, and the operator, or a `program`
@@ -94,7 +92,7 @@ class Machine:
 
     def _start(self, ordinal: int) -> None:
         name = f"zq-default-{ordinal}"
-        done = self.api.apply(
+        self.api.put(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -105,7 +103,6 @@ class Machine:
                 },
             }
         )
-        assert done.returncode == 0, done.stderr
         self._tell(ordinal, running=True)
         environment = {
             **os.environ,
@@ -146,7 +143,7 @@ class Machine:
         """The operator, or a `program` that stands for it."""
         self.operator = self.run_operator("operator.log", *program)
 
-    def run_operator(self, log: str, *program: str, **environment: str) -> subprocess.Popen[bytes]:
+    def run_operator(self, log: str, *program: str, **environment: str) -> Started:
         """One more, which the caller ends."""
         return self._run(
             program or ("-m", "zonequake_operator"),
@@ -174,13 +171,8 @@ class Machine:
                 process.kill()
                 process.wait()
 
-    def _run(
-        self, command: tuple[str, ...], environment: dict[str, str], log: str
-    ) -> subprocess.Popen[bytes]:
-        with (self.folder / log).open("ab") as out:
-            return subprocess.Popen(
-                [sys.executable, *command], env=environment, stdout=out, stderr=out
-            )
+    def _run(self, command: tuple[str, ...], environment: dict[str, str], log: str) -> Started:
+        return start_process(command, environment, self.folder / log)
 
     def _tell(self, ordinal: int, *, running: bool) -> None:
         status = {"status": self.pod_status(ordinal, running=running)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
+
+from tests.warm_processes import Started
 
 if TYPE_CHECKING:
     from tests.kube.operator.machine import Machine
@@ -18,9 +19,9 @@ class Operators:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running: list[Started] = []
 
-    def start(self, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, **environment: str) -> Started:
         """One more, with the election switched on."""
         process = self.machine.run_operator(
             f"operator-{len(self.running)}.log", ZQ_ELECTION_S=str(ELECTION_S), **environment

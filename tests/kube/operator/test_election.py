@@ -48,7 +48,7 @@ def test_an_operator_that_stands_still_is_followed_by_the_other_and_ends_when_it
     wait_until(lambda: machine.is_whole(4))
     assert operators.lease()["leaseTransitions"] == 2
 
-    wait_until(lambda: all(p["status"]["state"] == "Available" for p in partitions(machine)))
+    wait_until(lambda: all(p["status"].get("state") == "Available" for p in partitions(machine)))
     before = [p["status"] for p in partitions(machine)]
     first.send_signal(signal.SIGCONT)
     assert first.wait(10) == 1

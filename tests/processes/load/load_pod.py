@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ import msgspec
 
 import zonequake_load
 from tests.processes.store.ports import free_ports
+from tests.warm_processes import Started, start_process
 from zonequake_load.pod.control import HistoryFiles, LoadPlan, LoadStatus, Phase
 
 Line = dict[str, Any]
@@ -31,27 +30,23 @@ class LoadPod:
     plan_file: Path
     port: int
     environment: dict[str, str]
-    process: subprocess.Popen[bytes] | None = None
+    process: Started | None = None
 
     def spawn(self) -> None:
         self.directory.mkdir(exist_ok=True)
-        with (self.directory.parent / f"{self.name}.log").open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "zonequake_load"],
-                env={
-                    "PATH": os.environ["PATH"],
-                    # The code that the test imports, also when that isn't the installed one.
-                    "PYTHONPATH": str(Path(zonequake_load.__file__).parents[1]),
-                    "ZQ_LOAD_PLAN": str(self.plan_file),
-                    "ZQ_LOAD_DIR": str(self.directory),
-                    "ZQ_LOAD_PORT": str(self.port),
-                    "ZQ_LOAD_POD": self.name,
-                    "ZQ_BIND": "127.0.0.1",
-                    **self.environment,
-                },
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        environment = {
+            "PATH": os.environ["PATH"],
+            # The code that the test imports, also when that isn't the installed one.
+            "PYTHONPATH": str(Path(zonequake_load.__file__).parents[1]),
+            "ZQ_LOAD_PLAN": str(self.plan_file),
+            "ZQ_LOAD_DIR": str(self.directory),
+            "ZQ_LOAD_PORT": str(self.port),
+            "ZQ_LOAD_POD": self.name,
+            "ZQ_BIND": "127.0.0.1",
+            **self.environment,
+        }
+        log = self.directory.parent / f"{self.name}.log"
+        self.process = start_process(("-m", "zonequake_load"), environment, log)
 
     def signal(self, number: signal.Signals) -> int:
         """Send a signal and wait for the end; returns the exit code."""

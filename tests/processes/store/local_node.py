@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import zonequake_store
+from tests.warm_processes import Started, start_process
 
 
 @dataclass
@@ -25,7 +24,7 @@ class Node:
     orders_port: int
     environment: dict[str, str] = field(default_factory=dict)
     program: tuple[str, ...] = ("-m", "zonequake_store")
-    process: subprocess.Popen[bytes] | None = None
+    process: Started | None = None
 
     @property
     def admin_url(self) -> str:
@@ -58,13 +57,8 @@ class Node:
             **self.environment,
         }
         self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory.parent / f"{self.name}.log").open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, *self.program],
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        log = self.directory.parent / f"{self.name}.log"
+        self.process = start_process(self.program, environment, log)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is dead."""

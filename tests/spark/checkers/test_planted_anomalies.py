@@ -22,7 +22,7 @@ from zonequake_analysis.testing.synthesize import (
 )
 from zonequake_analysis.verdict import Verdict
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

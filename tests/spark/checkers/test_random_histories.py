@@ -13,7 +13,7 @@ from zonequake_analysis.spark_pass.ingest import ingest
 from zonequake_analysis.testing.small_histories import histories, steps
 from zonequake_analysis.testing.synthesize import write_operations
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 CASES = 1000
 

@@ -16,7 +16,7 @@ from zonequake_analysis.report import write_report
 from zonequake_analysis.testing.synthesize import ZONE, Operation, write_operations
 from zonequake_analysis.verdict import Check, Verdict
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 EXPECTED = {
     "resets": 2,

@@ -19,7 +19,7 @@ from zonequake_analysis.testing import anomalies
 from zonequake_analysis.testing.small_histories import histories
 from zonequake_analysis.testing.synthesize import START_NS, ZONE, Operation, write_operations
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 CASES = 1500
 

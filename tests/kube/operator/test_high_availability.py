@@ -46,6 +46,7 @@ def test_a_partition_without_its_majority_is_writable_again_after_the_reset_time
     # Back within the time-out: no reset.
     reset_after(machine, 30)
     machine.kill(1, 2)
+    wait_until(lambda: machine.conditions()["Degraded"])
     machine.start(1, 2)
     wait_until(lambda: machine.is_whole(3))
     assert machine.chain() == [[A, B, C]]

@@ -38,6 +38,7 @@ def test_a_zone_lives_through_all_that_happens_to_its_nodes(machine: Machine) ->
     # So does one that lost its storage, as another incarnation.
     machine.kill(2)
     shutil.rmtree(machine.data(2))
+    wait_until(lambda: machine.conditions()["Degraded"])
     machine.start(2)
     wait_until(lambda: machine.is_whole(4))
 

@@ -34,7 +34,7 @@ def all_planted() -> list[Planted]:
     """Every fault, by area, in the order of the files. Raises ValueError for a name used twice."""
     found: list[Planted] = []
     for module in MODULES:
-        found += importlib.import_module(f"planted.{module}").PLANTED
+        found += importlib.import_module(f"tests.simulation.planted.{module}").PLANTED
     found.sort(key=lambda fault: AREAS.index(fault.area))
     names = [fault.name for fault in found]
     twice = {name for name in names if names.count(name) > 1}

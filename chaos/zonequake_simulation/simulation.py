@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from zonequake_load.operation import Operation, Outcome, Type
 from zonequake_load.pod.history import Event
@@ -146,7 +147,7 @@ class Simulation:
             control=self.control,
         )
 
-    def __enter__(self) -> Simulation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -23,6 +23,7 @@ NAMESPACE = "zonequake"
 Document = dict[str, Any]
 Helm = Callable[..., subprocess.CompletedProcess[str]]
 Render = Callable[..., list[Document]]
+One = Callable[[list[Document], str, str], Document]
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +69,7 @@ def render(helm: Helm) -> Render:
 
 
 @pytest.fixture(scope="session")
-def one() -> Callable[[list[Document], str, str], Document]:
+def one() -> One:
     """The one document of a kind and name."""
 
     def find(documents: list[Document], kind: str, name: str) -> Document:

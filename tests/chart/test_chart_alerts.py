@@ -4,11 +4,14 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
+
+from tests.chart.conftest import Document, One, Render
 
 pytestmark = pytest.mark.chart
 
@@ -28,14 +31,14 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
-def rules() -> list[dict]:
+def rules() -> list[Document]:
     return [
         rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
     ]
 
 
-def panels() -> list[dict]:
-    return json.loads((FILES / "dashboard.json").read_text())["panels"]
+def panels() -> list[Document]:
+    return cast(list[Document], json.loads((FILES / "dashboard.json").read_text())["panels"])
 
 
 def test_the_alerts_fire_when_they_must_and_not_before() -> None:
@@ -117,7 +120,7 @@ def test_panels_do_not_lie_over_each_other() -> None:
 
 
 def test_the_releases_own_prometheus_and_the_prometheus_operator_get_the_same_alerts(
-    render: Callable, one: Callable, tmp_path: Path
+    render: Render, one: One, tmp_path: Path
 ) -> None:
     documents = render(sets=["monitoring.enabled=true"], apis=["monitoring.coreos.com/v1"])
     own = one(documents, "ConfigMap", "zq-prometheus")["data"]
@@ -131,7 +134,7 @@ def test_the_releases_own_prometheus_and_the_prometheus_operator_get_the_same_al
     assert "PrometheusRule" not in {d["kind"] for d in without}
 
 
-def test_the_dashboard_is_a_config_map_that_grafana_finds(render: Callable, one: Callable) -> None:
+def test_the_dashboard_is_a_config_map_that_grafana_finds(render: Render, one: One) -> None:
     documents = render(sets=["monitoring.dashboard.enabled=true"])
     found = one(documents, "ConfigMap", "zq-dashboard")
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
+
+from tests.chart.conftest import Document, One, Render
 
 pytestmark = pytest.mark.chart
 
@@ -12,20 +12,18 @@ ON = "faultAgent.enabled=true"
 AGENTS = "zonequake-faults"
 
 
-def kinds_in(documents: list[dict], namespace: str) -> set[str]:
+def kinds_in(documents: list[Document], namespace: str) -> set[str]:
     return {d["kind"] for d in documents if d["metadata"].get("namespace") == namespace}
 
 
-def test_nobody_gets_an_agent_unasked(render: Callable) -> None:
+def test_nobody_gets_an_agent_unasked(render: Render) -> None:
     documents = render()
     assert not {"Namespace", "DaemonSet"} & {d["kind"] for d in documents}
     (harness,) = [d for d in documents if d["metadata"]["name"] == "zq-harness"]
     assert harness["data"]["faultAgentNamespace"] == ""
 
 
-def test_what_is_privileged_is_alone_in_a_namespace_of_its_own(
-    render: Callable, one: Callable
-) -> None:
+def test_what_is_privileged_is_alone_in_a_namespace_of_its_own(render: Render, one: One) -> None:
     documents = render(sets=[ON])
     namespace = one(documents, "Namespace", AGENTS)
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
@@ -40,7 +38,7 @@ def test_what_is_privileged_is_alone_in_a_namespace_of_its_own(
 
 
 def test_the_agent_listens_to_nobody_and_may_ask_the_api_server_nothing(
-    render: Callable, one: Callable
+    render: Render, one: One
 ) -> None:
     documents = render(sets=[ON])
     pod = one(documents, "DaemonSet", "zq-fault-agent")["spec"]["template"]["spec"]
@@ -57,9 +55,7 @@ def test_the_agent_listens_to_nobody_and_may_ask_the_api_server_nothing(
     assert policy == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
-def test_whoever_drives_the_agent_may_exec_there_and_nothing_else(
-    render: Callable, one: Callable
-) -> None:
+def test_whoever_drives_the_agent_may_exec_there_and_nothing_else(render: Render, one: One) -> None:
     documents = render(
         sets=[ON, "faultAgent.drivers[0].kind=User", "faultAgent.drivers[0].name=ann"]
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 
 import pytest
 
-from tests.chart.conftest import NAMESPACE, RELEASE, pod_templates
+from tests.chart.conftest import NAMESPACE, RELEASE, Document, Render, pod_templates
 from tests.chart.network_model import End, Policies, Port
 from tests.chart.network_table import Connection, listed
 from tests.chart.rights import PAGE
@@ -44,7 +43,7 @@ def of_us(component: str) -> End:
 STRANGER = End(labels={"app": "something-else"}, namespace=NAMESPACE)
 
 
-def made_by_runs(documents: list[dict]) -> list[dict]:
+def made_by_runs(documents: list[Document]) -> list[Document]:
     """What the harness makes in the release's namespace."""
     harness = next(
         d for d in documents if d["metadata"]["name"] == f"{RELEASE}-harness" and "data" in d
@@ -67,7 +66,7 @@ def made_by_runs(documents: list[dict]) -> list[dict]:
     ]
 
 
-def ends(documents: list[dict]) -> dict[str, list[End]]:
+def ends(documents: list[Document]) -> dict[str, list[End]]:
     """Everybody there is, by kind: the pods that the chart and runs make, the API server, and
     those who look like ours and aren't."""
     found: dict[str, list[End]] = {}
@@ -87,7 +86,7 @@ def ends(documents: list[dict]) -> dict[str, list[End]]:
     return {**found, "api-server": [API_SERVER], "other": others}
 
 
-def walked(documents: list[dict]) -> set[Connection]:
+def walked(documents: list[Document]) -> set[Connection]:
     """Every connection that gets through to or from one of us, pair by pair and port by port."""
     policies, everybody = Policies(documents, namespace=NAMESPACE), ends(documents)
     ports = policies.ports() | {connection.port for connection in listed(PAGE.read_text())}
@@ -106,16 +105,16 @@ def walked(documents: list[dict]) -> set[Connection]:
 
 
 @pytest.fixture(scope="module")
-def documents(render: Callable) -> list[dict]:
+def documents(render: Render) -> list[Document]:
     return render(sets=EVERYTHING)
 
 
 @pytest.fixture(scope="module")
-def policies(documents: list[dict]) -> Policies:
+def policies(documents: list[Document]) -> Policies:
     return Policies(documents, namespace=NAMESPACE)
 
 
-def test_exactly_what_the_page_lists_gets_through(documents: list[dict]) -> None:
+def test_exactly_what_the_page_lists_gets_through(documents: list[Document]) -> None:
     there, wanted = walked(documents), set(listed(PAGE.read_text()))
     assert there - wanted == set(), "gets through and is not listed in docs/security.md"
     assert wanted - there == set(), "listed in docs/security.md and does not get through"
@@ -126,7 +125,7 @@ def test_every_connection_has_a_reason() -> None:
 
 
 def test_every_kind_of_pod_is_under_a_policy_and_so_is_all_that_a_run_makes(
-    documents: list[dict], policies: Policies
+    documents: list[Document], policies: Policies
 ) -> None:
     everybody = ends(documents)
     assert {*everybody} == {
@@ -138,7 +137,7 @@ def test_every_kind_of_pod_is_under_a_policy_and_so_is_all_that_a_run_makes(
             assert policies.are_about(end), kind
 
 
-def test_a_missing_row_and_a_missing_rule_are_found(documents: list[dict]) -> None:
+def test_a_missing_row_and_a_missing_rule_are_found(documents: list[Document]) -> None:
     page, row = PAGE.read_text(), "| load | etcd | 2379 | reads and writes |\n"
     assert row in page
     gone = Connection("load", "etcd", Port(2379))
@@ -151,7 +150,7 @@ def test_a_missing_row_and_a_missing_rule_are_found(documents: list[dict]) -> No
     assert set(listed(page)) - walked(planted) == {gone}
 
 
-def test_a_rule_that_is_too_wide_is_found(documents: list[dict]) -> None:
+def test_a_rule_that_is_too_wide_is_found(documents: list[Document]) -> None:
     planted = deepcopy(documents)
     (policy,) = [
         d for d in planted if (d["kind"], d["metadata"]["name"]) == ("NetworkPolicy", "zq-store")
@@ -162,7 +161,7 @@ def test_a_rule_that_is_too_wide_is_found(documents: list[dict]) -> None:
     assert extra == {Connection(who, "store", Port(7003)) for who in ("api-server", "other")}
 
 
-def test_each_side_alone_is_as_strict(documents: list[dict], policies: Policies) -> None:
+def test_each_side_alone_is_as_strict(documents: list[Document], policies: Policies) -> None:
     """The other end may be a pod that some other chart owns, with no policy of its own."""
     wanted, everybody = set(listed(PAGE.read_text())), ends(documents)
     ours = {*everybody} - {"api-server", "other"}
@@ -178,7 +177,7 @@ def test_each_side_alone_is_as_strict(documents: list[dict], policies: Policies)
                             assert policies.lets_out(one, another, port) == is_listed
 
 
-def test_without_tls_the_operator_gives_its_orders_where_the_reports_are(render: Callable) -> None:
+def test_without_tls_the_operator_gives_its_orders_where_the_reports_are(render: Render) -> None:
     policies = Policies(
         render(sets=["networkPolicy.enabled=true", "tls.enabled=false"]), namespace=NAMESPACE
     )
@@ -189,14 +188,14 @@ def test_without_tls_the_operator_gives_its_orders_where_the_reports_are(render:
 
 
 def test_without_the_api_servers_addresses_it_can_be_reached_but_reaches_nobody(
-    render: Callable,
+    render: Render,
 ) -> None:
     policies = Policies(render(sets=["networkPolicy.enabled=true"]), namespace=NAMESPACE)
     assert policies.lets_out(of_us("operator"), ELSEWHERE, Port(443))
     assert not policies.lets_in(of_us("store"), ELSEWHERE, Port(8080))
 
 
-def test_clients_and_scrapers_of_ones_own_are_let_in(render: Callable) -> None:
+def test_clients_and_scrapers_of_ones_own_are_let_in(render: Render) -> None:
     policies = Policies(
         render(
             sets=[
@@ -216,5 +215,5 @@ def test_clients_and_scrapers_of_ones_own_are_let_in(render: Callable) -> None:
     assert not policies.lets_in(store, monitoring, Port(7002))
 
 
-def test_policies_are_there_only_when_asked_for(render: Callable) -> None:
+def test_policies_are_there_only_when_asked_for(render: Render) -> None:
     assert not [d for d in render() if d["kind"] == "NetworkPolicy"]

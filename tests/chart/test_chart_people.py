@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
+
+from tests.chart.conftest import Document, One, Render
 
 pytestmark = pytest.mark.chart
 
@@ -19,11 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 READING = {"get", "list", "watch"}
 
 
-def rules_of(documents: list[dict], name: str, one: Callable) -> list[dict]:
-    return one(documents, "Role", name)["rules"]
+def rules_of(documents: list[Document], name: str, one: One) -> list[Document]:
+    return cast(list[Document], one(documents, "Role", name)["rules"])
 
 
-def test_a_viewer_changes_nothing_and_reaches_into_no_pod(render: Callable, one: Callable) -> None:
+def test_a_viewer_changes_nothing_and_reaches_into_no_pod(render: Render, one: One) -> None:
     rules = rules_of(render(), "zq-viewer", one)
     assert {verb for rule in rules for verb in rule["verbs"]} <= READING
     resources = {resource for rule in rules for resource in rule["resources"]}
@@ -32,23 +35,21 @@ def test_a_viewer_changes_nothing_and_reaches_into_no_pod(render: Callable, one:
 
 
 def test_an_editor_writes_zones_and_tables_and_never_what_the_operator_decides(
-    render: Callable, one: Callable
+    render: Render, one: One
 ) -> None:
     rules = rules_of(render(), "zq-editor", one)
     resources = {resource for rule in rules for resource in rule["resources"]}
     assert resources == {"distributionzones", "tables"}
 
 
-def test_roles_are_bound_to_nobody_and_can_be_left_out(render: Callable) -> None:
+def test_roles_are_bound_to_nobody_and_can_be_left_out(render: Render) -> None:
     bound = {d["roleRef"]["name"] for d in render() if d["kind"] == "RoleBinding"}
     assert not bound & {"zq-viewer", "zq-editor", "zq-node-reports", "zq-kv"}
     left = {d["metadata"]["name"] for d in render(sets=["roles.create=false"])}
     assert not left & {"zq-viewer", "zq-editor", "zq-node-reports", "zq-kv"}
 
 
-def test_data_nodes_are_spread_over_zones_and_machines_as_told(
-    render: Callable, one: Callable
-) -> None:
+def test_data_nodes_are_spread_over_zones_and_machines_as_told(render: Render, one: One) -> None:
     def spread(*sets: str) -> list[tuple[str, str]]:
         pod = one(render(sets=sets), "StatefulSet", "zq-default")["spec"]["template"]["spec"]
         return [
@@ -65,7 +66,7 @@ def test_data_nodes_are_spread_over_zones_and_machines_as_told(
     assert spread("store.spread=null") == []
 
 
-def test_every_resource_has_columns_a_short_name_and_a_category(render: Callable) -> None:
+def test_every_resource_has_columns_a_short_name_and_a_category(render: Render) -> None:
     definitions = [d["spec"] for d in render() if d["kind"] == "CustomResourceDefinition"]
     assert len(definitions) == 4
     for spec in definitions:
@@ -122,7 +123,7 @@ def test_the_reachability_test_fails_where_a_part_does_not_work(
     assert done.returncode == code, done.stdout + done.stderr
 
 
-def test_the_reachability_test_asks_every_part_by_its_name(render: Callable, one: Callable) -> None:
+def test_the_reachability_test_asks_every_part_by_its_name(render: Render, one: One) -> None:
     pod = one(render(values=[ROOT / "charts/zonequake/ci/pools-values.yaml"]), "Pod", "zq-test")
     assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
     environment = {e["name"]: e["value"] for e in pod["spec"]["containers"][0]["env"]}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+
+from tests.chart.conftest import Document, One, Render
 
 pytestmark = pytest.mark.chart
 
@@ -23,7 +25,7 @@ OPERATOR_MAY_WRITE = {
 READING = {"get", "list", "watch"}
 
 
-def pods(documents: list[dict]) -> Iterator[tuple[str, dict]]:
+def pods(documents: list[Document]) -> Iterator[tuple[str, Document]]:
     for document in documents:
         if document["kind"] in {"Deployment", "StatefulSet", "DaemonSet", "Job"}:
             name = f"{document['kind']}/{document['metadata']['name']}"
@@ -32,13 +34,13 @@ def pods(documents: list[dict]) -> Iterator[tuple[str, dict]]:
             yield f"Pod/{document['metadata']['name']}", document["spec"]
 
 
-def containers(documents: list[dict]) -> Iterator[tuple[str, dict]]:
+def containers(documents: list[Document]) -> Iterator[tuple[str, Document]]:
     for name, pod in pods(documents):
         for container in pod.get("initContainers", []) + pod["containers"]:
             yield f"{name}/{container['name']}", container
 
 
-def test_pods_run_in_a_namespace_that_enforces_restricted(documents: list[dict]) -> None:
+def test_pods_run_in_a_namespace_that_enforces_restricted(documents: list[Document]) -> None:
     assert list(pods(documents))
     for name, pod in pods(documents):
         security = pod["securityContext"]
@@ -57,7 +59,7 @@ def test_pods_run_in_a_namespace_that_enforces_restricted(documents: list[dict])
         assert security["capabilities"] == {"drop": ["ALL"]}, name
 
 
-def test_every_container_has_requests_limits_and_probes(documents: list[dict]) -> None:
+def test_every_container_has_requests_limits_and_probes(documents: list[Document]) -> None:
     for name, container in containers(documents):
         for kind in ("requests", "limits"):
             assert {"cpu", "memory"} <= set(container["resources"][kind]), f"{name}: {kind}"
@@ -68,14 +70,14 @@ def test_every_container_has_requests_limits_and_probes(documents: list[dict]) -
             assert port in {p["name"] for p in container["ports"]}, f"{name}: {probe}"
 
 
-def test_only_the_operator_gets_a_token_unasked(documents: list[dict]) -> None:
+def test_only_the_operator_gets_a_token_unasked(documents: list[Document]) -> None:
     for name, pod in pods(documents):
         needs_token = name == "Deployment/zq-operator"
         assert pod.get("automountServiceAccountToken", True) is needs_token, name
 
 
 def test_a_data_node_gets_a_token_that_may_renew_leases_and_nothing_else(
-    render: Callable, one: Callable
+    render: Render, one: One
 ) -> None:
     documents = render()
     pod = one(documents, "StatefulSet", "zq-default")["spec"]["template"]["spec"]
@@ -85,13 +87,13 @@ def test_a_data_node_gets_a_token_that_may_renew_leases_and_nothing_else(
     assert (rule["resources"], rule["verbs"]) == (["leases"], ["get", "create", "update"])
 
 
-def test_every_service_account_that_a_pod_names_exists(documents: list[dict]) -> None:
+def test_every_service_account_that_a_pod_names_exists(documents: list[Document]) -> None:
     existing = {d["metadata"]["name"] for d in documents if d["kind"] == "ServiceAccount"}
     for name, pod in pods(documents):
         assert pod["serviceAccountName"] in existing, name
 
 
-def test_selectors_match_the_pods_they_mean(documents: list[dict]) -> None:
+def test_selectors_match_the_pods_they_mean(documents: list[Document]) -> None:
     templates = {
         d["metadata"]["name"]: d["spec"]["template"]["metadata"]["labels"]
         for d in documents
@@ -112,7 +114,7 @@ def test_selectors_match_the_pods_they_mean(documents: list[dict]) -> None:
 
 
 def test_no_role_has_a_wildcard_or_reads_secrets_but_the_one_certificate_of_clients(
-    documents: list[dict],
+    documents: list[Document],
 ) -> None:
     for document in documents:
         if document["kind"] not in {"Role", "ClusterRole"}:
@@ -125,7 +127,7 @@ def test_no_role_has_a_wildcard_or_reads_secrets_but_the_one_certificate_of_clie
                 assert (rule["resourceNames"], rule["verbs"]) == (["zq-tls-harness"], ["get"])
 
 
-def test_the_operator_writes_only_what_it_owns(render: Callable, one: Callable) -> None:
+def test_the_operator_writes_only_what_it_owns(render: Render, one: One) -> None:
     rules = one(render(), "Role", "zq-operator")["rules"]
     written = {
         resource for rule in rules if set(rule["verbs"]) - READING for resource in rule["resources"]
@@ -133,7 +135,7 @@ def test_the_operator_writes_only_what_it_owns(render: Callable, one: Callable) 
     assert written == OPERATOR_MAY_WRITE
 
 
-def test_nothing_is_cluster_wide_unless_asked_for(render: Callable) -> None:
+def test_nothing_is_cluster_wide_unless_asked_for(render: Render) -> None:
     kinds = {d["kind"] for d in render()}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
     asked = {d["kind"] for d in render(sets=["operator.readNodes=true"])}

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
 
+from tests.chart.conftest import Document, One, Render
 from zonequake_store.serving.admin_api import DRAIN_TIMEOUT_S
 
 pytestmark = pytest.mark.chart
@@ -15,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 POOLS = ROOT / "charts" / "zonequake" / "ci" / "pools-values.yaml"
 
 
-def store_of(pool: dict) -> dict:
-    return pool["spec"]["template"]["spec"]["containers"][0]
+def store_of(pool: Document) -> Document:
+    return cast(Document, pool["spec"]["template"]["spec"]["containers"][0])
 
 
-def environment(pool: dict) -> dict[str, str]:
+def environment(pool: Document) -> dict[str, str]:
     return {
         variable["name"]: variable.get("value")
         or "field:" + variable["valueFrom"]["fieldRef"]["fieldPath"]
@@ -28,7 +29,7 @@ def environment(pool: dict) -> dict[str, str]:
 
 
 def test_a_pool_is_a_parallel_stateful_set_behind_the_common_service(
-    render: Callable, one: Callable
+    render: Render, one: One
 ) -> None:
     documents = render(values=[POOLS])
     for name, replicas in (("zq-fast", 3), ("zq-slow", 1)):
@@ -48,7 +49,7 @@ def test_a_pool_is_a_parallel_stateful_set_behind_the_common_service(
     }
 
 
-def test_a_data_node_gets_its_identity_from_its_pod(render: Callable, one: Callable) -> None:
+def test_a_data_node_gets_its_identity_from_its_pod(render: Render, one: One) -> None:
     values = environment(one(render(values=[POOLS]), "StatefulSet", "zq-fast"))
     assert json.loads(values.pop("ZQ_ATTRIBUTES")) == {"storage": "SSD", "region": "US"}
     assert values == {
@@ -69,7 +70,7 @@ def test_a_data_node_gets_its_identity_from_its_pod(render: Callable, one: Calla
     }
 
 
-def test_a_pool_has_its_own_storage_resources_and_place(render: Callable, one: Callable) -> None:
+def test_a_pool_has_its_own_storage_resources_and_place(render: Render, one: One) -> None:
     documents = render(values=[POOLS])
     fast = one(documents, "StatefulSet", "zq-fast")["spec"]
     claim = fast["volumeClaimTemplates"][0]["spec"]
@@ -82,7 +83,7 @@ def test_a_pool_has_its_own_storage_resources_and_place(render: Callable, one: C
     assert slow["resources"]["requests"]["storage"] == "1Gi"
 
 
-def test_one_pod_of_all_pools_may_be_evicted_at_a_time(render: Callable) -> None:
+def test_one_pod_of_all_pools_may_be_evicted_at_a_time(render: Render) -> None:
     # One from each of two pools could be the majority of a partition.
     (budget,) = [d for d in render(values=[POOLS]) if d["kind"] == "PodDisruptionBudget"]
     assert budget["spec"]["maxUnavailable"] == 1
@@ -94,25 +95,23 @@ def test_one_pod_of_all_pools_may_be_evicted_at_a_time(render: Callable) -> None
 
 
 def test_a_single_data_node_has_no_disruption_budget_which_would_block_drains(
-    render: Callable,
+    render: Render,
 ) -> None:
     minimal = POOLS.with_name("minimal-values.yaml")
     assert not [d for d in render(values=[minimal]) if d["kind"] == "PodDisruptionBudget"]
 
 
-def test_caught_up_gates_readiness_only_where_an_operator_sets_it(
-    render: Callable, one: Callable
-) -> None:
-    def gates(*sets: str) -> list[dict]:
+def test_caught_up_gates_readiness_only_where_an_operator_sets_it(render: Render, one: One) -> None:
+    def gates(*sets: str) -> list[Document]:
         pool = one(render(sets=sets), "StatefulSet", "zq-default")
-        return pool["spec"]["template"]["spec"].get("readinessGates", [])
+        return cast(list[Document], pool["spec"]["template"]["spec"].get("readinessGates", []))
 
     assert gates() == [{"conditionType": "zonequake.io/caught-up"}]
     assert gates("operator.enabled=false") == []
 
 
 def test_a_node_that_is_stopped_has_time_to_hand_over_its_leaderships(
-    render: Callable, one: Callable
+    render: Render, one: One
 ) -> None:
     pod = one(render(), "StatefulSet", "zq-default")["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > DRAIN_TIMEOUT_S
@@ -121,7 +120,7 @@ def test_a_node_that_is_stopped_has_time_to_hand_over_its_leaderships(
 
 
 def test_a_planted_fault_needs_both_variables_and_is_off_by_default(
-    render: Callable, one: Callable
+    render: Render, one: One
 ) -> None:
     planted = {"ZQ_PLANTED_FAULT", "ZQ_ALLOW_PLANTED_FAULTS"}
     assert not planted & set(environment(one(render(), "StatefulSet", "zq-default")))
@@ -140,7 +139,7 @@ def test_the_schema_knows_every_planted_fault_of_the_interface() -> None:
     assert sorted(allowed) == sorted(["", *faults])
 
 
-def test_the_harness_is_told_what_it_needs(render: Callable, one: Callable) -> None:
+def test_the_harness_is_told_what_it_needs(render: Render, one: One) -> None:
     assert one(render(), "ConfigMap", "zq-harness")["data"] == {
         "release": "zq",
         "loadImage": "zonequake/store:0.1.0",
@@ -166,7 +165,7 @@ def test_the_harness_is_told_what_it_needs(render: Callable, one: Callable) -> N
     assert without["prometheusService"] == ""
 
 
-def test_monitors_appear_only_where_their_kind_exists(render: Callable) -> None:
+def test_monitors_appear_only_where_their_kind_exists(render: Render) -> None:
     def kinds(apis: list[str]) -> set[str]:
         documents = render(sets=["monitoring.enabled=true"], apis=apis)
         return {d["kind"] for d in documents} & {"PodMonitor", "ServiceMonitor"}
@@ -175,14 +174,14 @@ def test_monitors_appear_only_where_their_kind_exists(render: Callable) -> None:
     assert kinds(["monitoring.coreos.com/v1"]) == {"PodMonitor", "ServiceMonitor"}
 
 
-def test_an_operator_alone_is_replaced_and_never_doubled(render: Callable, one: Callable) -> None:
+def test_an_operator_alone_is_replaced_and_never_doubled(render: Render, one: One) -> None:
     spec = one(render(), "Deployment", "zq-operator")["spec"]
     assert spec["replicas"] == 1
     assert spec["strategy"] == {"type": "Recreate"}
     assert "ZQ_ELECTION_S" not in environment({"spec": spec})
 
 
-def test_two_operators_elect_who_acts(render: Callable, one: Callable) -> None:
+def test_two_operators_elect_who_acts(render: Render, one: One) -> None:
     spec = one(render(sets=["operator.replicas=2"]), "Deployment", "zq-operator")["spec"]
     assert spec["replicas"] == 2
     assert spec["strategy"] == {"type": "RollingUpdate"}

@@ -3,12 +3,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
 import yaml
+
+from tests.chart.conftest import Document, Helm, One, Render
 
 pytestmark = pytest.mark.chart
 
@@ -19,13 +20,13 @@ KUBERNETES_MINOR = "1.34"
 
 
 @pytest.mark.parametrize("values", ["defaults", "minimal", "pools", "monitoring", "everything"])
-def test_the_chart_passes_strict_lint(helm: Callable[..., object], values: str) -> None:
+def test_the_chart_passes_strict_lint(helm: Helm, values: str) -> None:
     files = [] if values == "defaults" else [f"--values={CHART}/ci/{values}-values.yaml"]
     done = helm("lint", "--strict", str(CHART), *files)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_document_is_valid_for_the_api(documents: list[dict]) -> None:
+def test_every_document_is_valid_for_the_api(documents: list[Document]) -> None:
     checked = 0
     for document in documents:
         if document["apiVersion"].partition("/")[0] in FOREIGN_GROUPS:
@@ -37,12 +38,12 @@ def test_every_document_is_valid_for_the_api(documents: list[dict]) -> None:
     assert checked >= 7
 
 
-def test_no_two_documents_have_the_same_kind_and_name(documents: list[dict]) -> None:
+def test_no_two_documents_have_the_same_kind_and_name(documents: list[Document]) -> None:
     names = [(d["kind"], d["metadata"]["name"]) for d in documents]
     assert len(names) == len(set(names))
 
 
-def test_every_namespaced_document_belongs_to_the_release(documents: list[dict]) -> None:
+def test_every_namespaced_document_belongs_to_the_release(documents: list[Document]) -> None:
     for document in documents:
         if document["kind"] == "CustomResourceDefinition":
             continue
@@ -52,7 +53,7 @@ def test_every_namespaced_document_belongs_to_the_release(documents: list[dict])
 
 
 def test_the_prometheus_configuration_is_accepted_by_prometheus(
-    render: Callable, one: Callable, tmp_path: Path
+    render: Render, one: One, tmp_path: Path
 ) -> None:
     promtool = shutil.which("promtool")
     assert promtool, "promtool is missing: run scripts/setup.sh"
@@ -67,9 +68,7 @@ def test_the_prometheus_configuration_is_accepted_by_prometheus(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_scraped_name_is_a_headless_service_with_that_port(
-    render: Callable, one: Callable
-) -> None:
+def test_every_scraped_name_is_a_headless_service_with_that_port(render: Render, one: One) -> None:
     documents = render()
     text = one(documents, "ConfigMap", "zq-prometheus")["data"]["prometheus.yml"]
     jobs = yaml.safe_load(text)["scrape_configs"]
@@ -84,9 +83,7 @@ def test_every_scraped_name_is_a_headless_service_with_that_port(
         assert spec["selector"]["app.kubernetes.io/component"] == job["job_name"]
 
 
-def test_a_scraped_data_node_is_labelled_with_its_name_and_pool(
-    render: Callable, one: Callable
-) -> None:
+def test_a_scraped_data_node_is_labelled_with_its_name_and_pool(render: Render, one: One) -> None:
     text = one(render(), "ConfigMap", "zq-prometheus")["data"]["prometheus.yml"]
     rules = yaml.safe_load(text)["scrape_configs"][0]["relabel_configs"]
     address = "zq-fast-disks-12.zq-store.zonequake.svc.cluster.local:8080"
@@ -100,7 +97,7 @@ def test_a_scraped_data_node_is_labelled_with_its_name_and_pool(
     }
 
 
-def relabelled(labels: dict[str, str], rules: list[dict]) -> dict[str, str]:
+def relabelled(labels: dict[str, str], rules: list[Document]) -> dict[str, str]:
     """Prometheus's relabelling, as far as the chart uses it."""
     labels = dict(labels)
     for rule in rules:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
+from tests.chart.conftest import Document, Render
 from tests.chart.rights import PAGE, Right, granted, listed
 
 pytestmark = pytest.mark.chart
@@ -16,23 +16,25 @@ EVERYTHING = ("harness.account=true", "operator.readNodes=true", "faultAgent.ena
 
 
 @pytest.fixture(scope="module")
-def everything(render: Callable) -> list[dict]:
+def everything(render: Render) -> list[Document]:
     """All that can be switched on."""
     chart = Path(__file__).resolve().parents[2] / "charts" / "zonequake"
     return render(values=[chart / "ci" / "everything-values.yaml"], sets=EVERYTHING)
 
 
-def test_the_page_lists_exactly_the_rights_that_the_chart_grants(everything: list[dict]) -> None:
+def test_the_page_lists_exactly_the_rights_that_the_chart_grants(
+    everything: list[Document],
+) -> None:
     there, wanted = granted(everything, "zq"), set(listed(PAGE.read_text()))
     assert there - wanted == set(), "granted and not listed in docs/security.md"
     assert wanted - there == set(), "listed in docs/security.md and not granted"
 
 
-def test_every_right_has_a_reason(everything: list[dict]) -> None:
+def test_every_right_has_a_reason(everything: list[Document]) -> None:
     assert [right for right, why in listed(PAGE.read_text()).items() if len(why) < 5] == []
 
 
-def test_an_extra_and_a_missing_verb_are_found(everything: list[dict]) -> None:
+def test_an_extra_and_a_missing_verb_are_found(everything: list[Document]) -> None:
     wanted = set(listed(PAGE.read_text()))
     planted = deepcopy(everything)
     rules = next(
@@ -45,7 +47,9 @@ def test_an_extra_and_a_missing_verb_are_found(everything: list[dict]) -> None:
     assert wanted - there == {Right("operator", "", "pods", "watch")}
 
 
-def test_every_account_is_bound_to_its_own_role_and_people_to_none(everything: list[dict]) -> None:
+def test_every_account_is_bound_to_its_own_role_and_people_to_none(
+    everything: list[Document],
+) -> None:
     bound = {
         (d["kind"], d["roleRef"]["name"]): [(s["kind"], s["name"]) for s in d["subjects"]]
         for d in everything

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import kubernetes_validate
 import pytest
 import yaml
 
 from tests.chart.chart_tools import chart_tool
+from tests.chart.conftest import Document, Render
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(600)]
 
@@ -26,14 +27,14 @@ FOREIGN_KINDS = "ServiceMonitor,PodMonitor,PrometheusRule,Certificate"
 
 
 @pytest.fixture(scope="session")
-def api_schemas(tmp_path_factory: pytest.TempPathFactory, render: Callable) -> Path:
+def api_schemas(tmp_path_factory: pytest.TempPathFactory, render: Render) -> Path:
     """Those of the Python package for what the chart renders, each with all definitions: it refers
     to them by a path that only it resolves."""
     folder = tmp_path_factory.mktemp("api")
 
-    def local(name: str) -> dict:
+    def local(name: str) -> Document:
         text = (API_SCHEMAS / name).read_text()
-        return json.loads(re.sub(r'"[^"#]*#/\$defs/', '"#/definitions/', text))
+        return cast(Document, json.loads(re.sub(r'"[^"#]*#/\$defs/', '"#/definitions/', text)))
 
     definitions = local("_definitions.json")["$defs"]
     for document in render(sets=["networkPolicy.enabled=true", "operator.readNodes=true"]):
@@ -64,7 +65,7 @@ def conforms(own: Path, api: Path, text: str) -> subprocess.CompletedProcess[str
     )
 
 
-def own_schemas(folder: Path, documents: list[dict]) -> None:
+def own_schemas(folder: Path, documents: list[Document]) -> None:
     """The chart's resource definitions as JSON schemas that refuse what they don't name."""
     # Of a definition kubeconform's strict schemas would want defaults that the server sets.
     (folder / "customresourcedefinition.json").write_text("{}")
@@ -73,7 +74,7 @@ def own_schemas(folder: Path, documents: list[dict]) -> None:
             continue
         schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         kind = document["spec"]["names"]["kind"].lower()
-        envelope = {"apiVersion": {}, "kind": {}, "metadata": {}}
+        envelope: Document = {"apiVersion": {}, "kind": {}, "metadata": {}}
         schema["properties"] = envelope | schema.get("properties", {})
         (folder / f"{kind}.json").write_text(json.dumps(closed(schema)))
 
@@ -103,7 +104,7 @@ def test_the_charts_own_suites_pass() -> None:
 
 
 def test_everything_that_is_rendered_conforms_to_the_apis_schemas(
-    documents: list[dict], tmp_path: Path, api_schemas: Path
+    documents: list[Document], tmp_path: Path, api_schemas: Path
 ) -> None:
     own_schemas(tmp_path, documents)
     done = conforms(tmp_path, api_schemas, yaml.safe_dump_all(documents))
@@ -112,7 +113,7 @@ def test_everything_that_is_rendered_conforms_to_the_apis_schemas(
 
 
 def test_the_zones_of_the_documentation_conform_to_the_charts_definitions(
-    render: Callable, tmp_path: Path, api_schemas: Path
+    render: Render, tmp_path: Path, api_schemas: Path
 ) -> None:
     own_schemas(tmp_path, render())
     zone = {
@@ -138,7 +139,7 @@ def test_the_zones_of_the_documentation_conform_to_the_charts_definitions(
 
 
 def test_a_field_that_the_api_does_not_know_is_found(
-    render: Callable, tmp_path: Path, api_schemas: Path
+    render: Render, tmp_path: Path, api_schemas: Path
 ) -> None:
     documents = [d for d in render() if d["kind"] == "StatefulSet"]
     documents[0]["spec"]["template"]["spec"]["readinesGates"] = []

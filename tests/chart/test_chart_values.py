@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.chart.conftest import Document, Helm
 
 pytestmark = pytest.mark.chart
 
@@ -34,15 +35,13 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "zonequake"
         ("store.resources.limits=null", "missing property 'limits'"),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(
-    helm: Callable[..., object], setting: str, message: str
-) -> None:
+def test_a_wrong_value_is_refused_by_its_name(helm: Helm, setting: str, message: str) -> None:
     done = helm("template", "zq", str(CHART), "--kube-version=1.34.4", f"--set={setting}")
     assert done.returncode != 0
     assert message in done.stderr
 
 
-def test_two_names_that_are_too_long_together_are_refused(helm: Callable[..., object]) -> None:
+def test_two_names_that_are_too_long_together_are_refused(helm: Helm) -> None:
     done = helm(
         "template",
         "a-release-with-a-name-of-just-about-50-characters-x",
@@ -63,7 +62,7 @@ def test_the_schema_is_strict_at_every_level() -> None:
     ]
 
 
-def loose_objects(schema: dict, path: str) -> list[str]:
+def loose_objects(schema: Document, path: str) -> list[str]:
     """Paths of object schemas that accept a key they don't know."""
     found = []
     if schema.get("type") == "object" and "additionalProperties" not in schema:

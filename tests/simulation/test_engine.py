@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections import Counter
 
+import msgspec
 import pytest
 
 from zonequake_simulation import SCENARIOS, FaultKind, FaultPlan, Simulation, simulate
+from zonequake_store.raft.api import Ready
 from zonequake_store.raft.core import Raft
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
@@ -93,14 +95,10 @@ def test_what_is_answered_before_it_is_stored_breaks_a_rule(
 ) -> None:
     ready = Raft.ready
 
-    def all_at_once(raft: Raft):
+    def all_at_once(raft: Raft) -> Ready:
         found = ready(raft)
-        changed = type(found)(
-            **{
-                **{name: getattr(found, name) for name in found.__slots__},
-                "messages": found.messages + found.messages_after_store,
-                "messages_after_store": (),
-            }
+        changed = msgspec.structs.replace(
+            found, messages=found.messages + found.messages_after_store, messages_after_store=()
         )
         raft._outstanding = changed
         return changed

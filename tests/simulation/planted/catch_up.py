@@ -15,13 +15,16 @@ from zonequake_store.catchup.demander import Demander
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.catchup.messages import Checkpoint, Demand, Pairs, Piece, Staging, encode_pairs
 from zonequake_store.catchup.staged_state import StagedState
-from zonequake_store.catchup.supplied_state import SuppliedState
+from zonequake_store.catchup.supplied_state import SuppliedState, _Opened
 from zonequake_store.catchup.supplier import Supplier
+from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
 from zonequake_store.raft.reconfigure import Reconfiguration
+from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.encoding import Pair
-from zonequake_store.state.partition import Partition
+from zonequake_store.state.partition import AppliedState, Cells, Partition
+from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import View
 from zonequake_store.storage.data_store import DataStore, DataView
 
@@ -121,7 +124,13 @@ def state_announced_for_a_later_entry(patch: pytest.MonkeyPatch) -> None:
     _install_unchecked(patch)
     measured = SuppliedState._measured
 
-    def for_the_commit(state: SuppliedState, *given: object) -> None:
+    def for_the_commit(
+        state: SuppliedState,
+        to: Peer,
+        snapshot: int,
+        opened: _Opened,
+        found: tuple[int, int] | StateCorrupt,
+    ) -> None:
         raft = state._replica.raft
         meta = Raft.snapshot_meta
 
@@ -130,15 +139,27 @@ def state_announced_for_a_later_entry(patch: pytest.MonkeyPatch) -> None:
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(type(raft), "snapshot_meta", latest)
-            measured(state, *given)  # type: ignore[arg-type]
+            measured(state, to, snapshot, opened, found)
 
     patch.setattr(SuppliedState, "_measured", for_the_commit)
 
 
 def installed_without_counters(patch: pytest.MonkeyPatch) -> None:
-    def uncounted(cells: object, **given: object) -> Partition:
-        state = msgspec.structs.replace(given.pop("state"), lwm=0, hwm=0, ranges=())
-        return Partition(cells, state=state, **given)  # type: ignore[arg-type]
+    def uncounted(
+        cells: Cells,
+        *,
+        clients: ClientTable,
+        transactions: TransactionTable,
+        state: AppliedState,
+        deduplicate: bool = True,
+    ) -> Partition:
+        return Partition(
+            cells,
+            clients=clients,
+            transactions=transactions,
+            state=msgspec.structs.replace(state, lwm=0, hwm=0, ranges=()),
+            deduplicate=deduplicate,
+        )
 
     patch.setattr(edge, "Partition", uncounted)
 

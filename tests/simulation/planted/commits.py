@@ -9,7 +9,8 @@ import pytest
 from tests.simulation.planted.registry import Planted
 from zonequake_store.network.transaction_messages import Vote
 from zonequake_store.state import transactions
-from zonequake_store.state.partition import Outcome, Partition, Verdict
+from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.partition import Partition
 from zonequake_store.state.transactions import (
     Decision,
     ForgetCommand,

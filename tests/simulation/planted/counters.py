@@ -10,10 +10,12 @@ import pytest
 
 from tests.simulation.planted.registry import Planted
 from zonequake_store.state import encoding
+from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.commands import Outcome, Verdict
 from zonequake_store.state.counters import PartitionUpdateCounter
 from zonequake_store.state.encoding import Pair
-from zonequake_store.state.partition import AppliedState, Outcome, Partition, Verdict
-from zonequake_store.state.transactions import PrepareCommand, TransactionId
+from zonequake_store.state.partition import AppliedState, Cells, Partition
+from zonequake_store.state.transactions import PrepareCommand, TransactionId, TransactionTable
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataView, Flush
 
@@ -34,8 +36,23 @@ def counted_before_storage(patch: pytest.MonkeyPatch) -> None:
 def counter_lost_at_start(patch: pytest.MonkeyPatch) -> None:
     start = Partition.__init__
 
-    def from_nothing(partition: Partition, *given: object, **named: object) -> None:
-        start(partition, *given, **named)
+    def from_nothing(
+        partition: Partition,
+        cells: Cells,
+        *,
+        clients: ClientTable,
+        transactions: TransactionTable,
+        state: AppliedState,
+        deduplicate: bool = True,
+    ) -> None:
+        start(
+            partition,
+            cells,
+            clients=clients,
+            transactions=transactions,
+            state=state,
+            deduplicate=deduplicate,
+        )
         partition.counter = PartitionUpdateCounter()
 
     patch.setattr(Partition, "__init__", from_nothing)
@@ -44,8 +61,8 @@ def counter_lost_at_start(patch: pytest.MonkeyPatch) -> None:
 def counter_left_out_of_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
-    def from_zero(view: DataView, *given: object) -> Iterator[Pair]:
-        for key, value in pairs(view, *given):  # type: ignore[arg-type]
+    def from_zero(view: DataView, after: bytes = b"") -> Iterator[Pair]:
+        for key, value in pairs(view, after):
             if key == encoding.APPLIED:
                 state = msgspec.msgpack.decode(value, type=AppliedState)
                 state = msgspec.structs.replace(state, lwm=0, hwm=0, ranges=())

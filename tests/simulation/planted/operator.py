@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -17,10 +17,11 @@ from zonequake_operator.controller import reconciler
 from zonequake_operator.errors import Conflict
 from zonequake_operator.fleet import membership
 from zonequake_operator.groups import evidence
+from zonequake_operator.groups.reports import Group
 from zonequake_operator.planning import plan
 from zonequake_operator.rebalance import keys as rebalance
 from zonequake_operator.rebalance import orders, volatile_switch
-from zonequake_operator.resources.model import AssignmentSet, Storage
+from zonequake_operator.resources.model import AssignmentSet, Storage, TokenPeers
 from zonequake_protocol.admin import Stage
 
 # ── holes 1 to 5 ─────────────────────────────────────────────────────────────────────────────
@@ -142,7 +143,7 @@ def grant_without_a_lock(patch: Patch) -> None:
     def as_if_locked(keys: Any, group: Any, *rest: Any) -> Any:
         leading = group.leading
         if leading is not None and leading.caught_up and keys.pending is not None:
-            lock = rebalance.TokenPeers(
+            lock = TokenPeers(
                 token=keys.configuration_token, peers=evidence.in_order(leading.stage_peers)
             )
             keys = replace(keys, pending_lock=lock)
@@ -156,7 +157,7 @@ def erase_what_the_leader_still_needs(patch: Patch) -> None:
     real = orders._stops
 
     def without_configuration(keys: Any, group: Any) -> Any:
-        return real(keys, _Unconfigured(group))
+        return real(keys, cast(Group, _Unconfigured(group)))
 
     patch.setattr(orders, "_stops", without_configuration)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -10,10 +10,11 @@ import pytest
 from tests.simulation.planted.registry import Planted
 from zonequake_store.network.endings import Ending, Failure
 from zonequake_store.raft import election, follower, stepping
+from zonequake_store.raft.api import LogReader, Ready, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
-from zonequake_store.raft.messages import Entry, Kind, Message, SnapshotMeta
+from zonequake_store.raft.messages import Entry, HardState, Kind, Message, Peer, SnapshotMeta
 from zonequake_store.raft.progress import Flow, Progress
 from zonequake_store.raft.reads import ReadRounds
 from zonequake_store.raft.replica import Replica
@@ -40,19 +41,32 @@ def vote_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(election, "on_request", forget_vote_first)
 
 
-def start_without(patch: pytest.MonkeyPatch, **forgotten: object) -> None:
+def start_without(
+    patch: pytest.MonkeyPatch, **forgotten: Callable[[HardState], int | Peer | None]
+) -> None:
     """A core that starts with other values in place of what its disk says."""
     start = Raft.__init__
 
-    def forgetful(raft: Raft, **given: object) -> None:
-        changed = {name: make(given["hard_state"]) for name, make in forgotten.items()}
-        given["hard_state"] = given["hard_state"].__class__(
-            **{
-                name: changed.get(name, getattr(given["hard_state"], name))
-                for name in ("term", "vote", "commit")
-            }
+    def forgetful(
+        raft: Raft,
+        *,
+        me: Peer,
+        settings: Settings,
+        log: LogReader,
+        hard_state: HardState,
+        random: Callable[[int], int],
+        applied: int = 0,
+    ) -> None:
+        changed = {name: make(hard_state) for name, make in forgotten.items()}
+        start(
+            raft,
+            me=me,
+            settings=settings,
+            log=log,
+            hard_state=msgspec.structs.replace(hard_state, **changed),
+            random=random,
+            applied=applied,
         )
-        start(raft, **given)
 
     patch.setattr(Raft, "__init__", forgetful)
 
@@ -169,7 +183,7 @@ def old_terms_are_obeyed(patch: pytest.MonkeyPatch) -> None:
 
     become = Replica.become_follower
 
-    def in_the_present_term(replica: Replica, term: int, leader: object, reason: str) -> None:
+    def in_the_present_term(replica: Replica, term: int, leader: Peer | None, reason: str) -> None:
         become(replica, max(term, replica.term), leader, reason)
 
     patch.setattr(stepping, "_accept_term", accept_old_leaders)
@@ -179,7 +193,7 @@ def old_terms_are_obeyed(patch: pytest.MonkeyPatch) -> None:
 def acknowledge_before_storing(patch: pytest.MonkeyPatch) -> None:
     ready = Raft.ready
 
-    def all_at_once(raft: Raft) -> object:
+    def all_at_once(raft: Raft) -> Ready:
         found = ready(raft)
         changed = msgspec.structs.replace(
             found, messages=found.messages + found.messages_after_store, messages_after_store=()
@@ -229,7 +243,7 @@ def promise_votes_beside_a_leader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stepping, "_accept_term", believe_the_candidate)
 
 
-def _planted(name: str, what: str, apply: object) -> Planted:
+def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:
     return Planted(name=name, area="raft", scenario="raft", what=what, apply=apply)
 
 

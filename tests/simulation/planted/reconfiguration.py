@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.simulation.planted.registry import Planted
 from zonequake_store.raft import quorum
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.log import RaftLog
+from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.raft.progress import Progress
 from zonequake_store.raft.reconfigure import Reconfiguration
 from zonequake_store.raft.replica import Replica
@@ -57,7 +60,8 @@ def never_finish_an_inherited_change(patch: pytest.MonkeyPatch) -> None:
     def without_taking_up(change: Reconfiguration, leader: Leader) -> None:
         log = leader.replica.log
         configuration = log.configuration
-        log.configuration = type(configuration)(
+        assert configuration is not None
+        log.configuration = Configuration(
             peers=configuration.peers,
             token=configuration.token,
             lineage=configuration.lineage,
@@ -85,10 +89,10 @@ def joint_before_caught_up(patch: pytest.MonkeyPatch) -> None:
 def skip_joint(patch: pytest.MonkeyPatch) -> None:
     append = Leader.append_configuration
 
-    def new_set_at_once(leader: Leader, configuration: object) -> None:
+    def new_set_at_once(leader: Leader, configuration: Configuration) -> None:
         append(
             leader,
-            type(configuration)(
+            Configuration(
                 peers=configuration.peers,
                 token=configuration.token,
                 lineage=configuration.lineage,
@@ -107,21 +111,21 @@ class _Everybody:
     """A leader's table of peers in which everybody seems to be, for the rule on later terms."""
 
     def __init__(self) -> None:
-        self._tables: dict[int, dict] = {}
+        self._tables: dict[int, dict[Peer, Progress]] = {}
 
     def __get__(self, leader: Leader | None, owner: type) -> object:
         return self if leader is None else self._tables[id(leader)]
 
-    def __set__(self, leader: Leader, table: dict) -> None:
+    def __set__(self, leader: Leader, table: dict[Peer, Progress]) -> None:
         self._tables[id(leader)] = _Containing(table)
 
 
-class _Containing(dict[object, Progress]):
+class _Containing(dict[Peer, Progress]):
     def __contains__(self, peer: object) -> bool:
         return True
 
 
-def _planted(name: str, what: str, apply: object) -> Planted:
+def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:
     return Planted(
         name=name, area="reconfiguration", scenario="reconfiguration", what=what, apply=apply
     )

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import cast
 
+import lmdb
 import msgspec
 import pytest
 
 from tests.simulation.planted.registry import Planted
+from zonequake_protocol.client import RequestId
 from zonequake_simulation import member, replicas
 from zonequake_store.raft.api import Ready
+from zonequake_store.raft.messages import HardState, SnapshotMeta
 from zonequake_store.replica import turn
-from zonequake_store.replica.replica import Replica
+from zonequake_store.replica.replica import Faults, Replica
 from zonequake_store.state import encoding
 from zonequake_store.state.client_table import ClientTable
+from zonequake_store.state.encoding import Pair
 from zonequake_store.state.partition import Partition
 from zonequake_store.storage import log_records, log_recovery, log_store
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore, DataView, Flush
 from zonequake_store.storage.distrusted_files import Distrust
+from zonequake_store.storage.log_recovery import RecoveredLog
 from zonequake_store.storage.log_store import LogStore
 from zonequake_store.storage.log_writes import Append, LogWrite, PutHardState
 
@@ -37,16 +44,16 @@ def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
 
         def store(self, replica: Replica, ready: Ready) -> None:
             self._edge.store(replica, ready)
-            turn.finish(replica, ready, self)
+            turn.finish(replica, ready, cast(turn.Edge, self))
 
     def serve(replica: Replica, edge: turn.Edge) -> None:
-        turn.serve(replica, Hasty(edge))
+        turn.serve(replica, cast(turn.Edge, Hasty(edge)))
 
     patch.setattr(member, "serve", serve)
     patch.setattr(member, "finish", lambda replica, ready, edge: None)
 
 
-def without(kind: type[LogWrite]) -> object:
+def without(kind: type[LogWrite]) -> Callable[[pytest.MonkeyPatch], None]:
     """A plant that never writes one kind of what a Ready asks for."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +84,7 @@ def commit_index_alone_stored(patch: pytest.MonkeyPatch) -> None:
 def overwritten_tail_kept(patch: pytest.MonkeyPatch) -> None:
     write = LogStore._write
 
-    def never_truncate(store: LogStore, txn: object, asked: LogWrite) -> None:
+    def never_truncate(store: LogStore, txn: lmdb.Transaction, asked: LogWrite) -> None:
         if isinstance(asked, Append):
             asked = dataclasses.replace(asked, truncates=False)
         write(store, txn, asked)
@@ -91,8 +98,16 @@ def rot_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 
 def torn_tail_cut_off(patch: pytest.MonkeyPatch) -> None:
-    def lenient(*given: object, synced: bool, **named: object) -> object:
-        return log_recovery.recovered_log(*given, synced=False, **named)
+    def lenient(
+        records: Iterable[tuple[int, bytes]],
+        *,
+        hard_state: HardState,
+        snapshot: SnapshotMeta | None,
+        synced: bool,
+    ) -> RecoveredLog:
+        return log_recovery.recovered_log(
+            records, hard_state=hard_state, snapshot=snapshot, synced=False
+        )
 
     patch.setattr(log_store, "recovered_log", lenient)
 
@@ -105,7 +120,7 @@ def failed_environment_not_renewed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Distrust, "to_renew", frozenset())
 
 
-def flush(patch: pytest.MonkeyPatch, change: object) -> None:
+def flush(patch: pytest.MonkeyPatch, change: Callable[[Flush], Flush]) -> None:
     """A flush that stores something else than what changed."""
     begin = Overlay.begin_flush
 
@@ -137,8 +152,8 @@ def applied_index_not_flushed(patch: pytest.MonkeyPatch) -> None:
 def session_table_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
-    def without_sessions(view: DataView, *given: object) -> object:
-        return (pair for pair in pairs(view, *given) if pair[0][:1] != encoding.CLIENT)
+    def without_sessions(view: DataView, after: bytes = b"") -> Iterator[Pair]:
+        return (pair for pair in pairs(view, after) if pair[0][:1] != encoding.CLIENT)
 
     patch.setattr(DataView, "pairs", without_sessions)
 
@@ -147,28 +162,27 @@ def session_table_lost_at_a_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DataStore, "clients", lambda store, number: ClientTable())
 
 
-def planted_replica(patch: pytest.MonkeyPatch, **faults: bool) -> None:
+def planted_replica(patch: pytest.MonkeyPatch, faults: Faults) -> None:
     """A replica with one of the faults that the chart can plant, too."""
-    shipped = replicas.Faults
-    patch.setattr(replicas, "Faults", lambda: shipped(**faults))
+    patch.setattr(replicas, "Faults", lambda: faults)
 
 
 def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
-    planted_replica(patch, acknowledge_before_commit=True)
+    planted_replica(patch, Faults(acknowledge_before_commit=True))
 
 
 def read_from_any_replica(patch: pytest.MonkeyPatch) -> None:
-    planted_replica(patch, local_reads=True)
+    planted_replica(patch, Faults(local_reads=True))
 
 
 def forget_request_ids(patch: pytest.MonkeyPatch) -> None:
-    def apply_again(table: ClientTable, request_id: object, term: int, index: int) -> None:
+    def apply_again(table: ClientTable, request_id: RequestId, term: int, index: int) -> None:
         return None
 
     patch.setattr(ClientTable, "lookup", apply_again)
 
 
-def _planted(name: str, what: str, apply: object) -> Planted:
+def _planted(name: str, what: str, apply: Callable[[pytest.MonkeyPatch], None]) -> Planted:
     return Planted(name=name, area="storage", scenario="storage", what=what, apply=apply)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.simulation.planted.registry import Planted
+from zonequake_protocol.client import Reply
 from zonequake_store.network.transaction_messages import Ask, Finish, Letter, Prepare
 from zonequake_store.state import encoding
 from zonequake_store.state.commands import Outcome
+from zonequake_store.state.encoding import Pair
 from zonequake_store.state.partition import Partition
 from zonequake_store.state.transactions import (
     CommitCommand,
@@ -20,14 +22,14 @@ from zonequake_store.state.transactions import (
     TransactionTable,
 )
 from zonequake_store.storage.data_store import DataStore, DataView
-from zonequake_store.transactions.coordinator import Coordinator
+from zonequake_store.transactions.coordinator import Begin, Coordinator, _Active
 from zonequake_store.transactions.participant import ASK_TICKS, Participant
 
 
 def told_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
     decide = Coordinator._decide
 
-    def hasty(coordinator: Coordinator, transaction: TransactionId, active: object) -> None:
+    def hasty(coordinator: Coordinator, transaction: TransactionId, active: _Active) -> None:
         decide(coordinator, transaction, active)
         for vote in active.votes.values():
             if vote.member.group != coordinator.group:
@@ -100,10 +102,12 @@ def carried_out_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "_conclude", forgetful)
     begin = Coordinator.begin
 
-    def begin_again(coordinator: Coordinator, *given: object) -> None:
+    def begin_again(
+        coordinator: Coordinator, id_: int, asked: Begin, answer: Callable[[Reply], None]
+    ) -> None:
         coordinator.partition.deduplicate = False
         try:
-            begin(coordinator, *given)
+            begin(coordinator, id_, asked, answer)
         finally:
             coordinator.partition.deduplicate = True
 
@@ -117,8 +121,8 @@ def prepared_lost_at_start(patch: pytest.MonkeyPatch) -> None:
 def prepared_lost_in_a_snapshot(patch: pytest.MonkeyPatch) -> None:
     pairs = DataView.pairs
 
-    def without(view: DataView, *given: object) -> object:
-        return (pair for pair in pairs(view, *given) if pair[0][:1] != encoding.TRANSACTION)
+    def without(view: DataView, after: bytes = b"") -> Iterator[Pair]:
+        return (pair for pair in pairs(view, after) if pair[0][:1] != encoding.TRANSACTION)
 
     patch.setattr(DataView, "pairs", without)
 

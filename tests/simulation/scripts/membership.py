@@ -27,7 +27,9 @@ def begin_change(stage: Stage, leader: str, to: str, *, token: int = 2) -> None:
     stage.lose()
     status = raft.status()
     require(
-        status.stage is ChangeStage.CATCHING_UP and not status.configuration.is_joint,
+        status.stage is ChangeStage.CATCHING_UP
+        and status.configuration is not None
+        and not status.configuration.is_joint,
         "JOINT only after its grant",
         stage=status.stage,
         configuration=status.configuration,

@@ -38,7 +38,7 @@ def rules() -> list[Document]:
 
 
 def panels() -> list[Document]:
-    return cast(list[Document], json.loads((FILES / "dashboard.json").read_text())["panels"])
+    return cast("list[Document]", json.loads((FILES / "dashboard.json").read_text())["panels"])
 
 
 def test_the_alerts_fire_when_they_must_and_not_before() -> None:

@@ -23,7 +23,7 @@ READING = {"get", "list", "watch"}
 
 
 def rules_of(documents: list[Document], name: str, one: One) -> list[Document]:
-    return cast(list[Document], one(documents, "Role", name)["rules"])
+    return cast("list[Document]", one(documents, "Role", name)["rules"])
 
 
 def test_a_viewer_changes_nothing_and_reaches_into_no_pod(render: Render, one: One) -> None:

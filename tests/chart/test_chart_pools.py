@@ -17,7 +17,7 @@ POOLS = ROOT / "charts" / "zonequake" / "ci" / "pools-values.yaml"
 
 
 def store_of(pool: Document) -> Document:
-    return cast(Document, pool["spec"]["template"]["spec"]["containers"][0])
+    return cast("Document", pool["spec"]["template"]["spec"]["containers"][0])
 
 
 def environment(pool: Document) -> dict[str, str]:
@@ -104,7 +104,7 @@ def test_a_single_data_node_has_no_disruption_budget_which_would_block_drains(
 def test_caught_up_gates_readiness_only_where_an_operator_sets_it(render: Render, one: One) -> None:
     def gates(*sets: str) -> list[Document]:
         pool = one(render(sets=sets), "StatefulSet", "zq-default")
-        return cast(list[Document], pool["spec"]["template"]["spec"].get("readinessGates", []))
+        return cast("list[Document]", pool["spec"]["template"]["spec"].get("readinessGates", []))
 
     assert gates() == [{"conditionType": "zonequake.io/caught-up"}]
     assert gates("operator.enabled=false") == []

@@ -34,7 +34,7 @@ def api_schemas(tmp_path_factory: pytest.TempPathFactory, render: Render) -> Pat
 
     def local(name: str) -> Document:
         text = (API_SCHEMAS / name).read_text()
-        return cast(Document, json.loads(re.sub(r'"[^"#]*#/\$defs/', '"#/definitions/', text)))
+        return cast("Document", json.loads(re.sub(r'"[^"#]*#/\$defs/', '"#/definitions/', text)))
 
     definitions = local("_definitions.json")["$defs"]
     for document in render(sets=["networkPolicy.enabled=true", "operator.readNodes=true"]):

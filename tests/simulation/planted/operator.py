@@ -157,7 +157,7 @@ def erase_what_the_leader_still_needs(patch: Patch) -> None:
     real = orders._stops
 
     def without_configuration(keys: Any, group: Any) -> Any:
-        return real(keys, cast(Group, _Unconfigured(group)))
+        return real(keys, cast("Group", _Unconfigured(group)))
 
     patch.setattr(orders, "_stops", without_configuration)
 

@@ -44,10 +44,10 @@ def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
 
         def store(self, replica: Replica, ready: Ready) -> None:
             self._edge.store(replica, ready)
-            turn.finish(replica, ready, cast(turn.Edge, self))
+            turn.finish(replica, ready, cast("turn.Edge", self))
 
     def serve(replica: Replica, edge: turn.Edge) -> None:
-        turn.serve(replica, cast(turn.Edge, Hasty(edge)))
+        turn.serve(replica, cast("turn.Edge", Hasty(edge)))
 
     patch.setattr(member, "serve", serve)
     patch.setattr(member, "finish", lambda replica, ready, edge: None)

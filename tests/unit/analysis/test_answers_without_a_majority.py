@@ -27,7 +27,8 @@ def event(kind: str, at_s: float, *, node: str | None = None, **data: object) ->
 
 
 def keys(at_s: float, *stable: str, pending: tuple[str, ...] = (), **more: object) -> Event:
-    return event("partition.changed", at_s, stable=list(stable), pending=list(pending), **more)
+    sets = {"stable": list(stable), "pending": list(pending)}
+    return event("partition.changed", at_s, node=None, **sets, **more)
 
 
 def killed(at_s: float, *nodes: str) -> Event:
@@ -188,7 +189,7 @@ TO_A = lineage(8, 40, "A", (0, 1, 7))
 
 
 def asked(at_s: float, survivor: str | None = "A", token: int = 8) -> Event:
-    one = {"partition": 0, "token": token, "survivor": survivor, "given_up": []}
+    one: dict[str, object] = {"partition": 0, "token": token, "survivor": survivor, "given_up": []}
     proof = {"zone": "z", "partitions": [one]}
     return event("fault.effective", at_s, fault="hand", type="reset_by_hand", proof=proof)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree as xml
 
 from junitparser import Error, Failure, JUnitXml, Skipped
@@ -56,6 +57,7 @@ def test_a_violation_carries_its_witness_and_the_command_that_replays_it() -> No
 
 
 def test_a_suite_names_seed_scenario_target_versions_and_replay() -> None:
+    suite: Any
     (suite,) = JUnitXml.fromstring(render_junit([every_kind()]))
     properties = {one.name: one.value for one in suite.properties()}
     assert properties == {

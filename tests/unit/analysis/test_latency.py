@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from math import nan
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,19 +20,19 @@ from zonequake_analysis.measures.timeline import Latencies, Timeline
 from zonequake_analysis.verdict import Check, Verdict
 
 MS = 1e6
-LIMITS: dict[str, Any] = {"p99_ratio": 3, "p99_ratio_above_ms": 30, "max_p99_ms": 150}
+LIMITS = Expectations(p99_ratio=3, p99_ratio_above_ms=30, max_p99_ms=150)
 
 
 def judged(
     before_ms: float,
     control_ms: float,
     during_ms: float,
+    limits: Expectations,
     *,
     has_control: bool = True,
-    **limits: float,
 ) -> Check:
     p99 = P99s(before_ns=before_ms * MS, control_ns=control_ms * MS, during_ns=during_ms * MS)
-    return latency_check(p99, Expectations(**limits), has_control=has_control)
+    return latency_check(p99, limits, has_control=has_control)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def judged(
 def test_what_the_machine_costs_is_no_breach_and_what_the_store_costs_is_one(
     before_ms: float, control_ms: float, during_ms: float, verdict: Verdict, words: str
 ) -> None:
-    check = judged(before_ms, control_ms, during_ms, **LIMITS)
+    check = judged(before_ms, control_ms, during_ms, LIMITS)
     assert check.verdict is verdict
     assert words in check.summary
     for shown in (before_ms, control_ms, during_ms):
@@ -62,17 +61,17 @@ def test_what_the_machine_costs_is_no_breach_and_what_the_store_costs_is_one(
 
 
 def test_a_control_that_is_planned_and_missing_leaves_the_latency_unknown() -> None:
-    check = judged(10, nan, 20, **LIMITS)
+    check = judged(10, nan, 20, LIMITS)
     assert check.verdict is Verdict.UNKNOWN
     assert "the control, which was to say what is the machine's, is missing" in check.summary
-    assert judged(10, nan, 20, has_control=False, **LIMITS).verdict is Verdict.PASSED
-    assert judged(10, nan, 64, has_control=False, **LIMITS).verdict is Verdict.SLO_BREACHED
-    assert judged(10, nan, 160, **LIMITS).verdict is Verdict.SLO_BREACHED, "no control excuses it"
+    assert judged(10, nan, 20, LIMITS, has_control=False).verdict is Verdict.PASSED
+    assert judged(10, nan, 64, LIMITS, has_control=False).verdict is Verdict.SLO_BREACHED
+    assert judged(10, nan, 160, LIMITS).verdict is Verdict.SLO_BREACHED, "no control excuses it"
 
 
 def test_nothing_is_judged_without_limits_and_nothing_is_known_without_phases() -> None:
-    assert judged(10, nan, 900, has_control=False).verdict is Verdict.PASSED
-    unmeasured = latency_check(P99s(), Expectations(**LIMITS), has_control=False)
+    assert judged(10, nan, 900, Expectations(), has_control=False).verdict is Verdict.PASSED
+    unmeasured = latency_check(P99s(), LIMITS, has_control=False)
     assert (unmeasured.verdict, unmeasured.checked) == (Verdict.UNKNOWN, 0)
     assert latency_check(P99s(), Expectations(), has_control=False).verdict is Verdict.PASSED
 
@@ -120,16 +119,16 @@ def test_each_phase_has_its_own_p99_and_the_control_is_in_neither_of_the_others(
 def test_the_plan_of_a_run_says_whether_there_is_a_control_to_compare_with(tmp_path: Path) -> None:
     expected = {"p99Ratio": 3, "p99RatioAboveMilliseconds": 30, "maxP99Milliseconds": 150}
     for control in ({"pool": "default", "nodes": 3}, None):
-        plan = {"spec": {"control": control, "faults": []}}
+        plan: dict[str, object] = {"spec": {"control": control, "faults": []}}
         document = {"plan": plan, "expectations": expected}
         (tmp_path / "run.yaml").write_text(json.dumps(document))
         described = read_description(tmp_path)
         assert described.has_control is (control is not None)
-        assert described.expectations == Expectations(**LIMITS)
+        assert described.expectations == LIMITS
 
 
 def test_the_summary_of_a_run_says_what_the_latency_was_judged_against() -> None:
-    found = judged(14.7, 40, 64, **LIMITS)
+    found = judged(14.7, 40, 64, LIMITS)
     run = told(entry("latency", summary=found.summary, checked=found.checked))
     line = next(line for line in render_summary([run]).splitlines() if line.startswith("Latency"))
     assert "14.7 ms before, 40.0 ms in the control and 64.0 ms during" in line

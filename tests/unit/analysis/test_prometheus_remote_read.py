@@ -1,20 +1,29 @@
 """remote_read: what is asked, and what becomes of the answer."""
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pyarrow.parquet as pq
 import pytest
 
 from zonequake_analysis.errors import PrometheusError
-from zonequake_analysis.inputs.remote_read import CHUNK_MS, MESSAGES, READ_PATH, STALE_BITS, pull
+from zonequake_analysis.inputs.remote_read import (
+    CHUNK_MS,
+    MESSAGES,
+    READ_PATH,
+    STALE_BITS,
+    Post,
+    pull,
+)
 
 
-def _server(asked: list):
+def _server(asked: list[Any]) -> Post:
     """Answers every chunk with a sample at each of its ends, and a stale marker in the middle."""
 
-    def post(path: str, body: bytes, headers) -> bytes:
+    def post(path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         assert path == READ_PATH
         assert headers["Content-Encoding"] == "snappy"
         request = MESSAGES["ReadRequest"]()
@@ -36,7 +45,7 @@ def _server(asked: list):
 
 
 def test_samples_come_in_half_open_chunks_with_their_staleness(tmp_path: Path) -> None:
-    asked: list = []
+    asked: list[Any] = []
     count = pull(_server(asked), 0, 2 * CHUNK_MS, ['__name__=~"up|zonequake_.*"'], tmp_path)
     assert [(q.start_timestamp_ms, q.end_timestamp_ms) for q in asked] == [
         (0, CHUNK_MS - 1),

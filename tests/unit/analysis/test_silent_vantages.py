@@ -15,12 +15,13 @@ from zonequake_analysis.measures.windows import Availability, availability
 from zonequake_analysis.verdict import Check, Verdict
 
 SECOND = 1_000_000_000
-PLACE = {"zone": "z", "partition": 0, "function": "write"}
 
 
 def vantage(name: str = "load-0") -> Vantage:
     return Vantage(
-        **PLACE,
+        zone="z",
+        partition=0,
+        function="write",
         vantage=name,
         probes=300,
         failed=0,
@@ -33,7 +34,16 @@ def vantage(name: str = "load-0") -> Vantage:
 def island(begin_s: float, end_s: float, *, silent: bool, name: str = "load-0") -> Island:
     bounds = (int(begin_s * SECOND), int(end_s * SECOND))
     certain = (bounds[0], bounds[0]) if silent else bounds
-    return Island(**PLACE, vantage=name, silent=silent, failed=1, possible=bounds, certain=certain)
+    return Island(
+        zone="z",
+        partition=0,
+        function="write",
+        vantage=name,
+        silent=silent,
+        failed=1,
+        possible=bounds,
+        certain=certain,
+    )
 
 
 def seen(*islands: Island) -> Availability:
@@ -52,9 +62,9 @@ def test_a_silence_hides_no_more_than_itself_and_the_failures_that_touch_it() ->
     assert seen(far).hidden_ns == 0
 
 
-def judged(found: Availability, **limits: float) -> Check:
+def judged(found: Availability, limits: Expectations) -> Check:
     evidence: Any = SimpleNamespace(
-        description=SimpleNamespace(expectations=Expectations(**limits), has_control=False),
+        description=SimpleNamespace(expectations=limits, has_control=False),
         availability=found,
         rebalances=(),
         p99=P99s(),
@@ -65,16 +75,16 @@ def judged(found: Availability, **limits: float) -> Check:
 @pytest.mark.parametrize(
     ("limits", "verdict"),
     [
-        ({}, Verdict.PASSED),
-        ({"max_window_ms": 4000}, Verdict.PASSED),
-        ({"max_window_ms": 3000}, Verdict.UNKNOWN),
-        ({"max_window_ms": 9000, "max_reset_window_ms": 3000}, Verdict.UNKNOWN),
+        (Expectations(), Verdict.PASSED),
+        (Expectations(max_window_ms=4000), Verdict.PASSED),
+        (Expectations(max_window_ms=3000), Verdict.UNKNOWN),
+        (Expectations(max_window_ms=9000, max_reset_window_ms=3000), Verdict.UNKNOWN),
     ],
 )
 def test_a_limit_is_shown_where_nothing_longer_can_be_hidden(
-    limits: dict[str, float], verdict: Verdict
+    limits: Expectations, verdict: Verdict
 ) -> None:
-    check = judged(seen(island(8, 10, silent=False), island(10, 12, silent=True)), **limits)
+    check = judged(seen(island(8, 10, silent=False), island(10, 12, silent=True)), limits)
     assert check.verdict is verdict
     assert check.excluded == 1
     assert "1 times a vantage did not probe" in check.summary

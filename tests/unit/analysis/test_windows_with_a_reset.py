@@ -15,16 +15,26 @@ from zonequake_analysis.measures.windows import Availability, Unavailability, av
 from zonequake_analysis.verdict import Check, Verdict
 
 SECOND = 1_000_000_000
-PLACE = {"zone": "z", "partition": 0, "function": "write", "vantage": "load-0"}
 PROBED = Vantage(
-    **PLACE, probes=300, failed=60, interval_ns=SECOND // 10, first_ns=0, last_ns=30 * SECOND
+    zone="z",
+    partition=0,
+    function="write",
+    vantage="load-0",
+    probes=300,
+    failed=60,
+    interval_ns=SECOND // 10,
+    first_ns=0,
+    last_ns=30 * SECOND,
 )
 
 
 def window(*events: Event) -> Unavailability:
     """From 10 s to 16 s."""
     failed = Island(
-        **PLACE,
+        zone="z",
+        partition=0,
+        function="write",
+        vantage="load-0",
         silent=False,
         failed=60,
         possible=(10 * SECOND, 16 * SECOND),
@@ -64,17 +74,17 @@ def test_a_reset_of_another_partition_or_after_the_window_explains_nothing() -> 
 @pytest.mark.parametrize(
     ("limits", "verdict"),
     [
-        ({"max_reset_window_ms": 7000}, Verdict.PASSED),
-        ({"max_reset_window_ms": 5000}, Verdict.SLO_BREACHED),
-        ({"max_window_ms": 500, "max_reset_window_ms": 7000}, Verdict.PASSED),
-        ({"max_window_ms": 500}, Verdict.SLO_BREACHED),
+        (Expectations(max_reset_window_ms=7000), Verdict.PASSED),
+        (Expectations(max_reset_window_ms=5000), Verdict.SLO_BREACHED),
+        (Expectations(max_window_ms=500, max_reset_window_ms=7000), Verdict.PASSED),
+        (Expectations(max_window_ms=500), Verdict.SLO_BREACHED),
     ],
 )
 def test_its_own_limit_stands_in_for_the_general_one(
-    limits: dict[str, float], verdict: Verdict
+    limits: Expectations, verdict: Verdict
 ) -> None:
     by_reset = window(event("group.reset", 15.5, lineage=5))
-    check = judged(by_reset, Expectations(**limits))
+    check = judged(by_reset, limits)
     assert check.verdict is verdict
     assert "1 ended by a reset, the longest 6,000 ms" in check.summary
 

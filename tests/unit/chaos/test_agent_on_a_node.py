@@ -51,7 +51,7 @@ def test_a_delayer_that_never_listens_is_ended_and_told_of(
         started.append(process.pid)
         return process
 
-    monkeypatch.setattr(links.subprocess, "Popen", noted)
+    monkeypatch.setattr(subprocess, "Popen", noted)
     monkeypatch.setattr(links, "_READY_S", 0.2)
     monkeypatch.setattr(links, "_saved", lambda uid: "")
     monkeypatch.setattr(pods, "in_network", lambda uid, command: ["sleep", "60"])

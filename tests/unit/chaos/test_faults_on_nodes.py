@@ -36,6 +36,7 @@ from zonequake_chaos.record.cleanup_journal import (
 )
 from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockDebt
 from zonequake_chaos.record.clock import SystemClock
+from zonequake_chaos.targeting.triggers import Sighting
 from zonequake_kube.errors import FaultFailed, WaitExpired
 from zonequake_kube.execution import ExecResult
 
@@ -195,7 +196,14 @@ def injury(tmp_path: Path, node: Node, api: Api, monkeypatch: pytest.MonkeyPatch
         address="",
         host="machine",
     )
-    return Injury(world=world, name="f", victims=(victim,), sighting=Any, timeout_s=3, hold_s=1)
+    return Injury(
+        world=world,
+        name="f",
+        victims=(victim,),
+        sighting=Sighting(at_ns=0, what=""),
+        timeout_s=3,
+        hold_s=1,
+    )
 
 
 LIVES: dict[str, tuple[Callable[[], FaultLife], type]] = {
@@ -317,7 +325,7 @@ def sleeping(injury: Injury) -> Iterator[int]:
 async def test_a_paused_component_is_proven_by_the_kernel_and_watched_to_its_end(
     injury: Injury, sleeping: int, resumed: bool
 ) -> None:
-    injury.world.node = Component(sleeping)  # type: ignore[misc]
+    injury.world.node = Component(sleeping)  # type: ignore[misc,assignment]
     life = ComponentPause(component="kube-apiserver")
     await life.prepare(injury)
     await life.inject(injury)
@@ -335,7 +343,7 @@ async def test_a_paused_component_is_proven_by_the_kernel_and_watched_to_its_end
 async def test_a_component_that_runs_on_is_not_proven_to_be_paused(
     injury: Injury, sleeping: int
 ) -> None:
-    injury.world.node = Component(sleeping, deaf=True)  # type: ignore[misc]
+    injury.world.node = Component(sleeping, deaf=True)  # type: ignore[misc,assignment]
     life = ComponentPause(component="kube-apiserver")
     await life.prepare(injury)
     await life.inject(injury)
@@ -347,7 +355,7 @@ async def test_kills_that_nobody_does_any_more_are_told_with_their_cause(
     injury: Injury, api: Api, sleeping: int
 ) -> None:
     node = Component(sleeping)
-    injury.world.node = node  # type: ignore[misc]
+    injury.world.node = node  # type: ignore[misc,assignment]
     life = ComponentKill(component="kube-apiserver")
     await life.inject(injury)
     assert (await life.wait_until_effective(injury))["refused"] is True

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-import click
 import pytest
 import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from zonequake_analysis.cli import app as analyze
 from zonequake_chaos.commands.certificates import app as certificates
@@ -36,26 +36,39 @@ RIDDLES = {"anew", "behind", "nobody", "somebody", "whoever", "else."}
 """Words of no command's help; docs/style.md has others for them."""
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
+Command = TyperCommand | TyperGroup
+
+
+def known(command: object) -> Command:
+    assert isinstance(command, TyperCommand | TyperGroup)
+    return command
+
+
+def inside(command: Command) -> dict[str, Command]:
+    """The commands of a group by their names; none of a single command."""
+    found = command.commands if isinstance(command, TyperGroup) else {}
+    return {name: known(each) for name, each in found.items()}
+
+
+def commands() -> Iterator[tuple[str, Command]]:
     """Each command with the words that call it."""
-    for name, command in typer.main.get_command(zonequake).commands.items():  # type: ignore[attr-defined]
+    for name, command in inside(known(typer.main.get_command(zonequake))).items():
         if name not in MOUNTED:
             yield f"zonequake {name}", command
     for name, app in [*MOUNTED.items(), ("zq", zq)]:
-        found = typer.main.get_command(app)
+        found = known(typer.main.get_command(app))
         words = "kubectl zq" if name == "zq" else f"zonequake {name}"
-        inner = getattr(found, "commands", None)
-        if inner is None:
-            yield words, found
+        if isinstance(found, TyperGroup):
+            yield from ((f"{words} {each}", command) for each, command in inside(found).items())
         else:
-            yield from ((f"{words} {each}", command) for each, command in inner.items())
+            yield words, found
 
 
 ALL = dict(commands())
 
 
 def test_every_mounted_command_is_looked_at() -> None:
-    mounted = typer.main.get_command(zonequake).commands  # type: ignore[attr-defined]
+    mounted = inside(known(typer.main.get_command(zonequake)))
     assert set(MOUNTED) <= set(mounted)
     assert {name for name, command in mounted.items() if not command.epilog} == set(MOUNTED)
 

@@ -17,7 +17,7 @@ from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.event_log import Event, EventLog
 from zonequake_chaos.record.outcome import EXIT_CODES, Verdict, worst
 from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
-from zonequake_chaos.runner.plan import Mark, build_plan, predict_targets
+from zonequake_chaos.runner.plan import Mark, Plan, build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
 from zonequake_chaos.runner.progress import Progress
 from zonequake_chaos.scenario import manifest
@@ -60,10 +60,10 @@ def test_the_harnesss_own_verdict_joins_the_analysiss(
     assert "it broke off" in (folder.path / "summary.md").read_text()
 
 
-def drawn(plan: object) -> str:
-    console = Console(file=io.StringIO(), width=200)
-    print_plan(console, plan)  # type: ignore[arg-type]
-    return console.file.getvalue()  # type: ignore[attr-defined]
+def drawn(plan: Plan) -> str:
+    shown = io.StringIO()
+    print_plan(Console(file=shown, width=200), plan)
+    return shown.getvalue()
 
 
 def test_the_plan_shows_numbered_steps_and_every_fault_before_the_run() -> None:

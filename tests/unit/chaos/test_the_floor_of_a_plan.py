@@ -57,7 +57,7 @@ def kill(name: str, count: int = 1, **more: Any) -> dict[str, Any]:
     return {"name": name, "type": "pod_kill", "target": {"role": "any", "count": count}} | more
 
 
-SETTLED = {"trigger": {"when": "settled"}}
+SETTLED: dict[str, Any] = {"trigger": {"when": "settled"}}
 HIGHLY_AVAILABLE = {"consistencyMode": "HighAvailability"}
 
 

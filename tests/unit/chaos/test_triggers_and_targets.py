@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from tests.unit.chaos.conftest import Group
 from zonequake_chaos.observe.view import ClusterView, assemble
 from zonequake_chaos.scenario.faults import Target, TargetRole
 from zonequake_chaos.scenario.triggers import (
@@ -23,15 +24,20 @@ from zonequake_chaos.scenario.triggers import (
     PartitionKey,
 )
 from zonequake_chaos.targeting.targets import NoTarget, choose_nodes, choose_sighting
-from zonequake_chaos.targeting.triggers import Before, sightings, unsettled
-from zonequake_kube.objects import KeysView, LinkView, keys_view
+from zonequake_chaos.targeting.triggers import Before, Place, Sighting, sightings, unsettled
+from zonequake_kube.objects import KeysView, LinkView, PodView, keys_view
 from zonequake_protocol.admin import Role, Stage
 
 NOBODY = Before()
+Views = Callable[..., ClusterView]
 
 
-def places(found: list) -> list[int]:
-    return [sighting.place[1] for sighting in found]
+def places(found: Sequence[Sighting]) -> list[int]:
+    numbers: list[int] = []
+    for sighting in found:
+        assert sighting.place is not None
+        numbers.append(sighting.place[1])
+    return numbers
 
 
 def test_a_stage_trigger_sees_exactly_the_partitions_in_that_stage(moving: ClusterView) -> None:
@@ -61,9 +67,7 @@ def test_another_partition_than_an_earlier_faults_leaves_that_one_out(moving: Cl
     assert places(sightings(trigger, moving, before)) == [2]
 
 
-def test_a_partition_without_a_leader_is_in_no_stage(
-    view_of: Callable[..., ClusterView], group: type
-) -> None:
+def test_a_partition_without_a_leader_is_in_no_stage(view_of: Views, group: type[Group]) -> None:
     view = view_of([group(partition=0, leader=None, followers=("n0", "n1"))])
     assert sightings(OnStage(stages=[Stage.NONE]), view, NOBODY) == []
 
@@ -90,46 +94,47 @@ AFTER_A_RESET = KeysView(
 
 
 @pytest.mark.parametrize(
-    ("condition", "holds"),
+    ("trigger", "holds"),
     [
-        ({"key": "pending", "forced": True, "equals": ["default-2"]}, True),
-        ({"key": "pending", "forced": False}, False),
-        ({"key": "pending", "equals": ["default-2", "default-1"]}, False),
-        ({"key": "planned", "from_reset": True, "equals": ["default-1", "default-2"]}, True),
-        ({"key": "stable", "length": 3}, True),
-        ({"key": "stable", "length": 2}, False),
-        ({"key": "stable", "holds": "default-1"}, True),
-        ({"key": "stable", "holds": "default-3"}, False),
-        ({"key": "chain", "length": 2}, True),
-        ({"key": "chain", "length": 1}, False),
-        ({"key": "chain", "length": 2, "equals": ["default-2"]}, True),
-        ({"key": "switchReduce"}, False),
-        ({"key": "switchReduce", "empty": True}, True),
+        (OnKey(key=PartitionKey.PENDING, forced=True, equals=["default-2"]), True),
+        (OnKey(key=PartitionKey.PENDING, forced=False), False),
+        (OnKey(key=PartitionKey.PENDING, equals=["default-2", "default-1"]), False),
+        (OnKey(key=PartitionKey.PLANNED, from_reset=True, equals=["default-1", "default-2"]), True),
+        (OnKey(key=PartitionKey.STABLE, length=3), True),
+        (OnKey(key=PartitionKey.STABLE, length=2), False),
+        (OnKey(key=PartitionKey.STABLE, holds="default-1"), True),
+        (OnKey(key=PartitionKey.STABLE, holds="default-3"), False),
+        (OnKey(key=PartitionKey.CHAIN, length=2), True),
+        (OnKey(key=PartitionKey.CHAIN, length=1), False),
+        (OnKey(key=PartitionKey.CHAIN, length=2, equals=["default-2"]), True),
+        (OnKey(key=PartitionKey.SWITCH_REDUCE), False),
+        (OnKey(key=PartitionKey.SWITCH_REDUCE, empty=True), True),
     ],
 )
 def test_a_key_trigger_holds_if_all_of_its_conditions_do(
-    condition: dict[str, object], holds: bool, view_of: Callable, group: type
+    trigger: OnKey, holds: bool, view_of: Views, group: type[Group]
 ) -> None:
-    trigger = OnKey(**{**condition, "key": PartitionKey(condition["key"])})
     seen = view_of([group(partition=0, leader="n0", followers=())], keys=[AFTER_A_RESET])
     assert bool(sightings(trigger, seen, NOBODY)) is holds
 
 
 def test_a_lost_volatile_replica_that_is_not_taken_out_yet_is_not_settled(
-    view_of: Callable, group: type
+    view_of: Views, group: type[Group]
 ) -> None:
     calm = group(partition=0, leader="n0", followers=("n1",))
     due = KeysView(zone="z", partition=0, stable=("n0", "n1"), switch_reduce=("n1",))
     assert unsettled(view_of([calm], keys=[due]))
 
 
-def test_a_member_that_waits_with_nothing_is_not_settled(view_of: Callable, group: type) -> None:
+def test_a_member_that_waits_with_nothing_is_not_settled(
+    view_of: Views, group: type[Group]
+) -> None:
     calm = group(partition=0, leader="n0", followers=("n1",))
     assert not unsettled(view_of([calm]))
     assert unsettled(view_of([replace(calm, waiting=("n1",))]))
 
 
-def test_a_node_trigger_asks_all_of_its_nodes(view_of: Callable, group: type) -> None:
+def test_a_node_trigger_asks_all_of_its_nodes(view_of: Views, group: type[Group]) -> None:
     calm = [group(partition=0, leader="zq-default-0", followers=("zq-default-1",))]
     view = view_of(calm, silent=("zq-default-1",))
 
@@ -144,7 +149,7 @@ def test_a_node_trigger_asks_all_of_its_nodes(view_of: Callable, group: type) ->
 
 
 def test_named_nodes_keep_their_order_and_none_may_be_absent(
-    view_of: Callable, group: type
+    view_of: Views, group: type[Group]
 ) -> None:
     calm = [group(partition=0, leader="zq-default-0", followers=("zq-default-1",))]
     view = view_of(calm)
@@ -164,14 +169,14 @@ def test_a_leader_trigger_can_name_the_node(moving: ClusterView) -> None:
     assert places(sightings(OnLeader(node="n9"), moving, NOBODY)) == []
 
 
-def test_time_counts_from_the_begin_of_the_faults(view_of: Callable, group: type) -> None:
+def test_time_counts_from_the_begin_of_the_faults(view_of: Views, group: type[Group]) -> None:
     groups = [group(partition=0, leader="n0", followers=("n1",))]
     assert sightings(AfterTime(after_s=5), view_of(groups, at_ns=4_999_999_999), NOBODY) == []
     assert sightings(AfterTime(after_s=5), view_of(groups, at_ns=5_000_000_000), NOBODY)
     assert sightings(AtOnce(), view_of(groups), NOBODY)
 
 
-def test_time_can_count_from_an_earlier_faults_effect(view_of: Callable, group: type) -> None:
+def test_time_can_count_from_an_earlier_faults_effect(view_of: Views, group: type[Group]) -> None:
     view = view_of([group(partition=0, leader="n0", followers=())], at_ns=8_000_000_000)
     trigger = AfterTime(after_s=5, since="lag")
     assert sightings(trigger, view, NOBODY) == [], "it has not taken effect"
@@ -189,7 +194,7 @@ def test_a_key_can_be_asked_for_in_every_partition(moving: ClusterView) -> None:
 
 
 def test_settled_needs_every_partition_and_every_node(
-    view_of: Callable, group: type, pod_of: Callable, moving: ClusterView
+    view_of: Views, group: type[Group], pod_of: Callable[..., PodView], moving: ClusterView
 ) -> None:
     calm = [group(partition=0, leader="n0", followers=("n1", "n2"))]
     assert sightings(OnSettled(), view_of(calm), NOBODY)
@@ -218,7 +223,7 @@ def test_the_same_seed_chooses_the_same_targets_and_seeds_differ(moving: Cluster
     target = Target(role=TargetRole.ANY)
     trigger = OnStage(stages=[Stage.CATCHING_UP, Stage.JOINT])
 
-    def draw(seed: int) -> list[tuple]:
+    def draw(seed: int) -> list[tuple[Place | None, tuple[str, ...]]]:
         rng = random.Random(f"{seed}/targets")
         drawn = []
         for _ in range(5):
@@ -247,7 +252,7 @@ def test_an_empty_or_too_small_choice_is_never_a_quiet_pass(
 
 
 def test_a_replica_of_a_zone_that_was_dropped_is_no_replica_of_its_namesake(
-    view_of: Callable, group: type
+    view_of: Views, group: type[Group]
 ) -> None:
     """A node that was away then brings it along, and no run would ever have begun again."""
     view = view_of([group(partition=0, leader="n1", followers=("n2", "n3"))])

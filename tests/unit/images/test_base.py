@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from zonequake_cluster.images import base as base_module
+from zonequake_cluster.images import programs
 from zonequake_cluster.images.base import Base, base_of_this_machine, python_version
 from zonequake_cluster.images.errors import (
     BaseUnusableError,
@@ -52,7 +53,7 @@ def test_only_the_distributions_own_sources_make_the_base(monkeypatch: pytest.Mo
         "Somebody\tbookworm\tmain\tmirror:/other\n"
         "Debian\tsid\tmain\tmirror:/debian\n"
     )
-    monkeypatch.setattr(base_module.programs, "run", lambda command: listed)
+    monkeypatch.setattr(programs, "run", lambda command: listed)
     assert base_module._package_sources("bookworm") == [
         "deb mirror:/debian bookworm main",
         "deb mirror:/debian bookworm-updates main",
@@ -60,7 +61,7 @@ def test_only_the_distributions_own_sources_make_the_base(monkeypatch: pytest.Mo
 
 
 def test_a_machine_that_never_updated_apt_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_module.programs, "run", lambda command: "")
+    monkeypatch.setattr(programs, "run", lambda command: "")
     with pytest.raises(BaseUnusableError, match="apt-get update"):
         base_module._package_sources("bookworm")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_cluster.images.content import IMAGES, content_hash, source_files
+from zonequake_cluster.images.content import IMAGES, ImageSpec, content_hash, source_files
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -57,7 +57,7 @@ def test_byte_code_is_no_part_of_an_image(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("image", [i for i in IMAGES if i.sources], ids=lambda i: i.name)
-def test_an_image_holds_every_package_of_ours_that_it_imports(image) -> None:
+def test_an_image_holds_every_package_of_ours_that_it_imports(image: ImageSpec) -> None:
     held = {Path(source).name for source in image.sources}
     imported: set[str] = set()
     for source in image.sources:

@@ -29,6 +29,7 @@ from zonequake_protocol.client import (
     Route,
     RouteReply,
     Status,
+    Transaction,
     Value,
     Write,
     partition_of,
@@ -205,7 +206,7 @@ class ReferenceStore:
         )
 
     def apply(self, node: Node, number: int, body: Body) -> Reply:
-        assert not isinstance(body, Route)
+        assert not isinstance(body, Route | Transaction)
         which = partition_of(body.key, len(self.partitions))
         if body.group != group_of(which):
             return Reply(number, Status.WRONG_PARTITION, error=f"{body.key} is not of {body.group}")
@@ -225,7 +226,7 @@ class ReferenceStore:
         )
 
     def _do(self, partition: Partition, body: Body) -> tuple[Value, bool | None, int]:
-        assert not isinstance(body, Route)
+        assert not isinstance(body, Route | Transaction)
         if isinstance(body, Read):
             held = partition.data.get(body.key)
             return (list(held) if isinstance(held, list) else held), None, partition.index

@@ -89,12 +89,16 @@ class StoreGroup:
                 self.configuration = self.committed = ConfigurationReport(
                     peers=order.peers, token=order.token, index=0
                 )
-        elif node == self.leader and order.term == self.term:
+        elif (
+            node == self.leader
+            and isinstance(order, ChangePeers | Grant | CancelChangePeers)
+            and order.term == self.term
+        ):
             if isinstance(order, ChangePeers):
                 self._change(order)
             elif isinstance(order, Grant):
                 self._grant(order)
-            elif isinstance(order, CancelChangePeers):
+            else:
                 self._cancel()
 
     def _is_needed(self, node: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from zonequake_operator.groups.reports import Group, observe
 from zonequake_operator.rebalance.keys import Wish
 from zonequake_operator.rebalance.orders import ReplicaSettings
@@ -65,19 +67,17 @@ def keys(
 
 
 def replica(node: str, life: int = 1, **more: object) -> ReplicaStatus:
-    return ReplicaStatus(
-        **{
-            "group": GROUP,
-            "zone": "z",
-            "partition": 0,
-            "incarnation": f"{node}{life}",
-            "role": Role.FOLLOWER,
-            "term": 3,
-            "leader": "A",
-            "token": 5,
-            **more,
-        }  # type: ignore[arg-type]
+    plain = ReplicaStatus(
+        group=GROUP,
+        zone="z",
+        partition=0,
+        incarnation=f"{node}{life}",
+        role=Role.FOLLOWER,
+        term=3,
+        leader="A",
+        token=5,
     )
+    return replace(plain, **more)
 
 
 def group(
@@ -101,7 +101,8 @@ def group(
     }
     for node in reborn:
         replicas[node] = replica(node, 2, term=0, leader=None)
-    replicas["A"] = replica("A", role=Role.LEADER, configuration=report, commit=9, **leader)
+    leading = replica("A", role=Role.LEADER, configuration=report, commit=9)
+    replicas["A"] = replace(leading, **leader)
     return observe(GROUP, replicas, answered)
 
 

@@ -24,7 +24,8 @@ class Fleet:
         self.heard_s = self.ended_s = time.monotonic()
 
     async def next_view(self, *_: object) -> View:
-        return await asyncio.get_running_loop().create_future()
+        never: asyncio.Future[View] = asyncio.get_running_loop().create_future()
+        return await never
 
     def forget(self, zone: str) -> None:
         self.forgotten.append(zone)

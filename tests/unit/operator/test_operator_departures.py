@@ -23,7 +23,7 @@ LIMIT_S = 10.0
 
 
 def pod(name: str, *, ended: bool = False, restarts: int = 0) -> dict[str, Any]:
-    state = {"terminated": {}} if ended else {"running": {}}
+    state: dict[str, Any] = {"terminated": {}} if ended else {"running": {}}
     containers = [{"state": state, "lastState": {}, "restartCount": restarts}]
     status = {"podIP": name, "containerStatuses": containers}
     return {"metadata": {"name": name, "uid": "u"}, "spec": {}, "status": status}
@@ -183,8 +183,11 @@ async def test_ends_that_straggle_cost_no_round_each() -> None:
         await world.nodes.is_hanging.wait()
         for number in range(1, 6):
             world.end(f"n-{number}")
-            left = 7 - number
-            await world.until(lambda left=left: len(world.present) == left)
+
+            def is_seen(left: int = 7 - number) -> bool:
+                return len(world.present) == left
+
+            await world.until(is_seen)
         fences = [call for call in world.api.calls if call.startswith("fence")]
         assert fences == [f"fence n-{number}" for number in range(1, 6)]
 

@@ -278,9 +278,9 @@ async def test_after_a_reset_was_written_only_newer_reports_are_judged() -> None
     asked: list[int] = []
     heard = edges.next_view
 
-    async def next_view(*arguments: object) -> View:
+    async def next_view(after: int, _: float) -> View:
         asked.append(edges.view.edition)
-        return await heard(*arguments)
+        return await heard(after, _)
 
     edges.next_view = next_view  # type: ignore[method-assign]
     seen = edges.seen(13, 1)

@@ -24,7 +24,8 @@ class Api:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.pods = [pod(name, f"{name}-uid", running={}) for name in NODES]
-        self.version, self.uid, self.topology = 1, 1, {"version": 0}
+        self.version, self.uid = 1, 1
+        self.topology: dict[str, Any] = {"version": 0}
 
     def delete_topology(self) -> None:
         """By hand."""
@@ -102,10 +103,11 @@ async def test_a_pod_that_was_deleted_while_it_ran_has_not_left() -> None:
     fleet, api, nodes = made()
     await fleet._once(hurried=False)
     nodes.answering.discard("n-1")
-    for name, uid, state in (
+    told: list[tuple[str, str, dict[str, Any]]] = [
         ("n-1", "n-1-uid", {"running": {}}),  # as a deletion with grace 0 shows it
         ("n-1", "another", {"terminated": {}}),
-    ):
+    ]
+    for name, uid, state in told:
         fleet.pods_changed(pod(name, uid, **state))
         api.pods = [api.pods[0], pod("n-1", "its successor")]
         await fleet._once(hurried=True)

@@ -25,6 +25,7 @@ from zonequake_operator.nodes import topology
 from zonequake_operator.rebalance import orders
 from zonequake_operator.resources import leases
 from zonequake_operator.resources.leases import Lease
+from zonequake_operator.resources.model import Topology
 
 Patch = pytest.MonkeyPatch
 
@@ -109,7 +110,7 @@ def deleted_by_the_pods_of_before(patch: Patch) -> None:
 
     listed = membership.Membership._delete_leases
 
-    async def delete(of: membership.Membership, after: topology.Topology, in_round: int) -> None:
+    async def delete(of: membership.Membership, after: Topology, in_round: int) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Evidence, "list", not_listed)
             await listed(of, after, in_round)
@@ -118,7 +119,7 @@ def deleted_by_the_pods_of_before(patch: Patch) -> None:
 
 
 def a_fenced_node_that_answers_is_fine(patch: Patch) -> None:
-    patch.setattr(fleet.leases, "troubles", lambda *_: {})
+    patch.setattr(leases, "troubles", lambda *_: {})
 
 
 def ran(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -126,7 +127,7 @@ def ran(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
 
 
 def test_whose_lease_is_wanted() -> None:
-    assert not judged.deletes(judged.lease(fenced="x"), wanted=judged.WANTED)
+    assert not judged.deletes(judged.lease(fenced="x"), wanted=topologies.WANTED)
 
 
 FENCE_FIRST = ran(fencing.test_a_node_is_fenced_before_the_topology_is_written_without_it)

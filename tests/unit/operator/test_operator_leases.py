@@ -183,6 +183,12 @@ class FakeLeases:
 
     refuses: KubeError | None = None
 
+    def __init__(self) -> None:
+        self.object: dict[str, Any] = {
+            "metadata": {"name": NODE, "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}},
+            "spec": {"holderIdentity": "p1", "leaseTransitions": 1, "leaseDurationSeconds": 8},
+        }
+
     async def delete_lease(self, name: str, *, uid: str, resource_version: str) -> None:
         if self.refuses is not None:
             raise self.refuses
@@ -193,12 +199,6 @@ class FakeLeases:
         if (uid, resource_version) != (metadata["uid"], metadata["resourceVersion"]):
             raise Conflict("DELETE", 409, "the precondition failed")
         self.object = {}
-
-    def __init__(self) -> None:
-        self.object: dict[str, Any] = {
-            "metadata": {"name": NODE, "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}},
-            "spec": {"holderIdentity": "p1", "leaseTransitions": 1, "leaseDurationSeconds": 8},
-        }
 
     async def list_leases(self) -> list[dict[str, Any]]:
         return [self.object]

@@ -145,7 +145,7 @@ def stopped_in_a_reset() -> Any:
 def search(first: Any, budget: Budget, limit: int) -> Counter[str]:
     """Every state that can be reached is checked; returns how many there were, and of what."""
     seen = {(first, budget)}
-    rest = [(first, budget, ())]
+    rest: list[tuple[Any, Budget, tuple[str, ...]]] = [(first, budget, ())]
     ends: set[Any] = set()
     calmed: set[Any] = set()
     tally: Counter[str] = Counter()

@@ -301,6 +301,7 @@ def assert_it_settles(world: World) -> None:
     assert world.keys.planned is None
     assert world.keys.pending_lock is None
     assert (world.keys.switch_reduce, world.keys.switch_append) == ((), ())
+    assert world.keys.stable is not None
     assert set(world.group.replicas) == set(world.keys.stable.nodes)
     assert world.group.leader is not None
     assert world.group.stage is Stage.NONE, "nobody waits for a grant that never comes"
@@ -371,6 +372,7 @@ def test_a_leader_that_departs_leaves_nobody_waiting_for_a_grant() -> None:
     while world.group.leader is None:
         world.group.tick()
     configuration = world.group.configuration
+    assert configuration is not None
     assert configuration.index > world.group.commit, "the new leader shows its final configuration"
     assert {peer.node for peer in configuration.peers} == set("ABD")
     # As on the cluster: it commits between its report and what the operator makes of it, and the
@@ -391,7 +393,9 @@ def test_an_election_moves_nothing() -> None:
     settled = world.keys
     world.group.depose()
     world.group.tick()
-    assert world.group.configuration.index > world.group.commit
+    configuration = world.group.configuration
+    assert configuration is not None
+    assert configuration.index > world.group.commit
     assert not world.step()
     assert world.keys == settled
 
@@ -460,8 +464,10 @@ def test_a_change_that_nobody_wants_any_more_is_brought_to_an_end(wanted: str) -
     peers = [PeerName(n, r.incarnation) for n, r in sorted(world.group.replicas.items())]
     token, term = world.keys.configuration_token + 1, world.group.term
     late = ChangePeers(group=model.GROUP, term=term, token=token, peers=peers)
-    world.group.obey(world.group.leader, late)
-    assert world.group.stage is Stage.CATCHING_UP
+    group = world.group
+    assert group.leader is not None
+    group.obey(group.leader, late)
+    assert group.stage is Stage.CATCHING_UP
     world.wish(wanted)
     world.run(60)
     assert world.group.stage is Stage.NONE

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from aiohttp.test_utils import BaseTestServer, TestServer
 
 from tests.unit.operator.topology_nodes import topology_node
 from zonequake_operator.controller import reconciler as apply
@@ -241,7 +241,7 @@ async def test_a_timer_ends_the_rest(plans: list[Plan]) -> None:
 
 
 @asynccontextmanager
-async def node(body: list[bytes]) -> AsyncIterator[TestServer]:
+async def node(body: list[bytes]) -> AsyncIterator[BaseTestServer]:
     async def replicas(_: web.Request) -> web.Response:
         return web.Response(body=body[0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -21,7 +22,7 @@ class Account:
     def __init__(self) -> None:
         self.lacks: frozenset[Right] = frozenset()
         self.refuses_all = False
-        self.on_refusal = lambda: None
+        self.on_refusal: Callable[[], None] = lambda: None
         self._questions = 0
 
     @property

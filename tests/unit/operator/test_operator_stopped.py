@@ -274,12 +274,13 @@ def test_a_reset_that_was_decided_since_goes_on_while_its_node_is_there() -> Non
 
 
 def test_the_mark_survives_the_operator() -> None:
+    status = render_partition_status(STOPPED, PartitionView())
     stored = {
         "metadata": {"name": "z-0", "resourceVersion": "1"},
         "spec": {"partition": 0},
-        "status": render_partition_status(STOPPED, PartitionView()),
+        "status": status,
     }
-    assert stored["status"]["stoppedToken"] == TOKEN
+    assert status["stoppedToken"] == TOKEN
     assert parse_partition(stored).keys == STOPPED
     assert "stoppedToken" not in render_partition_status(keys(), PartitionView())
 

@@ -159,6 +159,12 @@ class SmallCluster:
     def status(self, name: str) -> Status:
         return self.rafts[name].status()
 
+    def configuration(self, name: str) -> Configuration:
+        """The one that a replica uses; it must have one."""
+        found = self.status(name).configuration
+        assert found is not None, f"{name} is passive"
+        return found
+
     def leader(self) -> str:
         leading = [name for name in sorted(self.rafts) if self.status(name).role is Role.LEADER]
         assert len(leading) == 1, leading

@@ -21,6 +21,12 @@ def age_ms(cluster: SmallCluster, name: str) -> int | None:
     return None if since is None else now_ms(cluster, name) - since
 
 
+def since_ms(cluster: SmallCluster, name: str) -> int:
+    since = cluster.rafts[name].fresh_since_ms()
+    assert since is not None
+    return since
+
+
 def running(members: str = "abc") -> SmallCluster:
     cluster = SmallCluster(members)
     cluster.elect("a").propose([b"x"])
@@ -50,9 +56,11 @@ def test_what_is_acknowledged_before_the_stamp_is_in_the_state_that_claims_it() 
     cluster = running()
     written: list[tuple[int, int]] = []  # (b's time, index)
     for step in range(60):
-        cluster.lose = lambda message, step=step: (
-            message.to.node == "b" and (step // 10) % 2 == 0 and message.kind is Kind.APPEND
-        )
+
+        def lost(message: Message, step: int = step) -> bool:
+            return message.to.node == "b" and (step // 10) % 2 == 0 and message.kind is Kind.APPEND
+
+        cluster.lose = lost
         cluster.rafts["a"].propose([b"%d" % step])
         cluster.run()
         written.append((now_ms(cluster, "b"), cluster.status("a").commit))
@@ -74,11 +82,11 @@ def test_a_follower_that_is_cut_off_grows_older_with_its_own_clock() -> None:
 
 def test_a_leader_without_a_quorum_makes_nobody_fresher() -> None:
     cluster = running("abcde")
-    since = cluster.rafts["b"].fresh_since_ms()
+    since = since_ms(cluster, "b")
     cluster.isolate("a", "b")
     cluster.tick(9)
     assert cluster.status("b").leader == peer("a"), "b still hears it"
-    assert cluster.rafts["b"].fresh_since_ms() - since <= 300, "what was confirmed before the cut"
+    assert since_ms(cluster, "b") - since <= 300, "what was confirmed before the cut"
     settled = cluster.rafts["b"].fresh_since_ms()
     cluster.tick(5)
     assert cluster.rafts["b"].fresh_since_ms() == settled
@@ -102,10 +110,10 @@ def test_a_claim_counts_only_once_its_index_is_applied() -> None:
     cluster.lose = lambda message: message.to.node == "b" and message.kind is Kind.APPEND
     cluster.rafts["a"].propose([b"y"])
     cluster.run()
-    since = cluster.rafts["b"].fresh_since_ms()
+    since = since_ms(cluster, "b")
     cluster.tick(10)
     assert cluster.status("b").applied < cluster.status("a").commit
-    assert cluster.rafts["b"].fresh_since_ms() - since <= 300
+    assert since_ms(cluster, "b") - since <= 300
     cluster.heal()
     cluster.tick(4)
     age = age_ms(cluster, "b")
@@ -180,11 +188,10 @@ def test_catching_up_peers_are_told_too_and_confirm_nothing() -> None:
     cluster.run()
     asked(cluster)
     cluster.tick(4)
-    assert cluster.rafts["d"].fresh_since_ms() is not None
-    since = cluster.rafts["d"].fresh_since_ms()
+    since = since_ms(cluster, "d")
     cluster.lose = lambda message: message.sender.node in "bc"
     cluster.tick(8)
-    assert cluster.rafts["d"].fresh_since_ms() - since <= 300
+    assert since_ms(cluster, "d") - since <= 300
 
 
 # the claims themselves

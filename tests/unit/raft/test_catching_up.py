@@ -57,7 +57,7 @@ def test_a_cancelled_change_leaves_nothing_but_its_error() -> None:
     cluster.down = set()
     assert change(cluster, 2, "abd") is RECEIVED, "it may be asked for again"
     assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
-    assert cluster.status("a").configuration.token == 2
+    assert cluster.configuration("a").token == 2
 
 
 def test_a_change_that_waits_for_its_grant_can_be_cancelled() -> None:
@@ -151,7 +151,7 @@ def test_a_peer_that_falls_back_while_waiting_for_the_grant_is_waited_for() -> N
     cluster.heal()
     cluster.tick(3)
     assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
-    assert cluster.status("a").configuration.token == 2
+    assert cluster.configuration("a").token == 2
 
 
 def test_catching_up_peers_count_in_no_quorum() -> None:

@@ -239,7 +239,7 @@ def test_a_change_takes_new_peers_while_it_moves_data_and_stops_the_replicators_
     assert peer("d") not in {message.to for message in cluster.sent}
     assert before[peer("f")].match_index == 0
     assert grant(cluster, 3, "abef") is GrantAnswer.RECEIVED
-    assert cluster.status("a").configuration.token == 3
+    assert cluster.configuration("a").token == 3
 
 
 def test_a_finished_change_asked_for_again_is_announced_again() -> None:
@@ -262,7 +262,7 @@ def test_a_wiped_member_is_replaced_by_its_new_incarnation() -> None:
     assert cluster.status("a").configuration == old
     assert change(cluster, 2, "abd") is RECEIVED
     assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
-    assert cluster.status("a").configuration.peers == new
+    assert cluster.configuration("a").peers == new
 
 
 def test_the_planted_fault_skips_catch_up_and_grant() -> None:
@@ -271,4 +271,4 @@ def test_the_planted_fault_skips_catch_up_and_grant() -> None:
     cluster.down = {"d"}
     change(cluster, 2, "abd")
     assert (Stage.CATCHING_UP, True) not in stages(cluster)
-    assert cluster.status("a").configuration.token == 2
+    assert cluster.configuration("a").token == 2

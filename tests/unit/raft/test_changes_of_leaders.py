@@ -22,7 +22,7 @@ def test_a_new_leader_finishes_a_joint_configuration_by_itself() -> None:
     change(cluster, 2, "bcd")
     cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
     grant(cluster, 2, "bcd")
-    assert cluster.status("b").configuration.is_joint
+    assert cluster.configuration("b").is_joint
     cluster.down = {"a"}
     cluster.heal()
     cluster.elect("b")
@@ -38,7 +38,7 @@ def test_a_new_leader_without_the_joint_entry_undoes_it_at_the_old_one() -> None
     change(cluster, 2, "bcd")
     cluster.isolate("a")
     grant(cluster, 2, "bcd")
-    assert cluster.status("a").configuration.is_joint
+    assert cluster.configuration("a").is_joint
     cluster.elect("b")
     cluster.heal()
     cluster.tick(3)
@@ -47,7 +47,7 @@ def test_a_new_leader_without_the_joint_entry_undoes_it_at_the_old_one() -> None
     assert change(cluster, 2, "bcd", leader="b") is RECEIVED
     cluster.tick(2)
     assert grant(cluster, 2, "bcd", leader="b") is GrantAnswer.RECEIVED
-    assert cluster.status("b").configuration.token == 2
+    assert cluster.configuration("b").token == 2
 
 
 def test_a_new_leader_announces_a_final_configuration_that_it_inherited() -> None:

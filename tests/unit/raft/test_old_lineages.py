@@ -67,7 +67,7 @@ def test_commits_that_were_not_handed_out_when_the_reset_is_heard_of_never_are()
     assert a.status().commit == b.last_index, "committed, and not told to anybody yet"
     a.enforce(5)
     ready = a.ready()
-    assert ready.committed == ready.reads == ()
+    assert (ready.committed, ready.reads) == ((), ())
     assert ready.aborted_reads == (reads,)
     assert a.status().commit == b.last_index - 1
 
@@ -416,7 +416,7 @@ def test_a_group_whose_data_is_lost_begins_anew_behind_all_that_was() -> None:
     cluster.run()
     cluster.elect("d")
     assert cluster.stores["e"].term(1) == term_of(5, 1)
-    assert cluster.status("d").configuration.lineage == 5
+    assert cluster.configuration("d").lineage == 5
 
 
 def test_a_read_under_way_when_a_reset_is_heard_of_is_given_up_though_a_quorum_confirms_it() -> (

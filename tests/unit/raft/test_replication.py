@@ -305,7 +305,7 @@ def test_heartbeats_sent_before_they_are_due_put_off_the_next_ones() -> None:
     cluster.elect("a")
     cluster.run()
 
-    def beats_of(act: Callable[[], None]) -> int:
+    def beats_of(act: Callable[[], object]) -> int:
         cluster.sent.clear()
         act()
         cluster.run()

@@ -170,6 +170,7 @@ def test_nothing_of_a_reset_leaves_before_the_vote_is_stored_and_a_crash_forgets
     raft.reset_peers(term=raft.status().term, token=5, peers=peers("c"))
     ready = raft.ready()
     assert (ready.messages, ready.entries) == ((), ()), "it leads only once this is stored"
+    assert ready.hard_state is not None
     assert ready.hard_state == HardState(term_of(5, 3), peer("c"), ready.hard_state.commit)
     raft = cluster.start("c")
     cluster.run()
@@ -197,7 +198,7 @@ def test_a_reset_overrides_a_half_done_joint_change() -> None:
     cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY
     raft.grant(term=raft.status().term, token=2, peers=peers("acd"))
     cluster.run()
-    assert cluster.status("c").configuration.is_joint
+    assert cluster.configuration("c").is_joint
     cluster.isolate("c")
     silence(cluster)
     assert reset(cluster) is ResetAnswer.RECEIVED

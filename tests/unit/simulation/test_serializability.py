@@ -7,7 +7,7 @@ import pytest
 from zonequake_simulation.serializability import Told, judge
 from zonequake_simulation.violation import Violation
 
-LISTS = {"a": (1, 2), "b": (1, 2)}
+LISTS: dict[str, tuple[int, ...]] = {"a": (1, 2), "b": (1, 2)}
 
 
 def appending(name: str, value: int, inv_us: int, fin_us: int | None, *keys: str) -> Told:

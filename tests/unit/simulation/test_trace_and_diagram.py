@@ -12,8 +12,29 @@ from zonequake_simulation.trace import Excerpt, TraceEvent, TraceKind, excerpt, 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def event(time_ms: int, node: str, kind: TraceKind, text: str = "", **more) -> TraceEvent:
-    return TraceEvent(time_ms=time_ms, node=node, kind=kind, text=text, **more)
+def event(
+    time_ms: int,
+    node: str,
+    kind: TraceKind,
+    text: str = "",
+    *,
+    key: str | None = None,
+    peer: str | None = None,
+    since_ms: int | None = None,
+    term: int = 0,
+    role: str = "",
+) -> TraceEvent:
+    return TraceEvent(
+        time_ms=time_ms,
+        node=node,
+        kind=kind,
+        text=text,
+        key=key,
+        peer=peer,
+        since_ms=since_ms,
+        term=term,
+        role=role,
+    )
 
 
 STORY = [
@@ -110,18 +131,18 @@ def test_a_line_of_text_has_a_sign_in_the_lane_of_its_event() -> None:
 
 def test_the_picture_is_valid_xml_with_a_lane_an_arrow_and_a_bar_for_each() -> None:
     root = ElementTree.fromstring(svg(WHOLE, title="seed 7 <raft>", key="k1", violation="x < y"))
-    assert root.find(f"{SVG}title").text == "seed 7 <raft>"
+    assert root.findtext(f"{SVG}title") == "seed 7 <raft>"
     texts = ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
     for wanted in ("n1", "n2", "c1", "500 ms", "x < y"):
         assert wanted in texts, wanted
     for wanted in ("n1 | n2", "commits agree"):
         assert any(text.startswith(wanted) for text in texts), wanted
     arrows = [line for line in root.iter(f"{SVG}line") if line.get("marker-end")]
-    assert [line.find(f"{SVG}title").text for line in arrows] == [
+    assert [line.findtext(f"{SVG}title") for line in arrows] == [
         "n1 → n2: APPEND 4..5",
         "n1 → n2: HEARTBEAT 5",
     ]
-    (sent, arrived) = (float(arrows[0].get(name)) for name in ("y1", "y2"))
+    (sent, arrived) = (float(arrows[0].attrib[name]) for name in ("y1", "y2"))
     assert arrived > sent
     bars = [each for each in root.iter(f"{SVG}rect") if each.get("rx")]
     assert [bar.get("stroke-dasharray") is None for bar in bars] == [True, False]
@@ -130,7 +151,7 @@ def test_the_picture_is_valid_xml_with_a_lane_an_arrow_and_a_bar_for_each() -> N
 def test_long_quiet_time_is_squeezed_and_time_still_goes_down() -> None:
     far = [event(0, "n1", TraceKind.START), event(3_600_000, "n1", TraceKind.CRASH)]
     root = ElementTree.fromstring(svg(Excerpt(events=far), title="far"))
-    assert float(root.get("height")) < 500
+    assert float(root.attrib["height"]) < 500
 
 
 def test_nothing_to_draw_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from zonequake_store.catchup.demander import Demander, size_of
 from zonequake_store.catchup.messages import (
@@ -27,6 +28,7 @@ from zonequake_store.raft.messages import Configuration, HardState, Message, Pee
 
 LEADER, NEW = Peer("a", "1"), Peer("d", "1")
 GROUP = "z.0.0"
+Sent = TypeVar("Sent")
 SMALL = Settings(max_append_bytes=40)
 
 
@@ -275,5 +277,5 @@ class World:
     def is_caught_up(self) -> bool:
         return self.leader.raft.status().caught_up
 
-    def of(self, kind: type) -> list[object]:
+    def of(self, kind: type[Sent]) -> list[Sent]:
         return [frame for frame in self.sent if isinstance(frame, kind)]

@@ -51,7 +51,7 @@ def test_ranges_that_touch_become_one() -> None:
     assert counter.update(4, 1)
     assert counter.ranges == ((4, 3), (10, 3))
     assert counter.update(7, 3)
-    assert counter.ranges == ((4, 9),)
+    assert list(counter.ranges) == [(4, 9)]
 
 
 @pytest.mark.parametrize("again", [(0, 3), (1, 1), (6, 2), (7, 1)])

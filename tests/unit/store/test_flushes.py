@@ -6,7 +6,8 @@ from pathlib import Path
 
 from zonequake_protocol.client import RequestId
 from zonequake_store.state.client_table import ClientTable
-from zonequake_store.state.partition import AppliedState, Partition, SetCommand
+from zonequake_store.state.commands import SetCommand
+from zonequake_store.state.partition import AppliedState, Partition
 from zonequake_store.state.transactions import TransactionTable
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore

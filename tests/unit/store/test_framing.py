@@ -70,7 +70,7 @@ def test_what_is_not_of_the_protocol_is_one_error_of_ours(frame: bytes) -> None:
 def test_a_frame_that_is_not_of_the_protocol_closes_the_connection_and_nothing_else() -> None:
     class Strict(Collected):
         def frame_received(self, frame: memoryview) -> None:
-            if frame == b"wrong":
+            if bytes(frame) == b"wrong":
                 raise ProtocolError("wrong")
             super().frame_received(frame)
 

@@ -368,7 +368,8 @@ def test_nobody_acknowledges_in_a_session_that_was_given_up(
     deletes: bool,
 ) -> None:
     both = Both(node_rate, operator_rate, deletes=deletes)
-    both.node(), both.answer(), both.node(), both.answer(), both.permit()
+    for done in (both.node, both.answer, both.node, both.answer, both.permit):
+        done()
     for kinds, steps in phases:
         for choice, pause_s in steps:
             both.now_s += pause_s
@@ -381,7 +382,8 @@ def test_nobody_acknowledges_in_a_session_that_was_given_up(
 def test_the_two_clocks_are_compared_where_it_matters() -> None:
     """The property above would also hold if nobody were ever given up, or ever permitted."""
     both = Both(1.1, 0.9, deletes=False)
-    both.node(), both.answer(), both.node(), both.answer(), both.permit()
+    for done in (both.node, both.answer, both.node, both.answer, both.permit):
+        done()
     assert both.permission.holds
     for _ in range(8):
         both.operator()

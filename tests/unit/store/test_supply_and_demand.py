@@ -132,14 +132,14 @@ def test_a_transfer_goes_on_where_it_stopped_when_the_demander_was_restarted() -
     assert staged is not None
     assert staged.sequence > 0
     assert staged.end is None
-    before = [frame.after for frame in world.of(Piece)]  # type: ignore[attr-defined]
+    before = [frame.after for frame in world.of(Piece)]
     world.forget(NEW)
     world.sent.clear()
     world.peer = Core(NEW, world.peer.store)
     world.new_demander()
     world.tick(2 * INVITE_TICKS)
     assert world.installed == world.state
-    after = [frame.after for frame in world.of(Piece)]  # type: ignore[attr-defined]
+    after = [frame.after for frame in world.of(Piece)]
     assert staged.after in after
     assert b"" not in after, "not from the beginning"
     assert before[0] == b""
@@ -356,7 +356,7 @@ def test_a_transfer_goes_on_where_it_stopped_when_its_change_was_given_up_and_be
     ask_again(world)
     world.tick(2 * INVITE_TICKS)
     assert world.installed == world.state
-    assert b"" not in [frame.after for frame in world.of(Piece)]  # type: ignore[attr-defined]
+    assert b"" not in [frame.after for frame in world.of(Piece)]
     assert world.opened == set()
 
 

@@ -140,7 +140,9 @@ async def two() -> AsyncIterator[tuple[Transport, Transport, Seen]]:
     b.greet("a")
     assert await is_connected(a, "b", 1.0)
     assert await is_connected(b, "a", 1.0)
-    a._links["b"].connection.opened_s -= 10.0
+    outgoing = a._links["b"].connection
+    assert outgoing is not None
+    outgoing.opened_s -= 10.0
     yield a, b, seen
     await a.close()
     await b.close()

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 
 from zonequake_protocol.client import (
     Append,
+    Cas,
     Read,
     Reply,
     RequestId,
     Status,
     Transaction,
+    Write,
     partition_of,
 )
 from zonequake_store.network.transaction_messages import Letter
@@ -174,12 +176,12 @@ class Groups:
     def ask(self, asked: Asked) -> None:
         """Send the transaction to its first group's leader, or to one that thinks so."""
         first = asked.keys[0][0]
-        steps: list[Read | Append] = []
+        steps: list[Read | Write | Cas | Append] = []
         for group, key in asked.keys:
             steps += [Read(group, key), Append(group, key, asked.number)]
         transaction = Transaction(first, steps, RequestId(f"c{asked.number}", 1))
-        group = self.groups[first]
-        leader = self.rng.choice([group.leader, *group.deposed])
+        owner = self.groups[first]
+        leader = self.rng.choice([owner.leader, *owner.deposed])
 
         def answered(reply: Reply) -> None:
             if not asked.acknowledged:
@@ -288,8 +290,8 @@ def check_serializability(groups: Groups) -> None:
     for asked in committed.values():
         for reply in asked.replies:
             if reply.status is Status.OK and reply.results is not None:
-                for (group, key), read in zip(asked.keys, reply.results[::2], strict=True):
-                    order = groups.groups[group].value(key)
+                for (owner, key), read in zip(asked.keys, reply.results[::2], strict=True):
+                    order = groups.groups[owner].value(key)
                     expected = order[: order.index(asked.number)]
                     assert (read or []) == expected, f"{asked.number} read {read} of {order}"
         for other in committed.values():

@@ -43,8 +43,8 @@ class Files:
             if not (self.folder / file).is_symlink():
                 (self.folder / file).symlink_to(f"..data/{file}")
         if before is not None:
-            for file in before.iterdir():
-                file.unlink()
+            for old in before.iterdir():
+                old.unlink()
             before.rmdir()
 
 
@@ -75,4 +75,4 @@ def test_whoever_was_let_in_before_is_also_after_a_good_and_then_an_unusable_ver
     now = credentials.for_accepting(Role.LOAD)
     assert credentials.problem is not None
     assert now is not before
-    assert now.allowed == {identity_of(Role.LOAD, DOMAIN)}  # type: ignore[attr-defined]
+    assert now.allowed == {identity_of(Role.LOAD, DOMAIN)}

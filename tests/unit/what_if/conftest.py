@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -29,7 +29,7 @@ class Answer:
 
     def keys(self, seconds: float, partition: int = 0) -> Line:
         """A partition's keys at that time."""
-        return self.at(seconds)["partitions"][str(partition)]
+        return cast("Line", self.at(seconds)["partitions"][str(partition)])
 
     def sets(self, seconds: float, partition: int = 0) -> tuple[str, str, str]:
         """Stable, pending and planned at that time as words: ABC; A! is forced, AB* fromReset."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from zonequake_ctl.what_if import rounds
-from zonequake_operator.planning.plan import Plan
+from zonequake_operator.planning.plan import Plan, plan
 from zonequake_operator.resources.model import Snapshot
 from zonequake_protocol.admin import Role
 
@@ -263,7 +263,6 @@ def test_a_topology_version_that_names_no_node_has_its_cause_all_the_same(
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
     """All that the operator's planner is asked from now on."""
     asked: list[Snapshot] = []
-    plan = rounds.plan
 
     def and_keep(snapshot: Snapshot, **options: Any) -> Plan:
         asked.append(snapshot)

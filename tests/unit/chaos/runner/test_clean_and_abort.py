@@ -77,6 +77,12 @@ def nowhere() -> Place:
     raise AssertionError("a folder says itself where its run was")
 
 
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    defaults = cleaning_up.clean_up.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "within_s", 0.5)
+
+
 @pytest.fixture(autouse=True)
 def dead_runs_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 2.0)
@@ -149,7 +155,7 @@ async def test_what_cannot_be_undone_is_not_proven_and_the_mark_stays(
     cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
-    monkeypatch.setitem(cleaning_up.clean_up.__kwdefaults__, "within_s", 0.5)
+    give_up_soon(monkeypatch)
 
     kept = cluster._on_pod
 
@@ -167,7 +173,7 @@ async def test_without_an_api_server_nothing_is_proven(
     cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
-    monkeypatch.setitem(cleaning_up.clean_up.__kwdefaults__, "within_s", 0.5)
+    give_up_soon(monkeypatch)
     assert place.kubeconfig is not None
     config = place.kubeconfig.read_text()
     place.kubeconfig.write_text(config.replace(str(cluster.address[1]), "1"))
@@ -270,7 +276,7 @@ async def test_consent_that_is_taken_away_ends_the_run_and_heals(
 async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
     cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(cleaning_up.clean_up.__kwdefaults__, "within_s", 0.5)
+    give_up_soon(monkeypatch)
     running = start(place, tmp_path / "run")
     await asyncio.wait_for(cluster.held.wait(), timeout=20)
     cluster.objects["configmaps", "zq-run"]["data"].pop("host")

@@ -258,7 +258,7 @@ class MixedGroup:
                 Theirs(self, raft_rs, peer) if peer.node == "theirs" else Ours(self, peer)
             )
         for peer in PEERS:
-            self.later(self.random.randrange(TICK_MS), lambda peer=peer: self._tick(peer))
+            self.later(self.random.randrange(TICK_MS), functools.partial(self._tick, peer))
             self.replicas[peer].turn()
         self.later(50, self._client)
         self.later(300, self._trouble)
@@ -302,7 +302,7 @@ class MixedGroup:
             for _ in range(1 + (self._faults and self.random.random() < self._doubled)):
                 if not self._faults or self.random.random() >= self._lost:
                     delay_ms = self.random.randrange(1, self._slow_ms if self._faults else 10)
-                    self.later(delay_ms, lambda message=message: self._deliver(message))
+                    self.later(delay_ms, functools.partial(self._deliver, message))
 
     def _deliver(self, message: Message) -> None:
         replica = self.replicas[message.to]

@@ -137,7 +137,9 @@ def judged_run(judge: Judge, run: Path) -> RunVerdict:
 def compare(theirs: Iterable[Judged], legal: Mapping[str, bool]) -> Comparison:
     """Both verdicts, key by key; `legal` are ours. Raises KeyError for a key that we don't know."""
     alike: Counter[KeyVerdict] = Counter()
-    only_ours, only_theirs, not_judged = [], [], {}
+    only_ours: list[str] = []
+    only_theirs: list[str] = []
+    not_judged: dict[str, str] = {}
     for one in theirs:
         if one.verdict in (KeyVerdict.UNKNOWN, KeyVerdict.LEFT_OUT):
             not_judged[one.key] = one.reason or one.verdict

@@ -132,9 +132,7 @@ def renamed(*, lists: bool) -> list[list[Operation]]:
     """Small histories whose keys, processes and values are those of no other."""
     shift = 10**12 * (1 + lists)
 
-    def moved(value: int | list[int] | None) -> int | list[int] | None:
-        if isinstance(value, list):
-            return [v + shift for v in value]
+    def moved(value: int | None) -> int | None:
         return None if value is None else value + shift
 
     return [
@@ -143,7 +141,7 @@ def renamed(*, lists: bool) -> list[list[Operation]]:
                 o,
                 key=f"{'list' if lists else 'register'}-{o.key}",
                 process=o.process + shift,
-                value=moved(o.value),
+                value=[v + shift for v in o.value] if isinstance(o.value, list) else moved(o.value),
                 expected=moved(o.expected),
                 found=moved(o.found),
                 partition=900 + lists,

@@ -95,7 +95,9 @@ def _write_copy(mutation: Mutation, copy: Path) -> None:
 
 def _read(results: Path) -> tuple[frozenset[str], frozenset[str], str]:
     """Tests that failed and that passed, without parameters; and a name that nothing defines."""
-    failed, passed, problem = set(), set(), ""
+    failed: set[str] = set()
+    passed: set[str] = set()
+    problem = ""
     for case in ElementTree.parse(results).iter("testcase"):
         name = case.get("name", "").partition("[")[0]
         ends = [*case.findall("failure"), *case.findall("error")]

@@ -4,6 +4,7 @@ import json
 import tarfile
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -17,26 +18,29 @@ from zonequake_cluster.images.checkout import find_checkout
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
+Document = dict[str, Any]
+
+
 @pytest.fixture(scope="module")
 def images() -> dict[str, BuiltImage]:
     return build_all(progress=print)
 
 
-def blob(archive: Path, digest: str) -> dict:
+def blob(archive: Path, digest: str) -> Document:
     with tarfile.open(archive) as tar:
         member = tar.extractfile(f"blobs/{digest.replace(':', '/')}")
         assert member
-        return json.load(member)
+        return cast("Document", json.load(member))
 
 
-def configuration(image: BuiltImage) -> dict:
+def configuration(image: BuiltImage) -> Document:
     with tarfile.open(image.archive) as tar:
         member = tar.extractfile("index.json")
         assert member
         [entry] = json.load(member)["manifests"]
     assert entry["annotations"]["org.opencontainers.image.ref.name"] == image.ref
     manifest = blob(image.archive, entry["digest"])
-    return blob(image.archive, manifest["config"]["digest"])["config"]
+    return cast("Document", blob(image.archive, manifest["config"]["digest"])["config"])
 
 
 @pytest.mark.parametrize("name", ["store", "operator", "prometheus"])

@@ -50,7 +50,7 @@ def withhold_grants() -> None:
     def following(*arguments: Any) -> list[Any]:
         return [told for told in follow(*arguments) if not isinstance(told[1], Grant)]
 
-    orders._changes = following
+    orders._changes = following  # type: ignore[assignment]
 
 
 def tell_late() -> None:
@@ -61,7 +61,7 @@ def tell_late() -> None:
             loop = asyncio.get_running_loop()
             loop.call_later(LATE_S, poster.post_soon, zone, announcement)
 
-    EventPoster.post = post  # type: ignore[method-assign]
+    EventPoster.post = post  # type: ignore[method-assign,assignment]
 
 
 LATE_S = 0.2

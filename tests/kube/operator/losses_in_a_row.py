@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ def create(api: ApiServer, *, replicas: int, reset_timeout_s: int) -> None:
     )
 
 
-def in_a_row(losses: list[Callable[[], None]]) -> float:
+def in_a_row(losses: Sequence[Callable[[], None]]) -> float:
     """Let these happen, `SPREAD_S` from the first to the last; when the last one was said, in
     monotonic seconds."""
     pause_s = SPREAD_S / max(1, len(losses) - 1)
@@ -117,7 +117,7 @@ class Written:
 
 
 def measure(
-    api: ApiServer, names: set[str], losses: list[Callable[[], None]], *, reset_timeout_s: int
+    api: ApiServer, names: set[str], losses: Sequence[Callable[[], None]], *, reset_timeout_s: int
 ) -> Written:
     """Let these nodes be lost, and see what is written."""
     base = f"{GROUP}/namespaces/{api.namespace}"

@@ -31,7 +31,9 @@ def made(api: ApiServer) -> str:
 async def test_a_gate_is_not_opened_for_a_pod_that_has_got_the_name_meanwhile(
     api_server: ApiServer,
 ) -> None:
-    await config.load_kube_config(str(api_server.kubeconfig))
+    await config.load_kube_config(  # type: ignore[no-untyped-call]
+        str(api_server.kubeconfig)
+    )
     async with client.ApiClient() as connection:
         kube = Kube(connection, api_server.namespace, "zq")
         is_open = {"type": GATE, "status": "True", "reason": "CaughtUp", "message": ""}

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.kube.operator import severed
 from tests.kube.operator.severed import Line
 
 pytestmark = pytest.mark.kube
@@ -46,7 +45,7 @@ def test_who_is_let_in_as_the_line_is_severed_gets_no_further(
         goes_on.wait()
         return connect(target)
 
-    monkeypatch.setattr(severed.socket, "create_connection", slowly)
+    monkeypatch.setattr(socket, "create_connection", slowly)
     with socket.create_server(("127.0.0.1", 0)) as server:
         line = Line(f"http://127.0.0.1:{server.getsockname()[1]}")
         threading.Thread(target=echo, args=(server,), daemon=True).start()

@@ -33,7 +33,7 @@ def keep_an_index() -> None:
             index.pop(name, None)
         await changed(app, name=name, event=event, **kwargs)
 
-    Kube.list_pods = list_pods  # type: ignore[method-assign]
+    Kube.list_pods = list_pods  # type: ignore[method-assign,assignment]
     App.pod_changed = pod_changed  # type: ignore[method-assign,assignment]
 
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ class FakePod:
     namespace: str
     state: Path
 
-    def agent(self, verb: str, *words: str, check: bool = True) -> object:
+    def agent(self, verb: str, *words: str, check: bool = True) -> Any:
         """What the agent's program answers; its words follow the pod's UID."""
         done = subprocess.run(
             [sys.executable, "-m", "zonequake_agent", verb, self.uid, *words],

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -55,6 +56,11 @@ while True:
 SLEEPS = "import time; print('here', flush=True); time.sleep(600)"
 
 
+def said_by(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdout is not None
+    return process.stdout
+
+
 @contextmanager
 def running(
     code: str, *words: str, before: tuple[str, ...] = ()
@@ -62,7 +68,7 @@ def running(
     command = [*before, sys.executable, "-c", code, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            process.stdout.readline()
+            said_by(process).readline()
             yield process
         finally:
             process.kill()
@@ -82,11 +88,12 @@ def pod_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def said(process: subprocess.Popen[str], count: int = 1) -> list[str]:
     """Its next lines, behind what waits in the pipe."""
-    os.set_blocking(process.stdout.fileno(), False)
-    while process.stdout.readline():
+    lines = said_by(process)
+    os.set_blocking(lines.fileno(), False)
+    while lines.readline():
         continue
-    os.set_blocking(process.stdout.fileno(), True)
-    return [process.stdout.readline().strip() for _ in range(count + 1)][1:]
+    os.set_blocking(lines.fileno(), True)
+    return [lines.readline().strip() for _ in range(count + 1)][1:]
 
 
 def off_s(process: subprocess.Popen[str]) -> tuple[float, float, float]:

@@ -108,7 +108,7 @@ def crash_at(which: str, when: str, commit: int) -> None:
         environment = opened(path, *arguments, **named)
         return _Environment(environment, when, commit) if Path(path).name == which else environment
 
-    lmdb.open = opens
+    lmdb.open = opens  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

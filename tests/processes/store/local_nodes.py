@@ -103,7 +103,8 @@ class LocalNodes:
 
     def client(self, name: str | None = None) -> Client:
         name = name or f"client-{len(self._clients)}"
-        credentials = self.certificates and self.certificates.credentials(TlsRole.LOAD)
+        tls = self.certificates
+        credentials = None if tls is None else tls.credentials(TlsRole.LOAD)
         client = Client(name, nodes=self.nodes, port_of=self._client_port, credentials=credentials)
         self._clients.append(client)
         return client
@@ -120,9 +121,11 @@ class LocalNodes:
     def prepare(self, name: str, **environment: str) -> Node:
         """A node that is not started yet, or as it is."""
         if name not in self.nodes:
-            ports = free_ports(4)
+            peer, client, admin, orders = free_ports(4)
             tls = self.certificates.environment(TlsRole.STORE) if self.certificates else {}
-            self.nodes[name] = Node(name, self.directory / name, *ports, {**tls, **environment})
+            self.nodes[name] = Node(
+                name, self.directory / name, peer, client, admin, orders, {**tls, **environment}
+            )
         return self.nodes[name]
 
     async def _ready(self, node: Node) -> None:

@@ -125,7 +125,7 @@ class Client:
     def request_id(self) -> RequestId:
         return RequestId(self.name, next(self._sequences))
 
-    async def write(self, group: str, key: str, value: int, filler: bytes = b"") -> Reply:
+    async def write(self, group: str, key: str, value: int | str, filler: bytes = b"") -> Reply:
         return await self.at_leader(Write(group, key, value, filler, self.request_id()))
 
     async def append(self, group: str, key: str, value: int) -> Reply:

@@ -27,6 +27,7 @@ from tests.processes.store.strangers import (
 )
 from zonequake_protocol.client import (
     Append,
+    Body,
     Cas,
     Read,
     Request,
@@ -107,7 +108,7 @@ NESTED = b"[" * 100_000
 
 def of_clients(group: str) -> list[bytes]:
     one = RequestId("stranger", 1, 0)
-    bodies = [
+    bodies: list[Body] = [
         Read(group, "k", False),
         Write(group, "k", 1, b"", one),
         Cas(group, "k", 1, 2, one),
@@ -287,9 +288,9 @@ async def test_thousands_who_connect_and_say_nothing_keep_nobody_out_and_are_let
         await until(lambda: _few_files(leader), "the silent ones are cut", timeout_s=20)
         await witness.append()
         metrics = await nodes.metrics(leader.name)
-        for port in ("clients", "peers", "admin"):
-            assert f'zonequake_connections_cut_total{{port="{port}",reason="full"}}' in metrics
-            assert f'zonequake_connections_cut_total{{port="{port}",reason="silent"}}' in metrics
+        for name in ("clients", "peers", "admin"):
+            assert f'zonequake_connections_cut_total{{port="{name}",reason="full"}}' in metrics
+            assert f'zonequake_connections_cut_total{{port="{name}",reason="silent"}}' in metrics
         for writer in crowd:
             writer.transport.abort()
     await witness.check()

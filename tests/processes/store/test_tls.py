@@ -62,7 +62,7 @@ async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
         strangers += ["other-release", *(role for role in Role if role not in for_whom[name])]
         for folder in strangers:
             before = len(log_of(nodes, "n0"))
-            context = showing(folder and certificates.directory / folder)
+            context = showing(None if folder is None else certificates.directory / folder)
             assert await say(port, words, context=context, listen_s=10) == b"", (name, folder)
             why = {
                 None: "it showed no certificate",

@@ -24,9 +24,12 @@ from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
+Spoilt = tuple[Path, Judgement]
+Found = dict[str, set[tuple[str, str]]]
+
 
 @pytest.fixture(scope="module")
-def spoilt(spark: SparkSession, tmp_path_factory) -> tuple[Path, Judgement]:
+def spoilt(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Spoilt:
     run = tmp_path_factory.mktemp("spoilt")
     synthesize(run, Shape(operations=3000, rate=1000, files=1, partitions=4, keys=16))
     planted = [anomalies.plant(name, START_NS + 1_000_000_000) for name in anomalies.NAMES]
@@ -38,27 +41,27 @@ def spoilt(spark: SparkSession, tmp_path_factory) -> tuple[Path, Judgement]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, spoilt) -> dict[str, set[tuple[str, str]]]:
+def found(spark: SparkSession, spoilt: Spoilt) -> Found:
     """(check, kind) of every finding, by key."""
     ops = spoilt[1].ingested.ops
     names = {row["key_id"]: row["key"] for row in ops.select("key_id", "key").distinct().collect()}
-    by_key: dict[str, set[tuple[str, str]]] = {}
+    by_key: Found = {}
     for row in findings_of(ops, unplaced=0).collect():
         by_key.setdefault(names[row["key_id"]], set()).add((row["check"], row["kind"]))
     return by_key
 
 
 @pytest.mark.parametrize("name", anomalies.NAMES)
-def test_a_planted_anomaly_is_named(found, name: str) -> None:
+def test_a_planted_anomaly_is_named(found: Found, name: str) -> None:
     planted = anomalies.plant(name, START_NS)
     assert planted.expected <= found[f"planted-{name}"]
 
 
-def test_nothing_is_found_on_keys_without_a_plant(found) -> None:
+def test_nothing_is_found_on_keys_without_a_plant(found: Found) -> None:
     assert {key for key in found if not key.startswith("planted-")} == set()
 
 
-def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt) -> None:
+def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt: Spoilt) -> None:
     judgement = spoilt[1]
     assert judgement.verdict is Verdict.VIOLATED
     by_name = {check.name: check for check in judgement.checks}
@@ -71,7 +74,7 @@ def test_the_run_is_violated_and_the_count_of_lost_writes_is_exact(spoilt) -> No
 
 
 def test_the_count_of_keys_without_an_order_is_exact_though_few_rows_of_each_kind_are_kept(
-    spark: SparkSession, tmp_path: Path, monkeypatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zonequake_analysis.judgement.judge.MOST_FINDINGS", 3)
     write_operations(
@@ -103,6 +106,7 @@ def test_every_lost_write_that_a_replica_still_holds_is_hidden_and_not_lost(
 
 def a_lost_append(number: int, *, reads: int) -> list[Operation]:
     """On the number-th key, whose operations all follow those of the keys before."""
+    index = 1 + number * 1000
     append = Operation(
         f=Function.APPEND,
         key=f"list-{number}",
@@ -111,7 +115,7 @@ def a_lost_append(number: int, *, reads: int) -> list[Operation]:
         inv_ns=START_NS + number * 10**9,
         fin_ns=START_NS + number * 10**9 + 1,
         value=1 + number,
-        index=1 + number * 1000,
+        index=index,
     )
     return [append] + [
         replace(
@@ -121,14 +125,14 @@ def a_lost_append(number: int, *, reads: int) -> list[Operation]:
             inv_ns=append.inv_ns + 2 * nth,
             fin_ns=append.fin_ns + 2 * nth,
             value=[],
-            index=append.index + nth,
+            index=index + nth,
         )
         for nth in range(1, reads + 1)
     ]
 
 
-def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt) -> None:
-    proven = Counter()
+def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt: Spoilt) -> None:
+    proven: Counter[str] = Counter()
     for shown in spoilt[1].shown:
         if shown.witness.proven:
             proven[shown.finding.key] += 1
@@ -140,7 +144,7 @@ def test_a_witness_is_a_few_operations_that_the_search_finds_no_order_for(spoilt
     assert {f"planted-{name}" for name in shown_by_search} <= set(proven)
 
 
-def test_the_report_shows_each_violation_and_loads_nothing(spoilt) -> None:
+def test_the_report_shows_each_violation_and_loads_nothing(spoilt: Spoilt) -> None:
     run, judgement = spoilt
     write_report(run, judgement)
     page = (run / "report.html").read_text()
@@ -153,7 +157,9 @@ def test_the_report_shows_each_violation_and_loads_nothing(spoilt) -> None:
     assert "violated" in (run / "summary.md").read_text().splitlines()[0]
 
 
-def test_each_violated_check_of_operations_has_a_witness_of_its_own_key_in_words(spoilt) -> None:
+def test_each_violated_check_of_operations_has_a_witness_of_its_own_key_in_words(
+    spoilt: Spoilt,
+) -> None:
     run, judgement = spoilt
     write_report(run, judgement)
     checks = {c["name"]: c for c in json.loads((run / "verdict.json").read_text())["checks"]}
@@ -171,7 +177,7 @@ def test_each_violated_check_of_operations_has_a_witness_of_its_own_key_in_words
     assert junit.count("\n  <testsuite ") == 1
 
 
-def test_all_outputs_show_the_harnesss_own_verdict_beside_a_violation(spoilt) -> None:
+def test_all_outputs_show_the_harnesss_own_verdict_beside_a_violation(spoilt: Spoilt) -> None:
     run, judgement = spoilt
     write_report(run, judgement)
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "violated"

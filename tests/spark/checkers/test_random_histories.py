@@ -17,10 +17,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 CASES = 1000
 
+Judged = tuple[dict[str, set[str]], dict[str, bool]]
+
 
 @pytest.fixture(scope="module", params=["registers", "lists"])
-def judged(request, spark: SparkSession, tmp_path_factory):
-    """(cases, keys flagged by check, which cases are linearizable)."""
+def judged(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Judged:
+    """(keys flagged by check, which cases are linearizable)."""
     run: Path = tmp_path_factory.mktemp(request.param)
     is_lists = request.param == "lists"
     cases = list(histories(Random(11), CASES, lists=is_lists, spoil=0.6))
@@ -44,19 +48,21 @@ def judged(request, spark: SparkSession, tmp_path_factory):
     return flagged, legal
 
 
-def test_the_black_box_flags_a_key_exactly_if_no_order_exists(judged) -> None:
+def test_the_black_box_flags_a_key_exactly_if_no_order_exists(judged: Judged) -> None:
     flagged, legal = judged
     wrong = {key for key, fine in legal.items() if fine == (key in flagged["outside"])}
     assert wrong == set()
     assert sum(not fine for fine in legal.values()) > CASES / 10, "too few spoilt histories"
 
 
-def test_a_claimed_order_that_holds_proves_that_the_key_is_linearizable(judged) -> None:
+def test_a_claimed_order_that_holds_proves_that_the_key_is_linearizable(judged: Judged) -> None:
     flagged, legal = judged
     assert {key for key in legal if not legal[key]} <= flagged["claimed"]
 
 
-def test_a_lost_or_stale_value_is_never_found_where_both_other_checks_are_content(judged) -> None:
+def test_a_lost_or_stale_value_is_never_found_where_both_other_checks_are_content(
+    judged: Judged,
+) -> None:
     flagged, _ = judged
     assert flagged["loss"] - flagged["outside"] - flagged["claimed"] == set()
     assert flagged["loss"], "no history lost anything"

@@ -53,7 +53,7 @@ def events() -> list[dict[str, object]]:
         lineage: int, at_s: float, node: str, last: tuple[int, int, int]
     ) -> dict[str, object]:
         names = ("last_lineage", "last_term", "last_index")
-        data = {"lineage": lineage} | dict(zip(names, last, strict=True))
+        data: dict[str, object] = {"lineage": lineage, **dict(zip(names, last, strict=True))}
         return event("group.reset", at_s, data, zone=ZONE, partition=0, node=node)
 
     gone = {

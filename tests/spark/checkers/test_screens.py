@@ -23,6 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 CASES = 1500
 
+Findings = Counter[tuple[object, ...]]
+Judged = tuple[Ingested, Findings]
+
 SCREEN_OF = {
     "sets": "sets",
     "loss": "loss",
@@ -78,12 +81,12 @@ def random_run(folder: Path, seed: int) -> Path:
     return folder
 
 
-def rows(found: DataFrame | None) -> Counter[tuple[object, ...]]:
+def rows(found: DataFrame | None) -> Findings:
     return Counter() if found is None else Counter(tuple(row) for row in found.collect())
 
 
 @pytest.fixture(scope="module")
-def judged(spark: SparkSession, tmp_path_factory):
+def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
     """(what was ingested, findings over all operations)."""
     run = random_run(tmp_path_factory.mktemp("random"), seed=1)
     ingested = ingest(spark, run)
@@ -91,17 +94,17 @@ def judged(spark: SparkSession, tmp_path_factory):
     return ingested, rows(found)
 
 
-def among_suspects(ingested: Ingested, suspects: list[Suspects]) -> Counter[tuple[object, ...]]:
+def among_suspects(ingested: Ingested, suspects: list[Suspects]) -> Findings:
     return rows(findings_of_suspects(ingested.ops, suspects, unplaced=ingested.quality.unplaced))
 
 
-def test_the_checks_find_the_same_among_the_suspects_as_everywhere(judged) -> None:
+def test_the_checks_find_the_same_among_the_suspects_as_everywhere(judged: Judged) -> None:
     ingested, everywhere = judged
     assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
     assert len({row[:2] for row in everywhere}) >= 18, "too few kinds of findings"
 
 
-def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged) -> None:
+def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged: Judged) -> None:
     suspects = [b.suspects for b in judged[0].buckets]
     for name in ("sets", "loss", "claimed", "registers", "lists"):
         flagged = sum(len(getattr(s, name)) for s in suspects)
@@ -109,20 +112,22 @@ def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged) -> None:
 
 
 @pytest.mark.parametrize("screen", [f for f in Suspects.__struct_fields__ if f != "partitions"])
-def test_a_screen_that_flags_nothing_is_noticed(judged, screen: str) -> None:
+def test_a_screen_that_flags_nothing_is_noticed(judged: Judged, screen: str) -> None:
     ingested, everywhere = judged
     blind = [msgspec.structs.replace(b.suspects, **{screen: []}) for b in ingested.buckets]
     assert among_suspects(ingested, blind) != everywhere
 
 
-def test_more_suspects_than_a_condition_can_name_are_all_looked_at(judged, monkeypatch) -> None:
+def test_more_suspects_than_a_condition_can_name_are_all_looked_at(
+    judged: Judged, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ingested, everywhere = judged
     monkeypatch.setattr(exact_checks, "MOST_NAMED", 3)
     assert among_suspects(ingested, [b.suspects for b in ingested.buckets]) == everywhere
 
 
 @pytest.fixture(scope="module")
-def planted(spark: SparkSession, tmp_path_factory) -> dict[str, set[int]]:
+def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[int]]:
     """Ids that each screen flags in a run with one of each anomaly."""
     run: Path = tmp_path_factory.mktemp("planted")
     given = [anomalies.plant(name, START_NS) for name in anomalies.NAMES]
@@ -135,7 +140,9 @@ def planted(spark: SparkSession, tmp_path_factory) -> dict[str, set[int]]:
 
 
 @pytest.mark.parametrize("name", anomalies.NAMES)
-def test_a_planted_anomaly_is_flagged_by_the_screens_of_its_checks(planted, name: str) -> None:
+def test_a_planted_anomaly_is_flagged_by_the_screens_of_its_checks(
+    planted: dict[str, set[int]], name: str
+) -> None:
     anomaly = anomalies.plant(name, START_NS)
     is_list = any(o.f is Function.APPEND for o in anomaly.operations)
     key, partition = name_id(ZONE, f"planted-{name}"), name_id(ZONE, "0")
@@ -147,7 +154,9 @@ def test_a_planted_anomaly_is_flagged_by_the_screens_of_its_checks(planted, name
             assert key in planted["lists" if is_list and screen == "registers" else screen], check
 
 
-def test_the_files_are_buckets_to_spark_and_sorted_in_each(judged, spark: SparkSession) -> None:
+def test_the_files_are_buckets_to_spark_and_sorted_in_each(
+    judged: Judged, spark: SparkSession
+) -> None:
     ops = judged[0].ops
     buckets = len(judged[0].buckets)
     spark_says = ops.selectExpr(

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from benchmarks.store import figures
 from benchmarks.store.bench_catch_up import fill
-from benchmarks.store.figures import Limit, LocalNodes, Result, Row, Zone
+from benchmarks.store.figures import Limit, Result, Row
+from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.planning.plan import (
     CreatePartition,

@@ -26,7 +26,8 @@ from zonequake_cluster.host import processes
 from zonequake_cluster.images.build import build_all
 from zonequake_cluster.instance import MARK, find_instance
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
-from zonequake_kube.client import Json, Kube
+from zonequake_kube.client import Kube
+from zonequake_kube.objects import Json
 
 Processes = Mapping[str, list[int]]
 """By who they are: `operator`, `kube-apiserver`, `etcd`, and the data nodes' names."""

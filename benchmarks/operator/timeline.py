@@ -7,7 +7,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from zonequake_kube.client import Json, Kube
+from zonequake_kube.client import Kube
+from zonequake_kube.objects import Json
 from zonequake_operator.resources.model import PartitionKeys
 from zonequake_operator.resources.parsing import parse_partition
 

@@ -139,7 +139,7 @@ def by_spark(run: Path) -> bool:
     analyze(run)
     document = msgspec.json.decode((run / "verdict.json").read_bytes())
     (check,) = (each for each in document["checks"] if each["name"] == "linearizability")
-    return check["verdict"] == "passed"
+    return bool(check["verdict"] == "passed")
 
 
 def verdict_of(engine: str, judge: Judge, case: Case) -> tuple[str, Cost]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.peers.etcd import ELECTION_MS, HEARTBEAT_MS, local_etcd, pids_of
-from benchmarks.store.figures import NODES, LocalNodes, Zone, create, leaders, pid_of
+from benchmarks.store.figures import NODES, create, leaders, pid_of
 from tests.foreign.local_etcd import LocalEtcd
-from tests.processes.store.local_nodes import until
+from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_load.client.client import Client
 from zonequake_load.targets.etcd.target import EtcdTarget
 from zonequake_load.targets.protocol import Target

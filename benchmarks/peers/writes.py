@@ -25,18 +25,9 @@ from benchmarks.peers.etcd import Tool, local_etcd, pids_of
 from benchmarks.peers.failover import row
 from benchmarks.peers.systems import System
 from benchmarks.store import bench_writes, figures
-from benchmarks.store.figures import (
-    NODES,
-    Limit,
-    LocalNodes,
-    Result,
-    Row,
-    cpu_s,
-    create,
-    leaders,
-    pid_of,
-)
+from benchmarks.store.figures import NODES, Limit, Result, Row, cpu_s, create, leaders, pid_of
 from tests.foreign.local_etcd import LocalEtcd
+from tests.processes.store.local_nodes import LocalNodes
 from zonequake_load.operation import Limits, Once, Type
 
 CLIENTS = 64

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -53,10 +53,10 @@ class Sampler:
     """CPU time by kind of process, at each sample."""
 
     at_ns: list[int] = field(default_factory=list)
-    used_s: list[Counter[str]] = field(default_factory=list)
+    used_s: list[defaultdict[str, float]] = field(default_factory=list)
     _kinds: dict[tuple[int, str], str] = field(default_factory=dict)
     _last: dict[tuple[int, str], float] = field(default_factory=dict)
-    _sum: Counter[str] = field(default_factory=Counter)
+    _sum: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def sample(self) -> None:
         """Adds what each process used since the last time. What lived for less than a sample is
@@ -78,7 +78,7 @@ class Sampler:
         total = sum(map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:4])) * TICK_S
         self._sum["all"] = total
         self.at_ns.append(time.monotonic_ns())
-        self.used_s.append(Counter(self._sum))
+        self.used_s.append(self._sum.copy())
 
     def cores(self, begin_ns: int, end_ns: int) -> dict[str, float]:
         """Cores used between two moments, by kind."""

@@ -22,7 +22,8 @@ import lmdb
 import msgspec
 
 from benchmarks.store import figures
-from benchmarks.store.figures import Limit, LocalNodes, Result, Row, Zone
+from benchmarks.store.figures import Limit, Result, Row
+from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_protocol.client import Reply, Request, Status, Write
 from zonequake_store.catchup.supplier import PIECE_BYTES
 from zonequake_store.network.framing import FrameConnection

@@ -19,7 +19,6 @@ from benchmarks.store import figures
 from benchmarks.store.figures import (
     NODES,
     Limit,
-    LocalNodes,
     Result,
     Row,
     bare_process,
@@ -28,6 +27,7 @@ from benchmarks.store.figures import (
     heap_bytes,
     pid_of,
 )
+from tests.processes.store.local_nodes import LocalNodes
 from tests.processes.store.ports import free_ports
 
 WATCHED_S = 20.0

@@ -16,18 +16,8 @@ import time
 from pathlib import Path
 
 from benchmarks.store import figures
-from benchmarks.store.figures import (
-    NODES,
-    Limit,
-    LocalNodes,
-    Result,
-    Row,
-    Zone,
-    create,
-    heap_bytes,
-    pid_of,
-)
-from tests.processes.store.local_nodes import key_of
+from benchmarks.store.figures import NODES, Limit, Result, Row, create, heap_bytes, pid_of
+from tests.processes.store.local_nodes import LocalNodes, Zone, key_of
 from zonequake_protocol.client import Status, Write, partition_of
 
 GROUPS = 16

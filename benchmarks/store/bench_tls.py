@@ -15,8 +15,9 @@ from statistics import median
 
 from benchmarks.store import figures
 from benchmarks.store.bench_writes import Clients, closed_loop, connect
-from benchmarks.store.figures import NODES, Limit, LocalNodes, Result, Row, create, leaders, pid_of
+from benchmarks.store.figures import NODES, Limit, Result, Row, create, leaders, pid_of
 from tests.processes.store.certificates import Certificates
+from tests.processes.store.local_nodes import LocalNodes
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import Role
 

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from ssl import SSLContext
 
 import lmdb
 import msgspec
@@ -26,16 +27,15 @@ from benchmarks.store import figures
 from benchmarks.store.figures import (
     NODES,
     Limit,
-    LocalNodes,
     Result,
     Row,
-    Zone,
     bare_process,
     cpu_s,
     create,
     leaders,
     pid_of,
 )
+from tests.processes.store.local_nodes import LocalNodes, Zone
 from tests.processes.store.ports import free_ports
 from zonequake_protocol.client import Reply, Request, RequestId, Status, Write
 from zonequake_store.network.framing import FrameConnection
@@ -95,9 +95,17 @@ class EchoClients(Clients):
             self.answered(request.id)
 
 
-async def connect(kind: type[Clients], group: str, port: int, **tls: object) -> Clients:
-    loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: kind(group), "127.0.0.1", port, **tls)  # type: ignore[arg-type]
+async def connect(
+    kind: type[Clients],
+    group: str,
+    port: int,
+    *,
+    ssl: SSLContext | None = None,
+    server_hostname: str | None = None,
+) -> Clients:
+    _, connection = await asyncio.get_running_loop().create_connection(
+        lambda: kind(group), "127.0.0.1", port, ssl=ssl, server_hostname=server_hostname
+    )
     return connection
 
 

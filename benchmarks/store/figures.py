@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class Result:
     limits: list[Limit]
 
 
-def run(text: str | None, measure: Callable[[Path], Awaitable[Result]]) -> None:
+def run(text: str | None, measure: Callable[[Path], Coroutine[Any, Any, Result]]) -> None:
     """A benchmark's command line: measure in a temporary folder, print, and keep with `--json`."""
     show(measure, options(text).parse_args().json)
 
@@ -66,7 +66,7 @@ def options(text: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def show(measure: Callable[[Path], Awaitable[Result]], json_file: Path | None) -> None:
+def show(measure: Callable[[Path], Coroutine[Any, Any, Result]], json_file: Path | None) -> None:
     """Measure in a temporary folder, print, and keep the figures if there is a file for them."""
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 from benchmarks.store import figures
-from benchmarks.store.figures import NODES, Limit, LocalNodes, Result, Zone, create
+from benchmarks.store.figures import NODES, Limit, Result, create
+from tests.processes.store.local_nodes import LocalNodes, Zone
 
 GROUPS = 8
 EVERY_S = 0.02

@@ -38,6 +38,6 @@ def test_a_hunt_prints_the_command_for_each_seed_that_breaks_a_rule_and_ends_wit
 def test_a_hunt_in_which_nothing_is_committed_shows_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hunt.simulate_many", lambda *_, **__: [])
+    monkeypatch.setattr("tests.simulation.hunt.simulate_many", lambda *_, **__: [])
     assert main(["--seeds", "1", "--only", "raft"]) == 1
     assert "raft committed nothing" in capsys.readouterr().out

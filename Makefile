@@ -5,10 +5,13 @@ LONG_GROUPS := audit hunt long-unit long-processes long-kube long-foreign long-m
 # A benchmark's file is run as the module that it is: they share code by their full names.
 as_module = .venv/bin/python -m $$(echo $${program%.py} | tr / .)
 
-.PHONY: demo test test-all setup bench bench-all bench-store detection lock clean help $(GROUPS) $(LONG_GROUPS)
+.PHONY: demo check test test-all setup bench bench-all bench-store detection lock clean help $(GROUPS) $(LONG_GROUPS)
 
 demo: setup ## set up, start a cluster, kill pods during catch-up, judge what happened
 	.venv/bin/zonequake demo
+
+check: setup ## format, lint, types, layers and the unit tests of what changed: a minute
+	.venv/bin/python scripts/check.py
 
 test: setup ## every check and every test
 	.venv/bin/python scripts/run_tests.py

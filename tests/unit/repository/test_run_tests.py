@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import signal
 import subprocess
@@ -15,14 +15,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def run_tests(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_tests", ROOT / "scripts" / "run_tests.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "run_tests", module)
-    spec.loader.exec_module(module)
-    return module
+def run_tests() -> ModuleType:
+    return importlib.import_module("scripts.run_tests")
 
 
 def fixture_group(run_tests: ModuleType, folder: Path, source: str) -> object:
@@ -190,10 +184,8 @@ def test_what_a_group_and_its_children_computed_is_counted(run_tests: ModuleType
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_both_lanes(tmp_path: Path, number: signal.Signals) -> None:
     script = f"""
-import sys
 import time
-sys.path.insert(0, {str(ROOT / "scripts")!r})
-from run_tests import Group, Lane, heed_sigterm, run_groups
+from scripts.run_tests import Group, Lane, heed_sigterm, run_groups
 heed_sigterm()
 def group(name, lane):
     wait = "import os, time; open(" + repr({str(tmp_path)!r} + "/" + name) + ", 'w').write("
@@ -203,6 +195,7 @@ run_groups([group("a", Lane.COMPUTES), group("b", Lane.WAITS)])
 """
     process = subprocess.Popen(
         [sys.executable, "-c", script],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

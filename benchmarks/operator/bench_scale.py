@@ -35,7 +35,13 @@ from benchmarks.store.figures import Limit, Result, Row
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ChaosError
 from zonequake_operator.resources.model import group_name
-from zonequake_protocol.admin import DumpHeader, ReplicaSize, ReplicasReport, ReplicaStatus, Role
+from zonequake_protocol.admin import (
+    DumpHeader,
+    ReplicaRole,
+    ReplicaSize,
+    ReplicasReport,
+    ReplicaStatus,
+)
 from zonequake_protocol.client import partition_of
 
 ZONE = "scale"
@@ -95,7 +101,9 @@ class Nodes:
             body = await self.get(node, "/admin/v1/replicas")
             for status in msgspec.json.decode(body, type=ReplicasReport).replicas:
                 known = found.get(status.partition)
-                if status.role is Role.LEADER and (known is None or known[1].term < status.term):
+                if status.role is ReplicaRole.LEADER and (
+                    known is None or known[1].term < status.term
+                ):
                     found[status.partition] = (node, status)
         return found
 

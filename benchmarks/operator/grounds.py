@@ -25,7 +25,7 @@ from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.host import processes
 from zonequake_cluster.images.build import build_all
 from zonequake_cluster.instance import MARK, find_instance
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
 from zonequake_kube.client import Kube
 from zonequake_kube.objects import Json
 
@@ -100,7 +100,7 @@ async def on_embedded_cluster(nodes: int) -> AsyncIterator[Ground]:
         built = build_all(progress=_say)
         for image in built.values():
             cluster.load_image(image.archive)
-        place = Place(
+        place = ReleasePlace(
             kubeconfig=cluster.kubeconfig,
             context=cluster.context,
             namespace=DEFAULT_NAMESPACE,

@@ -35,8 +35,8 @@ from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.testing.synthesize import (
     START_NS,
-    Operation,
     Shape,
+    SyntheticOperation,
     synthesize,
     write_operations,
 )
@@ -64,7 +64,9 @@ class Case:
     legal: bool
 
 
-def hot_key(operations: int, *, clients: int, unanswered: float, stale: bool) -> list[Operation]:
+def hot_key(
+    operations: int, *, clients: int, unanswered: float, stale: bool
+) -> list[SyntheticOperation]:
     """One register under `clients` at once; of a stale history one read gives an old value.
 
     Each operation takes effect at an instant of its own, about `clients` of them in any interval.
@@ -74,10 +76,10 @@ def hot_key(operations: int, *, clients: int, unanswered: float, stale: bool) ->
     processes, newest_process = list(range(clients)), clients
     register: int | None = None
     index = 0
-    found: list[Operation] = []
+    found: list[SyntheticOperation] = []
     for number in range(operations):
         at_ns, slot = START_NS + number * GAP_NS, number % clients
-        read = Operation(
+        read = SyntheticOperation(
             f=Function.READ,
             key="hot",
             partition=0,

@@ -19,7 +19,7 @@ from benchmarks.store.figures import NODES, Limit, Result, Row, create, leaders,
 from tests.processes.store.certificates import Certificates
 from tests.processes.store.local_nodes import LocalNodes
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 CLIENTS = (1, 64)
 ROUNDS = 3
@@ -36,7 +36,7 @@ async def one(directory: Path, certificates: Certificates | None, name: str) -> 
         group = zone.groups[0]
         leader = nodes.nodes[(await leaders(nodes, [group]))[group]]
         pids = [pid_of(nodes, node) for node in NODES]
-        words = certificates.to_store(Role.LOAD) if certificates else {}
+        words = certificates.to_store(TlsRole.LOAD) if certificates else {}
         return [
             await closed_loop(
                 f"{clients} clients, {name}",
@@ -51,9 +51,9 @@ async def one(directory: Path, certificates: Certificates | None, name: str) -> 
 
 def handshake(credentials: Credentials) -> Row:
     """Both sides of one, in memory."""
-    server = credentials.for_accepting(Role.STORE)
-    client = credentials.for_connecting(Role.STORE)
-    name = credentials.name_of(Role.STORE)
+    server = credentials.for_accepting(TlsRole.STORE)
+    client = credentials.for_connecting(TlsRole.STORE)
+    name = credentials.name_of(TlsRole.STORE)
     begun_s = time.process_time()
     for _ in range(HANDSHAKES):
         there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -86,7 +86,7 @@ async def measure(directory: Path) -> Result:
         row = by_case[f"{clients} clients, TLS"]
         row["CPU / TCP"] = row["CPU us/write"] / plain["CPU us/write"]
         row["p99 / TCP"] = row["p99 ms"] / plain["p99 ms"]
-    rows.append(handshake(certificates.credentials(Role.STORE)))
+    rows.append(handshake(certificates.credentials(TlsRole.STORE)))
     ratio = by_case["64 clients, TLS"]["CPU / TCP"]
     limit = Limit(name="CPU of a write with TLS / without", found=ratio, value=LIMIT_RATIO)
     return Result(rows=rows, limits=[limit])

@@ -21,7 +21,7 @@ from typing import Any
 import uvloop
 
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
-from zonequake_protocol.admin import Bootstrap, OrderStatus, Role, TransferLeadership
+from zonequake_protocol.admin import Bootstrap, OrderStatus, ReplicaRole, TransferLeadership
 
 NODES = ["n0", "n1", "n2"]
 
@@ -172,7 +172,7 @@ async def leaders(nodes: LocalNodes, groups: list[str]) -> dict[str, str]:
     found: dict[str, tuple[int, str]] = {}
     for node in NODES:
         for status in (await nodes.report(node)).replicas:
-            if status.role is Role.LEADER and status.group in wanted:
+            if status.role is ReplicaRole.LEADER and status.group in wanted:
                 known = found.get(status.group)
                 if known is None or known[0] < status.term:
                     found[status.group] = (status.term, node)

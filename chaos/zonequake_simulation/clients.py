@@ -20,7 +20,7 @@ from zonequake_load.operation import (
     Transaction,
     Type,
 )
-from zonequake_load.pod.history import Call, Clock, Event, Role, event_of
+from zonequake_load.pod.history import Call, Clock, HistoryEvent, OperationRole, event_of
 from zonequake_load.pod.workload import Memory
 from zonequake_protocol.client import Reply, Route, partition_of
 from zonequake_simulation import several
@@ -57,7 +57,7 @@ class Client:
         """`certainly_failed` is told of transactions that never happened."""
         self.name = "client"
         self.certainly_failed = certainly_failed
-        self.history: list[Event] = []
+        self.history: list[HistoryEvent] = []
         self.quiet = False
         """No process begins another operation by itself."""
         self.table = RoutingTable(ZONE)
@@ -109,7 +109,7 @@ class Client:
         if not self.table.partitions:
             self._begin_later(process)
             return
-        self.run(process, self._draw(), Role.LOAD, lambda _: self._begin_later(process))
+        self.run(process, self._draw(), OperationRole.LOAD, lambda _: self._begin_later(process))
 
     def _draw(self) -> Operation | Transaction:
         random, share = self._random, self._scenario.transactions
@@ -136,7 +136,7 @@ class Client:
         self,
         process: _Process,
         operation: Operation | Transaction,
-        role: Role,
+        role: OperationRole,
         ended: Callable[[Outcome], None],
     ) -> None:
         """Carry out an operation; `ended` gets its outcome."""
@@ -189,7 +189,7 @@ class Client:
         self.under_way[id(run)] = run
         run.go_on()
 
-    def _call(self, step: Operation, process: int, name: str, role: Role) -> Call:
+    def _call(self, step: Operation, process: int, name: str, role: OperationRole) -> Call:
         return Call(
             operation=step,
             process=process,
@@ -210,7 +210,7 @@ class Client:
             self.run(
                 _Process(next(self._processes)),
                 operation,
-                Role.FINAL,
+                OperationRole.FINAL,
                 lambda outcome: ended(operation, outcome),
             )
 
@@ -221,7 +221,7 @@ class Client:
                     if partition_of(key, self._scenario.groups) == partition:
                         read(key)
 
-            self.run(_Process(next(self._processes)), operation, Role.LOAD, written)
+            self.run(_Process(next(self._processes)), operation, OperationRole.LOAD, written)
 
         for partition in range(self._scenario.groups):
             key = next(k for k in keys if partition_of(k, self._scenario.groups) == partition)

@@ -23,7 +23,7 @@ from zonequake_simulation.replicas import GroupPlace
 from zonequake_simulation.scenario import Scenario
 from zonequake_simulation.world import World
 from zonequake_store.lease.rule import LeaseRecord, Put
-from zonequake_store.raft.api import Role, Status
+from zonequake_store.raft.api import RaftRole, Status
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica.replica import Replica
 
@@ -37,7 +37,7 @@ def leader_of(nodes: Mapping[str, Node], group: str) -> tuple[Node, Status] | No
     found: tuple[Node, Status] | None = None
     for node in nodes.values():
         replica = node.replicas.get(group)
-        if replica is not None and replica.raft._replica.role is Role.LEADER:
+        if replica is not None and replica.raft._replica.role is RaftRole.LEADER:
             status = replica.raft.status()
             if found is None or status.term > found[1].term:
                 found = node, status

@@ -17,18 +17,18 @@ import pyarrow as pa
 from zonequake_analysis.checks.screens import black_box, claimed, loss, sets
 from zonequake_analysis.checks.screens.columns import Columns, columns
 from zonequake_analysis.checks.search.claimed_order_search import follows_claim
-from zonequake_analysis.checks.search.reference import Step, is_linearizable
+from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
 from zonequake_analysis.inputs.integer_columns import typed
 from zonequake_analysis.inputs.layout import laid_out
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
-from zonequake_load.pod.history import Event
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
+from zonequake_load.pod.history import HistoryEvent
 from zonequake_simulation.violation import Violation
 
 _encode = msgspec.json.Encoder().encode
 
 
-def judged(histories: Mapping[str, Sequence[Event]], folder: Path) -> dict[str, Violation]:
+def judged(histories: Mapping[str, Sequence[HistoryEvent]], folder: Path) -> dict[str, Violation]:
     """The violation that each history shows, by its name; the others show none.
 
     `folder` takes a file meanwhile.
@@ -89,11 +89,11 @@ def _exact(rows: list[dict[str, Any]]) -> str | None:
         row
         for row in rows
         if not row["bounded"]
-        and row["outcome"] != Outcome.FAIL.value
-        and not (row["f"] == Function.READ.value and row["outcome"] != Outcome.OK.value)
+        and row["outcome"] != OutcomeCode.FAIL.value
+        and not (row["f"] == Function.READ.value and row["outcome"] != OutcomeCode.OK.value)
     ]
     steps = [_step(row) for row in judged_rows]
-    failed = {row["value"] for row in rows if row["outcome"] == Outcome.FAIL.value}
+    failed = {row["value"] for row in rows if row["outcome"] == OutcomeCode.FAIL.value}
     if not is_linearizable(steps):
         return "histories are linearizable"
     if not follows_claim(steps, [row["position"] for row in judged_rows]):
@@ -106,10 +106,10 @@ def _exact(rows: list[dict[str, Any]]) -> str | None:
     return None
 
 
-def _step(row: dict[str, Any]) -> Step:
+def _step(row: dict[str, Any]) -> ReferenceStep:
     shown = row["list"]
-    answered = row["outcome"] == Outcome.OK.value
-    return Step(
+    answered = row["outcome"] == OutcomeCode.OK.value
+    return ReferenceStep(
         f=Function(row["f"]),
         inv_ns=row["inv"],
         fin_ns=row["fin"] if answered else NEVER_NS,
@@ -128,7 +128,7 @@ def _told(rows: list[dict[str, Any]]) -> list[str]:
         shown = row["value"] if row["list"] is None else row["list"]
         found.append(
             f"{row['inv'] / 1e6:.1f}..{end} ms {Function(row['f']).name.lower()} {row['op']} "
-            f"{shown} {Outcome(row['outcome']).name.lower()} term {row['term']} "
+            f"{shown} {OutcomeCode(row['outcome']).name.lower()} term {row['term']} "
             f"index {row['index']}"
         )
     return found

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from zonequake_load.operation import Function, Type
-from zonequake_load.pod.history import Event
+from zonequake_load.pod.history import HistoryEvent
 from zonequake_protocol.terms import term_of
 
 Has = Callable[[int, int, int], bool]
 """(partition, index, whole term) → whether the entry is committed in the lineage."""
 
 
-def seen_from(lineage: int, history: Iterable[Event], has: Has) -> Iterator[Event]:
+def seen_from(lineage: int, history: Iterable[HistoryEvent], has: Has) -> Iterator[HistoryEvent]:
     """The events that this lineage must explain, in their order."""
     events = list(history)
     foreign = {
@@ -30,7 +30,7 @@ def seen_from(lineage: int, history: Iterable[Event], has: Has) -> Iterator[Even
             yield event  # and no completion: unknown
 
 
-def _counts(lineage: int, event: Event, has: Has) -> bool:
+def _counts(lineage: int, event: HistoryEvent, has: Has) -> bool:
     """Whether an answer rests on what is part of this lineage."""
     assert event.lineage is not None, "an answer has a place"
     assert event.term is not None, "an answer has a place"

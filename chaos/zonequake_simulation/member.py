@@ -41,10 +41,10 @@ from zonequake_store.network.peer_protocol import (
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.node.letters import PostOffice
 from zonequake_store.node.storage_watch import Room, StorageWatch, Telling
-from zonequake_store.raft.api import Event, Ready, SupplyPeer
+from zonequake_store.raft.api import RaftEvent, Ready, SupplyPeer
 from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica.replica import Replica
-from zonequake_store.replica.requests import Operation
+from zonequake_store.replica.requests import KeyOperation
 from zonequake_store.replica.status import route_of
 from zonequake_store.replica.turn import Edge, finish, receive, serve, writes_of
 from zonequake_store.storage.cells import Overlay
@@ -271,7 +271,7 @@ class Node(Edge):
         self,
         group: str,
         id_: int,
-        operation: Operation | Transaction,
+        operation: KeyOperation | Transaction,
         answer: Callable[[Reply], None],
     ) -> None:
         """A client's operation came; `answer` is called once, or never if the process dies."""
@@ -360,7 +360,7 @@ class Node(Edge):
         """Store a Ready with all others of this turn."""
         self._batch.append((replica, ready))
 
-    def note(self, replica: Replica, event: Event) -> None:
+    def note(self, replica: Replica, event: RaftEvent) -> None:
         """Count and trace what the core told."""
         tell(self._world, replica.me, event)
 

@@ -12,8 +12,8 @@ from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,
     GrantAnswer,
+    RaftRole,
     ResetAnswer,
-    Role,
     Status,
 )
 from zonequake_store.raft.messages import Peer
@@ -24,7 +24,7 @@ def change_peers(replica: Replica, seen: Status, wish: Wish) -> None:
     """Want other peers of who was seen to lead."""
     before = replica.raft.status()
     answer = replica.raft.change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
-    if before.term != seen.term or before.role is not Role.LEADER:
+    if before.term != seen.term or before.role is not RaftRole.LEADER:
         require(
             answer is not ChangePeersAnswer.RECEIVED,
             "a change is received by the leader of its term alone",
@@ -58,7 +58,7 @@ def cancel(replica: Replica, seen: Status) -> bool:
     before = replica.raft.status()
     answer = replica.raft.cancel_change_peers(term=seen.term, token=seen.stage_token)
     after = replica.raft.status()
-    if before.term != seen.term or before.role is not Role.LEADER:
+    if before.term != seen.term or before.role is not RaftRole.LEADER:
         require(
             answer is not CancelAnswer.RECEIVED and after == before,
             "a cancel is for the leader of its term alone",
@@ -119,7 +119,7 @@ def try_old_orders(replica: Replica, wanted: tuple[Peer, ...]) -> None:
     """Repeat orders of older terms and tokens to a leader."""
     raft = replica.raft
     before = raft.status()
-    if before.configuration is None or before.role is not Role.LEADER:
+    if before.configuration is None or before.role is not RaftRole.LEADER:
         return
     stale = raft.change_peers(term=before.term, token=before.configuration.token - 1, peers=wanted)
     old = raft.change_peers(term=before.term - 1, token=999_999, peers=wanted)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zonequake_simulation.scenario import FaultKind, Scenario
 
 
-class Target(enum.StrEnum):
+class FaultAim(enum.StrEnum):
     """Whom a fault is aimed at when its time comes."""
 
     LEADER = "leader"  # of the highest term that is alive, else of whoever comes first
@@ -26,13 +26,13 @@ class Fault:
 
     at_ms: int
     kind: FaultKind
-    target: Target
+    target: FaultAim
     for_ms: int
     choice: int
     amount: float
 
     def __str__(self) -> str:
-        whom = "leader" if self.target is Target.LEADER else f"node {self.choice % 97}"
+        whom = "leader" if self.target is FaultAim.LEADER else f"node {self.choice % 97}"
         return f"{self.at_ms} ms: {self.kind} ({whom}, {self.for_ms} ms, {self.amount:.2f})"
 
 
@@ -58,7 +58,7 @@ class FaultPlan:
                 Fault(
                     at_ms=at_ms,
                     kind=draw.choices(kinds, weights)[0],
-                    target=draw.choice([Target.LEADER, Target.LEADER, Target.NODE]),
+                    target=draw.choice([FaultAim.LEADER, FaultAim.LEADER, FaultAim.NODE]),
                     for_ms=int(draw.choice([100, 500, 1500, 4000]) * (0.2 + draw.random())),
                     choice=draw.getrandbits(32),
                     amount=draw.random(),

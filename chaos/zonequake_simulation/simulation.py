@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from zonequake_load.operation import Operation, Outcome, Type
-from zonequake_load.pod.history import Event
+from zonequake_load.pod.history import HistoryEvent
 from zonequake_simulation import serializability
 from zonequake_simulation.api import ApiServer
 from zonequake_simulation.checks.group import GroupRules
@@ -245,7 +245,7 @@ class Simulation:
         while self._world.now_us < end_us:
             self._step()
 
-    def histories(self) -> dict[str, list[Event]]:
+    def histories(self) -> dict[str, list[HistoryEvent]]:
         """The clients' history as each lineage must explain it, by names for `judged`."""
         ledgers = [rules.ledger for rules in self.rules.values()]
         numbers = sorted({number for ledger in ledgers for number in ledger.lineages})

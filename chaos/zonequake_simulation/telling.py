@@ -6,16 +6,16 @@ from zonequake_simulation.trace import TraceKind
 from zonequake_simulation.world import World
 from zonequake_store.raft.api import (
     ConfigurationApplied,
-    Event,
     LeaderChanged,
     LeaderElected,
     LineageBegun,
+    RaftEvent,
     StageChanged,
 )
 from zonequake_store.raft.messages import Message, Peer
 
 
-def tell(world: World, me: Peer, event: Event) -> None:
+def tell(world: World, me: Peer, event: RaftEvent) -> None:
     """Count and trace what the core of `me` told."""
     tally, node = world.tally, me.node
     if isinstance(event, LeaderElected):

@@ -21,11 +21,11 @@ from zonequake_simulation.operated import trouble as control_trouble
 from zonequake_simulation.operated.control_plane import ControlPlane
 from zonequake_simulation.operated.group import OperatedGroup
 from zonequake_simulation.operated.trouble import ControlTrouble
-from zonequake_simulation.plan import Fault, FaultPlan, Target
+from zonequake_simulation.plan import Fault, FaultAim, FaultPlan
 from zonequake_simulation.scenario import FaultKind, Scenario
 from zonequake_simulation.trace import TraceKind
 from zonequake_simulation.world import World
-from zonequake_store.raft.api import Role
+from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.messages import Peer
 from zonequake_store.replica.replica import Replica
 from zonequake_store.state.transactions import TransactionId
@@ -165,7 +165,7 @@ class Trouble:
                 self._stand_still(fault)
 
     def _target(self, fault: Fault) -> Node:
-        if fault.target is Target.LEADER:
+        if fault.target is FaultAim.LEADER:
             operators = list(self._operators.values())
             found = operators[fault.choice % len(operators)].leader()
             if found is not None:
@@ -332,7 +332,7 @@ class Trouble:
             node.act(group, lambda replica: self._let_refuse(replica, refuses))
 
     def _let_refuse(self, replica: Replica, refuses: bool) -> None:
-        if refuses and replica.raft.status().role is not Role.FOLLOWER:
+        if refuses and replica.raft.status().role is not RaftRole.FOLLOWER:
             self._world.bites(FaultKind.REFUSE)
         replica.raft.refuse_leadership(refuses)
 
@@ -353,7 +353,7 @@ class Trouble:
                 node.act(group, partial(self._report_unreachable, replica.me))
 
     def _report_unreachable(self, peer: Peer, replica: Replica) -> None:
-        if replica.raft.status().role is Role.LEADER:
+        if replica.raft.status().role is RaftRole.LEADER:
             self._world.bites(FaultKind.UNREACHABLE)
         replica.raft.report_unreachable(peer)
 

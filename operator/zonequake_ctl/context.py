@@ -14,7 +14,7 @@ DEFAULT_RELEASE = "zq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ReleasePlace:
     """A kubeconfig, a context in it, a namespace and a release there."""
 
     kubeconfig: Path | None
@@ -37,7 +37,7 @@ def find_place(
     namespace: str,
     release: str,
     from_environment: bool = False,
-) -> Place:
+) -> ReleasePlace:
     """The place that the options name; without any, the embedded cluster.
 
     `from_environment`: before that, the one of $KUBECONFIG. Chaos is never aimed at what happens to
@@ -57,14 +57,14 @@ def find_place(
             raise UsageError(
                 "no cluster: start one with `zonequake cluster up`, or name one with --context"
             )
-        return Place(
+        return ReleasePlace(
             kubeconfig=own.kubeconfig,
             context=own.context,
             namespace=namespace,
             release=release,
             embedded=True,
         )
-    return Place(
+    return ReleasePlace(
         kubeconfig=kubeconfig or _from_environment(),
         context=context,
         namespace=namespace,

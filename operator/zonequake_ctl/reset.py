@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
 from zonequake_ctl.reset_by_hand import (
     proofs_of,
     refusal,
@@ -76,7 +76,7 @@ def reset(
 
 
 async def _reset(
-    place: Place,
+    place: ReleasePlace,
     name: str,
     chosen: list[int],
     *,

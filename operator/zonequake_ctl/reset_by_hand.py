@@ -250,7 +250,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ResetProgress:
     """What has become of requests, by partition. `open`: not carried out yet; `lapsed`: nothing
     comes of them, since the keys are others now, and not by a reset. `said`: what the zone says of
     its data at risk."""
@@ -263,7 +263,7 @@ class Outcome:
 
 async def wait(
     kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float
-) -> Outcome:
+) -> ResetProgress:
     """Until none is open any more, or the time is over."""
     give_up_s = time.monotonic() + wait_s
     chosen: dict[int, str] = {}
@@ -286,7 +286,9 @@ async def wait(
                 lapsed.append(number)
         if not open_ or time.monotonic() > give_up_s:
             said = [c.message for c in zone.conditions if c.type == "DataAtRisk" and not c.is_well]
-            return Outcome(open=tuple(open_), lapsed=tuple(lapsed), done=done, said=tuple(said))
+            return ResetProgress(
+                open=tuple(open_), lapsed=tuple(lapsed), done=done, said=tuple(said)
+            )
         await asyncio.sleep(POLL_S)
 
 

@@ -20,18 +20,18 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
 from zonequake_ctl.sql.parser import parse
 from zonequake_ctl.sql.statements import Statement
 from zonequake_ctl.sql.translate import (
     TABLE,
     ZONE,
+    Catalog,
     Change,
     Create,
     Delete,
-    Outcome,
+    Translation,
     Update,
-    World,
     translate,
 )
 from zonequake_ctl.sql.views import Rows
@@ -106,7 +106,7 @@ def sql(
     text = _text(statements, file)
     parsed = parse(text)
     if offline:
-        _print_plan(parsed, World(), text, namespace)
+        _print_plan(parsed, Catalog(), text, namespace)
         return
     try:
         place = find_place(
@@ -120,7 +120,7 @@ def sql(
         if not dry_run or kubeconfig is not None:
             raise
         notes.print("no cluster: as if there were no zones and tables yet")
-        _print_plan(parsed, World(), text, namespace)
+        _print_plan(parsed, Catalog(), text, namespace)
         return
     asyncio.run(_at(place, parsed, text, dry_run=dry_run))
 
@@ -136,7 +136,7 @@ def _text(statements: str | None, file: Path | None) -> str:
         raise UsageError(f"{file} can't be read: {error}") from error
 
 
-async def _at(place: Place, parsed: list[Statement], text: str, *, dry_run: bool) -> None:
+async def _at(place: ReleasePlace, parsed: list[Statement], text: str, *, dry_run: bool) -> None:
     async with await place.connect() as kube:
         world = await _read(kube)
         if dry_run:
@@ -148,7 +148,7 @@ async def _at(place: Place, parsed: list[Statement], text: str, *, dry_run: bool
             _print(await _carry_out(kube, statement, text))
 
 
-async def _carry_out(kube: Kube, statement: Statement, text: str) -> Outcome:
+async def _carry_out(kube: Kube, statement: Statement, text: str) -> Translation:
     attempt = 1
     while True:
         outcome = translate(statement, await _read(kube), text)
@@ -162,7 +162,7 @@ async def _carry_out(kube: Kube, statement: Statement, text: str) -> Outcome:
             return outcome if all(done) else replace(outcome, notice=_unfinished(outcome))
 
 
-def _unfinished(outcome: Outcome) -> str:
+def _unfinished(outcome: Translation) -> str:
     names = ", ".join(change.name for change in outcome.changes)
     return (
         f"{names} is being dropped, and still there after {DROP_PATIENCE_S:.0f} s: does an "
@@ -170,7 +170,7 @@ def _unfinished(outcome: Outcome) -> str:
     )
 
 
-async def _read(kube: Kube) -> World:
+async def _read(kube: Kube) -> Catalog:
     try:
         zones, tables, topologies = await asyncio.gather(
             kube.find(ZONE), kube.find(TABLE), kube.find("LogicalTopology")
@@ -180,7 +180,7 @@ async def _read(kube: Kube) -> World:
             f"the cluster has no zones and tables ({error}); install the chart first: "
             "zonequake install"
         ) from error
-    return World(
+    return Catalog(
         zones={zone["metadata"]["name"]: zone for zone in zones},
         tables={table["metadata"]["name"]: table for table in tables},
         topology=topologies[0] if topologies else None,
@@ -215,7 +215,7 @@ async def _gone(kube: Kube, change: Delete) -> bool:
 # --------------------------------------------------------------------------------------- printing
 
 
-def _print_plan(parsed: list[Statement], world: World, text: str, namespace: str) -> None:
+def _print_plan(parsed: list[Statement], world: Catalog, text: str, namespace: str) -> None:
     """The resources as YAML documents; what is no resource as comments between them."""
     shown = ""
     for statement in parsed:
@@ -243,7 +243,7 @@ def _as_yaml(change: Change, namespace: str) -> str:
     return "---\n" + yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
 
 
-def _print(outcome: Outcome) -> None:
+def _print(outcome: Translation) -> None:
     if outcome.rows is not None:
         width = console.width if console.is_terminal else None
         console.print(Text(as_text(outcome.rows, width=width)), end="")

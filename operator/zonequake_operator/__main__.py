@@ -18,7 +18,7 @@ from zonequake_operator.leader.election import Candidate
 from zonequake_operator.leader.elector import Elector
 from zonequake_operator.resources.model import DEFAULT_RETRY_THRESHOLD
 from zonequake_tls.credentials import Credentials, UnusableCredentials
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettingsError, tls_from
 
@@ -61,7 +61,7 @@ def _credentials() -> Credentials | None:
         settings = tls_from(os.environ)
         if settings is None:
             return None
-        credentials = Credentials(settings, Role.OPERATOR)
+        credentials = Credentials(settings, TlsRole.OPERATOR)
     except (TlsSettingsError, UnusableCredentials) as error:
         sys.exit(str(error))
     REGISTRY.register(CertificateCollector(credentials))

@@ -21,7 +21,7 @@ from tests.foreign.translation import (
     entry_to_ours,
     entry_to_theirs,
 )
-from zonequake_store.raft.api import Ready, Role, Settings
+from zonequake_store.raft.api import RaftRole, Ready, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted, NotLeader
 from zonequake_store.raft.memory import MemoryLogStore
@@ -94,7 +94,7 @@ class Ours:
 
     @property
     def leads(self) -> bool:
-        return self.alive and self._raft.status().role is Role.LEADER
+        return self.alive and self._raft.status().role is RaftRole.LEADER
 
     @property
     def term(self) -> int:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.foreign.porcupine_judge import Comparison, Judge, KeyVerdict, compare
 from zonequake_analysis.checks import list_prefixes, sets
 from zonequake_analysis.checks.exact_checks import findings_of
-from zonequake_analysis.checks.search.reference import Step, is_linearizable
+from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.judgement.judge import judge_run
@@ -21,8 +21,8 @@ from zonequake_analysis.testing import anomalies
 from zonequake_analysis.testing.small_histories import histories, steps
 from zonequake_analysis.testing.synthesize import (
     START_NS,
-    Operation,
     Shape,
+    SyntheticOperation,
     synthesize,
     write_operations,
 )
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(600)
 CASES = 4000
 _AFTER_ALL = 10**6
 
-Check = Callable[[Sequence[Step]], bool]
+Check = Callable[[Sequence[ReferenceStep]], bool]
 
 
 def by_search(
@@ -64,17 +64,17 @@ def test_what_our_model_lets_porcupine_skip_changes_no_verdict(
     assert porcupine.judged(tmp_path) == porcupine.judged(tmp_path, "--plain")
 
 
-def without_real_time(given: Sequence[Step]) -> bool:
+def without_real_time(given: Sequence[ReferenceStep]) -> bool:
     """A wrong checker: sequential consistency of each key, not linearizability."""
     return is_linearizable([replace(s, inv_ns=0, fin_ns=max(s.fin_ns, _AFTER_ALL)) for s in given])
 
 
-def without_open_writes(given: Sequence[Step]) -> bool:
+def without_open_writes(given: Sequence[ReferenceStep]) -> bool:
     """A wrong checker: what nobody answered never happened."""
     return is_linearizable([s for s in given if s.fin_ns < 2**62])
 
 
-def without_refusals(given: Sequence[Step]) -> bool:
+def without_refusals(given: Sequence[ReferenceStep]) -> bool:
     """A wrong checker: believes every refused cas."""
     return is_linearizable([s for s in given if not s.refused])
 
@@ -128,7 +128,7 @@ def test_porcupine_agrees_with_the_whole_analysis_on_valid_and_on_spoilt_keys(
     assert verdict is not Verdict.PASSED
 
 
-def renamed(*, lists: bool) -> list[list[Operation]]:
+def renamed(*, lists: bool) -> list[list[SyntheticOperation]]:
     """Small histories whose keys, processes and values are those of no other."""
     shift = 10**12 * (1 + lists)
 
@@ -168,7 +168,7 @@ def test_both_pass_a_run_without_a_fault(
 
 
 def test_what_is_no_question_of_one_order_is_left_out(porcupine: Judge, tmp_path: Path) -> None:
-    write = Operation(
+    write = SyntheticOperation(
         f=Function.WRITE, key="k", partition=0, process=1, inv_ns=5, fin_ns=6, value=7, index=1
     )
     stale = replace(write, f=Function.READ, process=2, inv_ns=8, fin_ns=9, value=None, index=1)

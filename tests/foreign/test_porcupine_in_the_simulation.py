@@ -11,7 +11,7 @@ import pytest
 
 from tests.foreign.porcupine_judge import Comparison, Judge, KeyVerdict, compare
 from zonequake_load.operation import Function, Type
-from zonequake_load.pod.history import Event
+from zonequake_load.pod.history import HistoryEvent
 from zonequake_simulation import SCENARIOS, Simulation
 from zonequake_simulation.checks.replies import ReplyRules
 from zonequake_simulation.judge import judged
@@ -23,7 +23,7 @@ SEEDS = 6
 """Of each scenario."""
 RAFT_SEEDS = 30
 
-Histories = dict[str, list[Event]]
+Histories = dict[str, list[HistoryEvent]]
 
 
 def recorded_in(names: Iterable[str], *, seeds: int) -> Histories:
@@ -71,7 +71,7 @@ def both(porcupine: Judge, histories: Histories, folder: Path) -> Comparison:
     return compare(porcupine.judged(folder), legal)
 
 
-def spoilt(events: Sequence[Event], random: Random) -> list[Event]:
+def spoilt(events: Sequence[HistoryEvent], random: Random) -> list[HistoryEvent]:
     """The same with one answer of a read taken from another read of the key."""
     reads = [
         place
@@ -95,7 +95,7 @@ def test_both_find_an_order_of_every_key(
     assert compared.alike.total() > 5 * SEEDS
 
 
-def spoilt_copies(recorded: Histories) -> Iterator[tuple[str, list[Event]]]:
+def spoilt_copies(recorded: Histories) -> Iterator[tuple[str, list[HistoryEvent]]]:
     random = Random(5)
     for copy in range(5):
         for name, events in recorded.items():

@@ -39,7 +39,7 @@ from zonequake_load.pod.tally import Tally
 from zonequake_load.pod.targets import target_for
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.http_server import serve
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
 
@@ -146,7 +146,7 @@ def _connections(tls: TlsSettings | None, registry: CollectorRegistry) -> Connec
     if tls is None:
         return Connections()
     try:
-        credentials = Credentials(tls, Role.LOAD)
+        credentials = Credentials(tls, TlsRole.LOAD)
     except UnusableCredentials as error:
         raise PlanError(str(error)) from error
     registry.register(CertificateCollector(credentials))

@@ -33,7 +33,7 @@ class ReconfigurationStatus(StrEnum):
     CANCELLED = "CANCELLED"
 
 
-class Role(StrEnum):
+class ReplicaRole(StrEnum):
     """Raft role of a replica; `waiting` until its start order came, `broken` if unusable."""
 
     WAITING = "waiting"
@@ -143,7 +143,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     zone: str
     partition: int
     incarnation: str
-    role: Role
+    role: ReplicaRole
     term: int
     leader: str | None = None
     configuration: ConfigurationReport | None = None
@@ -180,7 +180,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     def is_alive(self) -> bool:
         """The answer to the document's alive request: the replica runs, and its group has had a
         leader since (design §3, hole 9)."""
-        return self.had_leader and self.role not in (Role.WAITING, Role.BROKEN)
+        return self.had_leader and self.role not in (ReplicaRole.WAITING, ReplicaRole.BROKEN)
 
     def has_user_inputs(self, term: int, index: int) -> bool:
         """The answer to its HasUserInputsRequest: a client's command behind the configuration entry

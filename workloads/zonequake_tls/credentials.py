@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zonequake_tls.certificate_check import ExaminingContext, context_for
-from zonequake_tls.identity import Role, allowed_by, identity_of
+from zonequake_tls.identity import TlsRole, allowed_by, identity_of
 from zonequake_tls.settings import TlsSettings
 
 _log = logging.getLogger("zonequake_tls")
@@ -48,7 +48,7 @@ class Credentials:
     def __init__(
         self,
         settings: TlsSettings,
-        role: Role,
+        role: TlsRole,
         *,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -87,11 +87,11 @@ class Credentials:
         """For a connection that is accepted now, from roles or identities."""
         return self._context(ssl.PROTOCOL_TLS_SERVER, allowed_by(words, self.settings.domain))
 
-    def for_connecting(self, role: Role) -> ssl.SSLContext:
+    def for_connecting(self, role: TlsRole) -> ssl.SSLContext:
         """For a connection that is opened now, to a role of the release."""
         return self._context(ssl.PROTOCOL_TLS_CLIENT, allowed_by([role], self.settings.domain))
 
-    def name_of(self, role: Role) -> str:
+    def name_of(self, role: TlsRole) -> str:
         """The name by which a role is reached (`server_hostname`)."""
         return identity_of(role, self.settings.domain)
 

@@ -13,7 +13,7 @@ TOP = "zonequake.internal"
 """`internal` is kept for private use: nobody can register a name below it."""
 
 
-class Role(enum.StrEnum):
+class TlsRole(enum.StrEnum):
     """Who a process of a release is."""
 
     STORE = "store"

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import findings
-from zonequake_analysis.inputs.shapes import Function, Outcome
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 CHECK = "claimed-order"
 
@@ -44,7 +44,9 @@ def by_rank(ops: DataFrame, *, unplaced: int) -> DataFrame:
     """What breaks real time, replay or a precondition, as findings; each key by itself."""
     judged = _judged(ops, unplaced)
     placed = _placed(
-        judged.withColumns({"writes": _writes(), "answered": F.col("outcome") == Outcome.OK.value})
+        judged.withColumns(
+            {"writes": _writes(), "answered": F.col("outcome") == OutcomeCode.OK.value}
+        )
     )
     return _replay(placed).unionByName(_real_time(placed))
 
@@ -53,16 +55,16 @@ def entries(ops: DataFrame, *, unplaced: int) -> DataFrame:
     """Places that two writes claim, as findings; each partition by itself."""
     return _one_entry(
         _judged(ops, unplaced).where(
-            (F.col("outcome") == Outcome.OK.value) & _writes() & ~F.col("copy")
+            (F.col("outcome") == OutcomeCode.OK.value) & _writes() & ~F.col("copy")
         )
     )
 
 
 def _judged(ops: DataFrame, unplaced: int) -> DataFrame:
     outcome = F.col("outcome")
-    ok = outcome == Outcome.OK.value
+    ok = outcome == OutcomeCode.OK.value
     read = F.col("f") == Function.READ.value
-    judged = ops.where((outcome != Outcome.FAIL.value) & ~F.col("bounded") & ~(read & ~ok))
+    judged = ops.where((outcome != OutcomeCode.FAIL.value) & ~F.col("bounded") & ~(read & ~ok))
     if unplaced:
         holes = judged.where(ok & F.col("position").isNull()).select(*_KEY).distinct()
         judged = judged.join(holes, _KEY, "left_anti")
@@ -72,7 +74,7 @@ def _judged(ops: DataFrame, unplaced: int) -> DataFrame:
 def _writes() -> Column:
     f = F.col("f")
     return f.isin(Function.WRITE.value, Function.APPEND.value) | (
-        (f == Function.CAS.value) & (F.col("applied") | (F.col("outcome") != Outcome.OK.value))
+        (f == Function.CAS.value) & (F.col("applied") | (F.col("outcome") != OutcomeCode.OK.value))
     )
 
 

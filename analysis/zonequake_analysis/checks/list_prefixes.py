@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import findings
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 
 CHECK = "black-box"
 
@@ -29,10 +29,13 @@ def prefixes(ops: DataFrame) -> DataFrame:
     Kinds: `not-prefix`, `element-twice`, `phantom`, `stale` (out of real time).
     """
     f = F.col("f")
-    ok = F.col("outcome") == Outcome.OK.value
+    ok = F.col("outcome") == OutcomeCode.OK.value
     append = f == Function.APPEND.value
     usable = ops.where(
-        ((append & (F.col("outcome") != Outcome.FAIL.value)) | ((f == Function.READ.value) & ok))
+        (
+            (append & (F.col("outcome") != OutcomeCode.FAIL.value))
+            | ((f == Function.READ.value) & ok)
+        )
         & ~F.col("bounded")
         & (append | F.col("list").isNotNull() | F.col("value").isNull())
     ).select(*_KEY, "inv", "fin", "value", "list", append.alias("append"), ok.alias("ok"))

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import findings
-from zonequake_analysis.inputs.shapes import Function, Outcome
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 CHECK = "loss"
 
@@ -59,7 +59,7 @@ def sessions(ops: DataFrame) -> DataFrame:
 
 
 def _judged(ops: DataFrame) -> DataFrame:
-    return ops.where((F.col("outcome") == Outcome.OK.value) & ~F.col("bounded"))
+    return ops.where((F.col("outcome") == OutcomeCode.OK.value) & ~F.col("bounded"))
 
 
 def _registers(judged: DataFrame) -> DataFrame:

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import findings
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 
 CHECK = "black-box"
 ABSENT = 0
@@ -49,13 +49,13 @@ _PHANTOM, _FUTURE, _FORK, _CHAIN, _STALE, _TWICE = range(1, 7)
 def zones(ops: DataFrame) -> DataFrame:
     """Clusters of registers that no order explains, as findings. Kinds are `KINDS`."""
     f = F.col("f")
-    ok = F.col("outcome") == Outcome.OK.value
+    ok = F.col("outcome") == OutcomeCode.OK.value
     cas = f == Function.CAS.value
     refused = cas & ok & ~F.col("applied")
     writes = (f == Function.WRITE.value) | (cas & ~refused)
     clusters = (
         ops.where(
-            (F.col("outcome") != Outcome.FAIL.value)
+            (F.col("outcome") != OutcomeCode.FAIL.value)
             & (ok | writes)
             & ~F.col("bounded")
             & F.col("list").isNull()

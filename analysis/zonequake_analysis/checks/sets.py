@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import findings
-from zonequake_analysis.inputs.shapes import Function, Outcome
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 CHECK = "sets"
 
@@ -26,7 +26,7 @@ _KEY = ["partition_id", "key_id"]
 def sets(ops: DataFrame) -> DataFrame:
     """Phantoms, aborted reads and duplicates, as findings."""
     f = F.col("f")
-    ok = F.col("outcome") == Outcome.OK.value
+    ok = F.col("outcome") == OutcomeCode.OK.value
     read, cas = f == Function.READ.value, f == Function.CAS.value
     refused = cas & ok & ~F.col("applied")
     attempted = F.array(F.struct(F.col("value").alias("element"), F.lit(True).alias("attempt")))
@@ -53,7 +53,7 @@ def sets(ops: DataFrame) -> DataFrame:
             "inv",
             "position",
             (ok & ~refused).alias("acked"),
-            ((F.col("outcome") != Outcome.FAIL.value) & ~refused).alias("possible"),
+            ((F.col("outcome") != OutcomeCode.FAIL.value) & ~refused).alias("possible"),
             F.explode(mentions).alias("m"),
         )
         .where("m.element is not null")

@@ -25,8 +25,8 @@ from zonequake_analysis.inputs.shapes import (
     SCHEMA_VERSION,
     TERM_BITS,
     Function,
-    Outcome,
-    Role,
+    OutcomeCode,
+    RoleCode,
 )
 
 _OPS = [field for field in to_arrow_schema(OPS) if field.name != "copy"]
@@ -72,11 +72,11 @@ def typed(lines: pa.RecordBatch, *, writer: str, clock_offset_ns: int) -> tuple[
     """
     get = lines.column
     invoke = pc.fill_null(pc.equal(get("type"), "invoke"), False)
-    outcome = pc.if_else(invoke, _int8(Outcome.INFO), _codes(get("type"), Outcome))
-    f, role = _codes(get("f"), Function), _codes(get("role"), Role)
+    outcome = pc.if_else(invoke, _int8(OutcomeCode.INFO), _codes(get("type"), OutcomeCode))
+    f, role = _codes(get("f"), Function), _codes(get("role"), RoleCode)
     inv = pc.subtract(get("inv"), clock_offset_ns)
     fin = pc.if_else(
-        pc.fill_null(pc.equal(outcome, _int8(Outcome.INFO)), False),
+        pc.fill_null(pc.equal(outcome, _int8(OutcomeCode.INFO)), False),
         pa.scalar(NEVER_NS, pa.int64()),
         pc.add(get("time"), clock_offset_ns),
     )
@@ -101,7 +101,7 @@ def typed(lines: pa.RecordBatch, *, writer: str, clock_offset_ns: int) -> tuple[
         "position": position,
         "bounded": pc.fill_null(pc.equal(get("read"), "bounded"), False),
         "vantage": pc.if_else(
-            pc.fill_null(pc.equal(role, _int8(Role.PROBE)), False),
+            pc.fill_null(pc.equal(role, _int8(RoleCode.PROBE)), False),
             pa.scalar(writer, pa.string()),
             pa.scalar(None, pa.string()),
         ),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import INDEX_BITS, LINEAGE_BITS, NEVER_NS, TERM_BITS
 
 Ints = NDArray[np.int64]
@@ -96,7 +96,7 @@ def in_words(place: int) -> str:
     return f"(lineage {lineage_of(place)}, term {term}, index {index})"
 
 
-def read_lineages(events: Iterable[Event]) -> dict[tuple[str, int], Lineages]:
+def read_lineages(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], Lineages]:
     """The lineages of every partition that was reset, from its data nodes' `group.reset` events.
 
     A survivor that crashed before its first entry was stored is reset again with the same token:

@@ -12,7 +12,7 @@ from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.verdict import Verdict
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One line of `events.jsonl` (docs/interfaces.md, "Events"). Times in ns."""
 
     kind: str
@@ -176,12 +176,12 @@ def _mapping(document: dict[str, object], name: str) -> dict[str, object] | None
     return value if isinstance(value, dict) else None
 
 
-def read_events(run: Path) -> tuple[list[Event], int]:
+def read_events(run: Path) -> tuple[list[RecordedEvent], int]:
     """The events of a run in the order of their times, and the number of unreadable lines."""
     file = run / "events.jsonl"
     if not file.exists():
         return [], 0
-    decode = msgspec.json.Decoder(Event).decode
+    decode = msgspec.json.Decoder(RecordedEvent).decode
     events, bad = [], 0
     for line in file.read_bytes().splitlines():
         if not line.strip():

@@ -36,7 +36,7 @@ class Function(IntEnum):
     APPEND = 3
 
 
-class Outcome(IntEnum):
+class OutcomeCode(IntEnum):
     """How an operation ended; a cut-off invoke is INFO."""
 
     OK = 0
@@ -44,7 +44,7 @@ class Outcome(IntEnum):
     INFO = 2
 
 
-class Role(IntEnum):
+class RoleCode(IntEnum):
     """Why an operation was sent; the history's `role`."""
 
     LOAD = 0

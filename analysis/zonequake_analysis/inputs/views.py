@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonequake_analysis.inputs.lineages import Bools, Ints, Lineages
-from zonequake_analysis.inputs.shapes import INDEX_BITS, NEVER_NS, TERM_BITS, Function, Outcome
+from zonequake_analysis.inputs.shapes import INDEX_BITS, NEVER_NS, TERM_BITS, Function, OutcomeCode
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -32,7 +32,7 @@ def viewed(ops: pa.Table, lineages: Mapping[int, Lineages]) -> pa.Table:
     """
     partition = ops.column("partition_id").to_numpy()
     place = ops.column("position").fill_null(-1).to_numpy()
-    answered = (ops.column("outcome").to_numpy() == Outcome.OK.value) & (place >= 0)
+    answered = (ops.column("outcome").to_numpy() == OutcomeCode.OK.value) & (place >= 0)
     lineage = np.where(answered, place >> (TERM_BITS + INDEX_BITS), -1)
     several = {
         number: found
@@ -88,7 +88,9 @@ def _view(
     copy = np.where(answered, place >> (TERM_BITS + INDEX_BITS) != lineage, not first)
     changed = {
         "key_id": _key_ids(own.column("key_id").to_numpy(), 0 if first else lineage),
-        "outcome": np.where(foreign, np.int8(Outcome.INFO.value), own.column("outcome").to_numpy()),
+        "outcome": np.where(
+            foreign, np.int8(OutcomeCode.INFO.value), own.column("outcome").to_numpy()
+        ),
         "fin": np.where(foreign, NEVER_NS, own.column("fin").to_numpy()),
         "applied": own.column("applied").to_numpy(zero_copy_only=False) & ~foreign,
         "copy": copy,

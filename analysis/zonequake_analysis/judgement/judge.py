@@ -29,7 +29,7 @@ from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.lineages import read_lineages
 from zonequake_analysis.inputs.run_folder import (
     Dump,
-    Event,
+    RecordedEvent,
     RunDescription,
     read_description,
     read_dumps,
@@ -85,7 +85,7 @@ class Judgement:
     checks: Sequence[Check]
     evidence: Evidence
     ingested: Ingested
-    events: Sequence[Event]
+    events: Sequence[RecordedEvent]
     timeline: Timeline
     shown: Sequence[Shown]
     steps_s: dict[str, float]
@@ -282,7 +282,7 @@ def _witnesses(ops: DataFrame, rows: Sequence[Row]) -> list[Shown]:
     return shown
 
 
-def _p99s(drawn: Timeline, events: Sequence[Event]) -> P99s:
+def _p99s(drawn: Timeline, events: Sequence[RecordedEvent]) -> P99s:
     """p99 of the load by phase, from the runner's own word on when each began."""
     phases = {event.text("phase"): event.time for event in events if event.kind == "run.phase"}
     if not {"before", "faults"} <= phases.keys() or not drawn.latencies:

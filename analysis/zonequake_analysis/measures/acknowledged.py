@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
-from zonequake_analysis.inputs.shapes import Function, Outcome
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ def acknowledged_of(ops: pa.Table) -> list[Acknowledged]:
     f = ops.column("f").to_numpy()
     writes = (f == Function.WRITE.value) | (f == Function.APPEND.value)
     writes |= ops.column("applied").to_numpy()
-    mine = ops.filter(pa.array(writes & (ops.column("outcome").to_numpy() == Outcome.OK.value)))
+    mine = ops.filter(pa.array(writes & (ops.column("outcome").to_numpy() == OutcomeCode.OK.value)))
     by_key: dict[tuple[int, int], Acknowledged] = {}
     append = mine.column("f").to_numpy() == Function.APPEND.value
     names = ("partition_id", "key_id", "zone", "partition", "key", "position", "value")

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from zonequake_analysis.inputs.run_folder import Event
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 
 SLACK_NS = 2_000_000_000
 """A resource's change may be seen so much later than it was made, or act so much later."""
@@ -47,7 +47,7 @@ class _Held:
     end_ns: int
 
 
-def without_majority(events: Sequence[Event]) -> dict[tuple[str, int], list[Span]]:
+def without_majority(events: Sequence[RecordedEvent]) -> dict[tuple[str, int], list[Span]]:
     """By zone and partition, the times in which certainly no majority lived."""
     dead = deaths(events)
     resets: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -66,7 +66,7 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
     """Answers within the spans of their partition (by its id); bounded reads need no majority."""
     partition = ops.column("partition_id").to_numpy()
     inv, fin = ops.column("inv").to_numpy(), ops.column("fin").to_numpy()
-    answered = (ops.column("outcome").to_numpy() == Outcome.OK.value) & ~ops.column(
+    answered = (ops.column("outcome").to_numpy() == OutcomeCode.OK.value) & ~ops.column(
         "bounded"
     ).to_numpy(zero_copy_only=False)
     found = []
@@ -95,7 +95,7 @@ def unfounded(ops: pa.Table, spans: Mapping[int, Sequence[Span]]) -> list[Unfoun
     return found
 
 
-def deaths(events: Iterable[Event]) -> dict[str, list[Span]]:
+def deaths(events: Iterable[RecordedEvent]) -> dict[str, list[Span]]:
     """By node, from when to when its process was certainly dead.
 
     A proof says when the end was *seen*: by then the successor may answer already, and nothing is
@@ -134,9 +134,9 @@ def _successor_ns(began: Iterable[tuple[int, str]], process: str) -> int:
     return min((at for at, who in began if at > own and who != process), default=NEVER_NS)
 
 
-def _held_sets(events: Iterable[Event]) -> dict[tuple[str, int], list[_Held]]:
+def _held_sets(events: Iterable[RecordedEvent]) -> dict[tuple[str, int], list[_Held]]:
     """By partition, every set that was stable or pending, with slack on both sides."""
-    changes: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    changes: dict[tuple[str, int], list[RecordedEvent]] = defaultdict(list)
     for event in events:
         if event.kind == "partition.changed" and event.partition is not None:
             changes[event.zone or "", event.partition].append(event)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from zonequake_analysis.inputs.shapes import PROBE_DEADLINE_NS, Function, Outcome, Role
+from zonequake_analysis.inputs.shapes import PROBE_DEADLINE_NS, Function, OutcomeCode, RoleCode
 
 SILENT_INTERVALS = 3
 """A vantage that misses this many intervals has not been probing."""
@@ -46,7 +46,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
 
 def watched(ops: pa.Table) -> tuple[list[Vantage], list[Island]]:
     """The vantages of a bucket's probes, and their runs of failures and silence."""
-    probes = ops.filter(pc.equal(ops.column("role"), pa.scalar(Role.PROBE.value, pa.int8())))
+    probes = ops.filter(pc.equal(ops.column("role"), pa.scalar(RoleCode.PROBE.value, pa.int8())))
     if not probes.num_rows:
         return [], []
     partition_id = probes.column("partition_id").to_numpy()
@@ -64,7 +64,7 @@ def watched(ops: pa.Table) -> tuple[list[Vantage], list[Island]]:
     )
     starts = np.flatnonzero(new)
     sched, fin = probes.column("sched").to_numpy(), probes.column("fin").to_numpy()
-    ok = probes.column("outcome").to_numpy() == Outcome.OK.value
+    ok = probes.column("outcome").to_numpy() == OutcomeCode.OK.value
     answered = ok & (np.where(ok, fin, 0) - sched <= PROBE_DEADLINE_NS)
     vantages: list[Vantage] = []
     islands: list[Island] = []

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.run_folder import RecordedEvent
 
 STAGES = ("CATCHING_UP", "CAUGHT_UP", "JOINT", "STABLE")
 
@@ -76,7 +76,7 @@ class FaultLanding:
         return self.effective_ns is not None and not self.missed
 
 
-def rebalances(events: Sequence[Event]) -> list[Rebalance]:
+def rebalances(events: Sequence[RecordedEvent]) -> list[Rebalance]:
     """Every rebalance that the events tell of, by partition and token."""
     found: dict[tuple[str, int, int], Rebalance] = {}
     for event in events:
@@ -115,9 +115,9 @@ def rebalances(events: Sequence[Event]) -> list[Rebalance]:
     return sorted(moved, key=lambda r: (min(r.stage_ns.values()), r.zone, r.partition))
 
 
-def _still_running(events: Sequence[Event]) -> Iterator[tuple[str, int, int]]:
+def _still_running(events: Sequence[RecordedEvent]) -> Iterator[tuple[str, int, int]]:
     """(zone, partition, token) of every stage other than NONE that no later event takes back."""
-    last: dict[tuple[str, int], Event] = {}
+    last: dict[tuple[str, int], RecordedEvent] = {}
     for event in events:
         if event.partition is None:
             continue
@@ -136,7 +136,7 @@ def _still_running(events: Sequence[Event]) -> Iterator[tuple[str, int, int]]:
             yield zone, partition, int(event.number("token") or 0)
 
 
-def _term(event: Event) -> float:
+def _term(event: RecordedEvent) -> float:
     return event.number("term") or 0
 
 
@@ -144,7 +144,7 @@ def _watch_keys(
     found: dict[tuple[str, int, int], Rebalance],
     place: tuple[str, int],
     token: int,
-    event: Event,
+    event: RecordedEvent,
 ) -> None:
     """`partition.changed`: without pending, every rebalance up to its token has ended."""
     if event.data.get("pending"):
@@ -159,7 +159,7 @@ def _end(rebalance: Rebalance, at_ns: int, by: str) -> None:
         rebalance.ended_ns, rebalance.ended_by = at_ns, by
 
 
-def _nodes(event: Event, name: str) -> tuple[str, ...]:
+def _nodes(event: RecordedEvent, name: str) -> tuple[str, ...]:
     """Names of peers, written as names, as [node, incarnation] or as objects with `node`."""
     given = event.data.get(name)
     if not isinstance(given, list):
@@ -175,7 +175,7 @@ def _nodes(event: Event, name: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def early_joints(events: Sequence[Event]) -> list[EarlyJoint]:
+def early_joints(events: Sequence[RecordedEvent]) -> list[EarlyJoint]:
     """Joint configurations that came before their new peers had caught up (stage order).
 
     Legal is JOINT only after CAUGHT_UP of the same partition, term and token; and a progress that
@@ -213,12 +213,12 @@ def early_joints(events: Sequence[Event]) -> list[EarlyJoint]:
     return found
 
 
-def _adds(event: Event) -> bool:
+def _adds(event: RecordedEvent) -> bool:
     """Whether the change adds peers; one that only removes has nobody to catch up."""
     return bool(event.data.get("adding"))
 
 
-def _behind(event: Event) -> str:
+def _behind(event: RecordedEvent) -> str:
     """Which peers the event itself shows as not caught up, empty if none."""
     progress = event.data.get("progress")
     if isinstance(progress, int | float) and progress < 1 and _adds(event):
@@ -236,19 +236,19 @@ def _behind(event: Event) -> str:
     return ", ".join(late)
 
 
-def fault_landings(events: Sequence[Event]) -> list[FaultLanding]:
+def fault_landings(events: Sequence[RecordedEvent]) -> list[FaultLanding]:
     """Every fault of the run in order of its first event, and where it landed."""
-    by_name: dict[str, list[Event]] = defaultdict(list)
+    by_name: dict[str, list[RecordedEvent]] = defaultdict(list)
     for event in events:
         if event.kind.startswith("fault."):
             by_name[event.text("fault")].append(event)
     landings = []
     for name, own in by_name.items():
 
-        def first(kind: str, own: list[Event] = own) -> Event | None:
+        def first(kind: str, own: list[RecordedEvent] = own) -> RecordedEvent | None:
             return next((event for event in own if event.kind == kind), None)
 
-        def last_ns(kind: str, own: list[Event] = own) -> int | None:
+        def last_ns(kind: str, own: list[RecordedEvent] = own) -> int | None:
             return max((event.time for event in own if event.kind == kind), default=None)
 
         start, hit, missed = first("fault.start"), first("fault.hit"), first("fault.missed")
@@ -273,7 +273,7 @@ def fault_landings(events: Sequence[Event]) -> list[FaultLanding]:
     return landings
 
 
-def _partition(hit: Event | None) -> int | None:
+def _partition(hit: RecordedEvent | None) -> int | None:
     if hit is None:
         return None
     number = hit.number("partition")

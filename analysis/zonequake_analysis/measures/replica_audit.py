@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zonequake_analysis.inputs.run_folder import Dump, Event
+from zonequake_analysis.inputs.run_folder import Dump, RecordedEvent
 from zonequake_analysis.inputs.shapes import INDEX_BITS
 from zonequake_analysis.measures.acknowledged import Acknowledged
 
@@ -35,7 +35,7 @@ class Audit:
 
 
 def audit(
-    acknowledged: Sequence[Acknowledged], events: Sequence[Event], dumps: Sequence[Dump]
+    acknowledged: Sequence[Acknowledged], events: Sequence[RecordedEvent], dumps: Sequence[Dump]
 ) -> Audit:
     """Compares the replicas with each other, and the dumps with what was acknowledged."""
     states = _states(events, dumps)
@@ -63,7 +63,7 @@ def audit(
 
 
 def _states(
-    events: Iterable[Event], dumps: Iterable[Dump]
+    events: Iterable[RecordedEvent], dumps: Iterable[Dump]
 ) -> dict[tuple[str, int], dict[str, tuple[int, str]]]:
     """(applied, digest) by partition and node; the newest word of each replica counts."""
     states: dict[tuple[str, int], dict[str, tuple[int, str]]] = defaultdict(dict)

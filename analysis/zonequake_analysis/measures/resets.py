@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zonequake_analysis.inputs.lineages import Begun, Lineages, lineage_of, place_of
-from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.majorities import SLACK_NS, Span, deaths, is_lost
 
 RESET = "group.reset"
@@ -82,7 +82,7 @@ class _Asked:
 
 def resets(
     lineages: Mapping[tuple[str, int], Lineages],
-    events: Sequence[Event],
+    events: Sequence[RecordedEvent],
     lost: Mapping[tuple[str, int], Sequence[Span]],
 ) -> tuple[Reset, ...]:
     """All resets of a run, in the order of their times; `lost`: when no majority lived."""
@@ -105,7 +105,7 @@ def resets(
     return tuple(sorted(found, key=lambda reset: reset.at_ns))
 
 
-def journalled(events: Iterable[Event]) -> int:
+def journalled(events: Iterable[RecordedEvent]) -> int:
     """Of how many partitions the data nodes' own journals tell: none of them was reset in silence.
 
     What the runner saw of a partition from outside doesn't count.
@@ -132,7 +132,7 @@ def _last_before(moments: Iterable[int], at_ns: int) -> int | None:
     return max((moment for moment in moments if moment <= at_ns), default=None)
 
 
-def _asked(events: Iterable[Event]) -> _Asked:
+def _asked(events: Iterable[RecordedEvent]) -> _Asked:
     """From the runner's own words on its faults."""
     survivors: dict[tuple[str, int, int], str | None] = {}
     began: dict[str, int] = {}
@@ -151,7 +151,7 @@ def _asked(events: Iterable[Event]) -> _Asked:
     return _Asked(survivors=survivors, pending_ns=min(began.values(), default=None))
 
 
-def _forced(place: tuple[str, int], events: Iterable[Event]) -> dict[int, int]:
+def _forced(place: tuple[str, int], events: Iterable[RecordedEvent]) -> dict[int, int]:
     """When each token's forced `pending` was first seen in one partition's resource."""
     found: dict[int, int] = {}
     for event in events:
@@ -226,7 +226,7 @@ def _named(chain: Sequence[_Link], begun: Begun) -> int | None:
     return None
 
 
-def _chains(place: tuple[str, int], events: Iterable[Event]) -> list[_Chain]:
+def _chains(place: tuple[str, int], events: Iterable[RecordedEvent]) -> list[_Chain]:
     """The chain of one partition at each change of its resource."""
     found = []
     for event in events:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from zonequake_analysis.inputs.lineages import Bools, Ints, Lineages, in_words
-from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS, Function, Outcome
+from zonequake_analysis.inputs.shapes import INDEX_BITS, TERM_BITS, Function, OutcomeCode
 from zonequake_analysis.inputs.views import lineages_of
 
 MOST_EXAMPLES = 3
@@ -50,7 +50,7 @@ def cuts(ops: pa.Table, lineages: Mapping[int, Lineages], *, one_clock: bool = T
     """
     partition = ops.column("partition_id").to_numpy()
     place = ops.column("position").fill_null(-1).to_numpy()
-    ok = (ops.column("outcome").to_numpy() == Outcome.OK.value) & (place >= 0)
+    ok = (ops.column("outcome").to_numpy() == OutcomeCode.OK.value) & (place >= 0)
     lineage = np.where(ok, place >> (TERM_BITS + INDEX_BITS), -1)
     found = []
     for number in np.unique(partition).tolist():

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.shapes import PROBE_DEADLINE_NS, Function, Outcome, Role
+from zonequake_analysis.inputs.shapes import PROBE_DEADLINE_NS, Function, OutcomeCode, RoleCode
 
 SLICES = 600
 """Slices of the whole run: about one for each pixel of the report's drawings."""
@@ -19,7 +19,7 @@ BINS_PER_OCTAVE = 16
 BINS = 40 * BINS_PER_OCTAVE
 """Up to 2^40 ns, 18 minutes."""
 
-_F, _ROLES, _OUTCOMES = len(Function), len(Role), len(Outcome)
+_F, _ROLES, _OUTCOMES = len(Function), len(RoleCode), len(OutcomeCode)
 Ints = NDArray[np.int64]
 
 
@@ -39,7 +39,7 @@ def extent(start_ns: int, end_ns: int) -> Extent:
     )
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionAnswers(msgspec.Struct, frozen=True, kw_only=True):
     """Answers of one partition: rows good, bad (probes), good, bad (others), by slice."""
 
     partition_id: int
@@ -59,7 +59,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     counts: bytes  # int32, as many
     max_ns: bytes  # int64, function × slice
     bad: bytes  # int32, function × slice
-    places: list[Place]
+    places: list[PartitionAnswers]
 
 
 def tally(ops: pa.Table, over: Extent) -> Tally:
@@ -67,9 +67,9 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
     role, f, outcome = (ops.column(n).to_numpy().astype(np.int64) for n in ("role", "f", "outcome"))
     sched, fin = ops.column("sched").to_numpy(), ops.column("fin").to_numpy()
     at = np.clip((sched - over.start_ns) // over.slice_ns, 0, over.slices - 1)
-    ok = outcome == Outcome.OK.value
+    ok = outcome == OutcomeCode.OK.value
     latency = np.where(ok, np.maximum(fin - np.where(ok, sched, 0), 1), 1)
-    load = role == Role.LOAD.value
+    load = role == RoleCode.LOAD.value
     shown = np.flatnonzero(load & ok)
     bins = np.floor(np.log2(latency[shown].astype(np.float64)) * BINS_PER_OCTAVE).astype(np.int64)
     row = f[shown] * over.slices + at[shown]
@@ -85,14 +85,16 @@ def tally(ops: pa.Table, over: Extent) -> Tally:
         counts=counts.astype(np.int32).tobytes(),
         max_ns=max_ns.tobytes(),
         bad=bad.astype(np.int32).tobytes(),
-        places=_places(ops, at, ok & ((role != Role.PROBE.value) | (latency <= PROBE_DEADLINE_NS))),
+        places=_places(
+            ops, at, ok & ((role != RoleCode.PROBE.value) | (latency <= PROBE_DEADLINE_NS))
+        ),
     )
 
 
-def _places(ops: pa.Table, at: Ints, good: NDArray[np.bool_]) -> list[Place]:
+def _places(ops: pa.Table, at: Ints, good: NDArray[np.bool_]) -> list[PartitionAnswers]:
     """By partition, which lie one behind the other."""
     ids = ops.column("partition_id").to_numpy()
-    probe = ops.column("role").to_numpy() == Role.PROBE.value
+    probe = ops.column("role").to_numpy() == RoleCode.PROBE.value
     new = np.ones(len(ids), bool)
     new[1:] = ids[1:] != ids[:-1]
     edges = np.flatnonzero(new).tolist()
@@ -102,7 +104,7 @@ def _places(ops: pa.Table, at: Ints, good: NDArray[np.bool_]) -> list[Place]:
     for first, last in pairwise([*edges, len(ids)]):
         found = np.bincount(kind[first:last] * slices + at[first:last], minlength=4 * slices)
         result.append(
-            Place(
+            PartitionAnswers(
                 partition_id=int(ids[first]),
                 zone=ops.column("zone")[first].as_py() or "",
                 partition=ops.column("partition")[first].as_py(),

@@ -14,8 +14,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.shapes import Function, Outcome, Role
-from zonequake_analysis.measures.tally import BINS, BINS_PER_OCTAVE, Place, Tally, extent
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode, RoleCode
+from zonequake_analysis.measures.tally import BINS, BINS_PER_OCTAVE, PartitionAnswers, Tally, extent
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -92,8 +92,8 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
     functions, slices = list(Function), over.slices
     counts = np.zeros(len(functions) * slices * BINS, np.int64)
     longest, bad = np.zeros((2, len(functions) * slices), np.int64)
-    outcomes = np.zeros(len(Role) * len(functions) * len(Outcome), np.int64)
-    places: dict[int, tuple[Place, Ints]] = {}
+    outcomes = np.zeros(len(RoleCode) * len(functions) * len(OutcomeCode), np.int64)
+    places: dict[int, tuple[PartitionAnswers, Ints]] = {}
     for one in tallies:
         counts[np.frombuffer(one.cells, np.int32)] += np.frombuffer(one.counts, np.int32)
         np.maximum(longest, np.frombuffer(one.max_ns, np.int64), out=longest)
@@ -108,7 +108,7 @@ def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timelin
     by_outcome = {
         (role.name.lower(), f.name.lower(), outcome.name.lower()): int(number)
         for (role, f, outcome), number in zip(
-            product(Role, Function, Outcome), outcomes, strict=True
+            product(RoleCode, Function, OutcomeCode), outcomes, strict=True
         )
         if number
     }

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.probes import Island, Vantage
 from zonequake_analysis.measures.resets import RESET
 
@@ -96,7 +96,7 @@ class Availability:
 
 
 def availability(
-    vantages: Sequence[Vantage], islands: Sequence[Island], events: Sequence[Event]
+    vantages: Sequence[Vantage], islands: Sequence[Island], events: Sequence[RecordedEvent]
 ) -> Availability:
     """Windows, what was probed, and where no vantage looked."""
     failures = [island for island in islands if not island.silent]
@@ -134,7 +134,7 @@ def _longest_hidden_ns(islands: Iterable[Island]) -> int:
 
 
 def _merge(
-    failures: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[Event]
+    failures: Iterable[Island], vantages: Sequence[Vantage], events: Sequence[RecordedEvent]
 ) -> list[Unavailability]:
     """Joins the vantages' runs that overlap in their certain parts into windows."""
     by_place: dict[tuple[str, int, str], list[Island]] = defaultdict(list)
@@ -159,7 +159,7 @@ def _merge(
 
 
 def _window(
-    group: Sequence[Island], watching: Sequence[Vantage], events: Sequence[Event]
+    group: Sequence[Island], watching: Sequence[Vantage], events: Sequence[RecordedEvent]
 ) -> Unavailability:
     zone, partition, function = group[0].zone, group[0].partition, group[0].function
     saw = {island.vantage for island in group}
@@ -202,7 +202,7 @@ def _window(
 
 
 def _causes(
-    zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[Event]
+    zone: str, partition: int, first_failed_ns: int, end_ns: int, events: Sequence[RecordedEvent]
 ) -> list[Cause]:
     """Events that can explain a window; a fault leads, then the nearest of the most telling kind.
 
@@ -232,7 +232,7 @@ def _causes(
     return list(named.values())
 
 
-def describe(event: Event) -> str:
+def describe(event: RecordedEvent) -> str:
     """An event in a few words."""
     match event.kind.partition(".")[0]:
         case "fault":

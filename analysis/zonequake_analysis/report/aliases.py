@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonequake_analysis.checks.search.witness import Operation
+from zonequake_analysis.checks.search.witness import WitnessOperation
 
 
-def aliases(operations: Sequence[Operation]) -> dict[int, str]:
+def aliases(operations: Sequence[WitnessOperation]) -> dict[int, str]:
     """By value: a, b, c, … in the order of their appearance."""
     values: dict[int, None] = {}
     for o in operations:

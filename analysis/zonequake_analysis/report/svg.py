@@ -13,8 +13,8 @@ from html import escape
 
 import numpy as np
 
-from zonequake_analysis.checks.search.witness import Operation
-from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.checks.search.witness import WitnessOperation
+from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 from zonequake_analysis.measures.rebalances import FaultLanding, Rebalance
 from zonequake_analysis.measures.timeline import Timeline, all_of
@@ -136,7 +136,9 @@ def _path(points: Sequence[tuple[float, float]], style: str) -> str:
     return f'<path d="{"".join(parts)}" class="{style}"/>' if parts else ""
 
 
-def time_panels(drawn: Timeline, faults: Sequence[FaultLanding], events: Sequence[Event]) -> str:
+def time_panels(
+    drawn: Timeline, faults: Sequence[FaultLanding], events: Sequence[RecordedEvent]
+) -> str:
     """Latency, throughput and availability per partition on one time axis."""
     axis = Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
     body: list[str] = []
@@ -316,7 +318,7 @@ def rebalance_chart(found: Sequence[Rebalance], faults: Sequence[FaultLanding], 
     return _svg("stages", "Rebalances", "Stages of each rebalance over time", bottom + 24, body)
 
 
-def witness_chart(operations: Sequence[Operation], names: dict[int, str]) -> str:
+def witness_chart(operations: Sequence[WitnessOperation], names: dict[int, str]) -> str:
     """Operations as bars in a row per process; moments in order, not to scale."""
     moments = sorted(
         {t for o in operations for t in (o.step.inv_ns, o.step.fin_ns) if t != NEVER_NS}
@@ -351,7 +353,7 @@ def witness_chart(operations: Sequence[Operation], names: dict[int, str]) -> str
     )
 
 
-def label(o: Operation, names: dict[int, str]) -> str:
+def label(o: WitnessOperation, names: dict[int, str]) -> str:
     """An operation in a few signs: `write b`, `read → a`, `cas a → b`, `append c`."""
 
     def name(value: object) -> str:

@@ -22,7 +22,7 @@ from zonequake_analysis.checks.screens.columns import Bools, Columns, columns
 from zonequake_analysis.inputs.integer_columns import Facts, together
 from zonequake_analysis.inputs.layout import joined, laid_out
 from zonequake_analysis.inputs.lineages import Lineages
-from zonequake_analysis.inputs.shapes import Outcome
+from zonequake_analysis.inputs.shapes import OutcomeCode
 from zonequake_analysis.inputs.views import last_view, viewed
 from zonequake_analysis.measures.acknowledged import Acknowledged, acknowledged_of
 from zonequake_analysis.measures.majorities import Span, Unfounded, unfounded
@@ -106,7 +106,7 @@ def judged_bucket(
     c = columns(ops)
     acknowledged, uncovered = loss.coverage(c)
     vantages, islands = watched(ops)
-    unplaced = (c.outcome == Outcome.OK.value) & ops.column("position").is_null().to_numpy()
+    unplaced = (c.outcome == OutcomeCode.OK.value) & ops.column("position").is_null().to_numpy()
     return Found(
         facts=whole,
         operations=ops.num_rows,

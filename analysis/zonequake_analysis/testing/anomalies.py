@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from zonequake_analysis.inputs.shapes import Function, Role
-from zonequake_analysis.testing.synthesize import Operation
+from zonequake_analysis.inputs.shapes import Function, RoleCode
+from zonequake_analysis.testing.synthesize import SyntheticOperation
 
 MS = 1_000_000
 _FIRST_PROCESS = 5 * 10**9
@@ -24,7 +24,7 @@ class Anomaly:
     """A planted fault: operations, and the (check, kind) pairs that must be found for its key."""
 
     name: str
-    operations: tuple[Operation, ...]
+    operations: tuple[SyntheticOperation, ...]
     expected: frozenset[tuple[str, str]]
 
 
@@ -37,7 +37,7 @@ class _Key:
         self._now = at_ns
         self._index = _FIRST_INDEX + number * 1000
         self._process = _FIRST_PROCESS + number * 100
-        self.operations: list[Operation] = []
+        self.operations: list[SyntheticOperation] = []
 
     def value(self, number: int) -> int:
         """The number-th value of this key."""
@@ -45,9 +45,9 @@ class _Key:
 
     def add(
         self, f: Function, value: int | list[int] | None, at: int, **changes: object
-    ) -> Operation:
+    ) -> SyntheticOperation:
         """Adds an operation at place `at`, by a process of its own."""
-        operation = Operation(
+        operation = SyntheticOperation(
             f=f,
             key=self._name,
             partition=0,
@@ -63,24 +63,24 @@ class _Key:
         self._process += 1
         return operation
 
-    def write(self, number: int, at: int, **changes: object) -> Operation:
+    def write(self, number: int, at: int, **changes: object) -> SyntheticOperation:
         """A write of the number-th value."""
         return self.add(Function.WRITE, self.value(number), at, **changes)
 
-    def append(self, number: int, at: int, **changes: object) -> Operation:
+    def append(self, number: int, at: int, **changes: object) -> SyntheticOperation:
         """An append of the number-th value."""
         return self.add(Function.APPEND, self.value(number), at, **changes)
 
-    def read(self, number: int | None, at: int, **changes: object) -> Operation:
+    def read(self, number: int | None, at: int, **changes: object) -> SyntheticOperation:
         """A read that returns the number-th value, or nothing."""
         shown = None if number is None else self.value(number)
         return self.add(Function.READ, shown, at, **changes)
 
-    def read_list(self, numbers: list[int], at: int, **changes: object) -> Operation:
+    def read_list(self, numbers: list[int], at: int, **changes: object) -> SyntheticOperation:
         """A read that returns these elements."""
         return self.add(Function.READ, [self.value(n) for n in numbers], at, **changes)
 
-    def cas(self, expected: int, number: int, at: int, **changes: object) -> Operation:
+    def cas(self, expected: int, number: int, at: int, **changes: object) -> SyntheticOperation:
         """An applied cas from one value to another."""
         return self.add(
             Function.CAS,
@@ -93,20 +93,20 @@ class _Key:
 def _lost(k: _Key) -> None:
     k.write(1, 1)
     k.write(2, 2)
-    k.read(1, 3, term=2, role=Role.FINAL)
+    k.read(1, 3, term=2, role=RoleCode.FINAL)
 
 
 def _lost_element(k: _Key) -> None:
     k.append(1, 1)
     k.append(2, 2)
-    k.read_list([1], 3, term=2, role=Role.FINAL)
+    k.read_list([1], 3, term=2, role=RoleCode.FINAL)
 
 
 def _stale(k: _Key) -> None:
     k.write(1, 1)
     k.write(2, 2)
     k.read(1, 1, node="zq-default-1")
-    k.read(2, 2, role=Role.FINAL)
+    k.read(2, 2, role=RoleCode.FINAL)
 
 
 def _stale_though_seen(k: _Key) -> None:
@@ -114,7 +114,7 @@ def _stale_though_seen(k: _Key) -> None:
     k.write(2, 2)
     k.read(2, 2)
     k.read(1, 1, node="zq-default-1")
-    k.read(2, 2, role=Role.FINAL)
+    k.read(2, 2, role=RoleCode.FINAL)
 
 
 def _flicker(k: _Key) -> None:
@@ -122,23 +122,23 @@ def _flicker(k: _Key) -> None:
     k.write(2, 2, type="info", index=None)
     k.read(2, 2)
     k.read(1, 1)
-    k.read(2, 2, role=Role.FINAL)
+    k.read(2, 2, role=RoleCode.FINAL)
 
 
 def _phantom(k: _Key) -> None:
     k.write(1, 1)
-    k.read(9, 2, role=Role.FINAL)
+    k.read(9, 2, role=RoleCode.FINAL)
 
 
 def _aborted(k: _Key) -> None:
     k.write(1, 1, type="fail", index=None)
-    k.read(1, 2, role=Role.FINAL)
+    k.read(1, 2, role=RoleCode.FINAL)
 
 
 def _duplicate_element(k: _Key) -> None:
     k.append(1, 1)
     k.append(2, 2)
-    k.read_list([1, 2, 1], 3, role=Role.FINAL)
+    k.read_list([1, 2, 1], 3, role=RoleCode.FINAL)
 
 
 def _applied_twice(k: _Key) -> None:
@@ -146,45 +146,45 @@ def _applied_twice(k: _Key) -> None:
     k.operations[-1] = replace(slow, fin_ns=slow.fin_ns + 8 * MS)
     k.read(1, 1)
     k.write(2, 2)
-    k.read(1, 6, role=Role.FINAL)
+    k.read(1, 6, role=RoleCode.FINAL)
 
 
 def _cas_fork(k: _Key) -> None:
     k.write(1, 1)
     k.cas(1, 2, 2)
     k.cas(1, 3, 3)
-    k.read(3, 4, role=Role.FINAL)
+    k.read(3, 4, role=RoleCode.FINAL)
 
 
 def _false_claim(k: _Key) -> None:
     k.write(1, 7)
     k.write(2, 3)
-    k.read(2, 8, role=Role.FINAL)
+    k.read(2, 8, role=RoleCode.FINAL)
 
 
 def _reordered(k: _Key) -> None:
     k.append(1, 1)
     k.append(2, 2)
     k.read_list([2, 1], 3)
-    k.read_list([1, 2], 4, role=Role.FINAL)
+    k.read_list([1, 2], 4, role=RoleCode.FINAL)
 
 
 def _back_in_session(k: _Key) -> None:
     first = k.write(1, 5)
     k.read(1, 2, process=first.process, sequence=1)
-    k.read(1, 6, role=Role.FINAL)
+    k.read(1, 6, role=RoleCode.FINAL)
 
 
 def _wrong_refusal(k: _Key) -> None:
     k.write(1, 1)
     k.cas(1, 2, 2, applied=False, found=k.value(1))
-    k.read(1, 3, role=Role.FINAL)
+    k.read(1, 3, role=RoleCode.FINAL)
 
 
 def _entry_twice(k: _Key) -> None:
     k.write(1, 1)
     k.write(2, 1)
-    k.read(2, 2, role=Role.FINAL)
+    k.read(2, 2, role=RoleCode.FINAL)
 
 
 _PLANTS: dict[str, tuple[Callable[[_Key], None], frozenset[tuple[str, str]]]] = {

@@ -11,15 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
-from zonequake_analysis.checks.search.reference import Step
+from zonequake_analysis.checks.search.reference import ReferenceStep
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
-from zonequake_analysis.testing.synthesize import INDEX_STEP, Operation
+from zonequake_analysis.testing.synthesize import INDEX_STEP, SyntheticOperation
 
 _SPAN = 60
 """Moments that an operation's interval can begin or end at: few, so that ends often meet."""
 
 
-def histories(rng: Random, count: int, *, lists: bool, spoil: float) -> Iterator[list[Operation]]:
+def histories(
+    rng: Random, count: int, *, lists: bool, spoil: float
+) -> Iterator[list[SyntheticOperation]]:
     """`count` histories, each on a key and with processes of its own.
 
     A share `spoil` of them is changed in one or two places.
@@ -31,7 +33,7 @@ def histories(rng: Random, count: int, *, lists: bool, spoil: float) -> Iterator
         yield history
 
 
-def steps(history: Sequence[Operation]) -> list[Step]:
+def steps(history: Sequence[SyntheticOperation]) -> list[ReferenceStep]:
     """A history as the reference checker takes it: without failures and unanswered reads."""
     found = []
     for o in history:
@@ -40,7 +42,7 @@ def steps(history: Sequence[Operation]) -> list[Step]:
             continue
         value = tuple(o.value) if isinstance(o.value, list) else o.value
         found.append(
-            Step(
+            ReferenceStep(
                 f=o.f,
                 inv_ns=o.inv_ns,
                 fin_ns=NEVER_NS if unanswered else o.fin_ns,
@@ -53,7 +55,7 @@ def steps(history: Sequence[Operation]) -> list[Step]:
     return found
 
 
-def _valid(rng: Random, number: int, *, lists: bool) -> list[Operation]:
+def _valid(rng: Random, number: int, *, lists: bool) -> list[SyntheticOperation]:
     register: int | None = None
     elements: list[int] = []
     index = 0
@@ -62,7 +64,7 @@ def _valid(rng: Random, number: int, *, lists: bool) -> list[Operation]:
     for i, at in enumerate(instants):
         value = number * 100 + i + 1
         draw = rng.random()
-        operation = Operation(
+        operation = SyntheticOperation(
             f=Function.READ,
             key=f"case-{number}",
             partition=number % 4,
@@ -105,7 +107,7 @@ def _valid(rng: Random, number: int, *, lists: bool) -> list[Operation]:
     return history
 
 
-def _spoilt(rng: Random, history: list[Operation]) -> list[Operation]:
+def _spoilt(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOperation]:
     at = rng.randrange(len(history))
     o = history[at]
     written = [h.value for h in history if h.f is not Function.READ and isinstance(h.value, int)]

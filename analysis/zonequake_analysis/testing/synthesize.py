@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from zonequake_analysis.inputs.shapes import Function, Role
+from zonequake_analysis.inputs.shapes import Function, RoleCode
 
 ZONE = "z1"
 START_NS = 1_000_000_000_000
@@ -26,7 +26,7 @@ INDEX_STEP = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class SyntheticOperation:
     """One operation to be written as an invoke and its completion.
 
     `type` is ok, fail, info, or invoke for one that was cut off. Times in monotonic ns.
@@ -46,7 +46,7 @@ class Operation:
     index: int | None = None
     term: int = 1
     lineage: int = 0
-    role: Role = Role.LOAD
+    role: RoleCode = RoleCode.LOAD
     bounded: bool = False
     sequence: int = 0
     sched_ns: int | None = None
@@ -54,7 +54,7 @@ class Operation:
     node: str = "zq-default-0"
 
 
-def lines(operation: Operation) -> Iterator[bytes]:
+def lines(operation: SyntheticOperation) -> Iterator[bytes]:
     """The operation's lines: the invoke, then the completion unless it was cut off."""
     o = operation
     common: dict[str, object] = {
@@ -92,7 +92,7 @@ def lines(operation: Operation) -> Iterator[bytes]:
     )
 
 
-def write_operations(file: Path, operations: Iterable[Operation]) -> None:
+def write_operations(file: Path, operations: Iterable[SyntheticOperation]) -> None:
     """Writes operations to one history file, in the order of their lines' times."""
     stamped: list[tuple[int, bytes]] = []
     for operation in operations:
@@ -274,7 +274,7 @@ class _Writer:
             process, self._next_process = self._next_process, self._next_process + self._shape.files
             for sequence, (partition, key, value) in enumerate(everything):
                 yield from lines(
-                    Operation(
+                    SyntheticOperation(
                         f=Function.READ,
                         key=key,
                         partition=partition,
@@ -284,7 +284,7 @@ class _Writer:
                         fin_ns=at + sequence * 100_000 + 50_000,
                         value=value,
                         index=self._index[partition] * INDEX_STEP,
-                        role=Role.FINAL,
+                        role=RoleCode.FINAL,
                     )
                 )
 
@@ -332,7 +332,7 @@ def synthesize_probes(
                     )
                     write = f is Function.WRITE
                     operations.append(
-                        Operation(
+                        SyntheticOperation(
                             f=f,
                             key=f"p{partition}-{vantage}-{'w' if write else 'r'}",
                             partition=partition,
@@ -343,14 +343,14 @@ def synthesize_probes(
                             type="info" if out else "ok",
                             value=process if write else None,
                             index=None if out else process,
-                            role=Role.PROBE,
+                            role=RoleCode.PROBE,
                         )
                     )
                     if write and not out:
                         newest[partition] = process
         end_ns = START_NS + int(duration_s * 1e9) + 10**9
         operations += [
-            Operation(
+            SyntheticOperation(
                 f=Function.READ,
                 key=f"p{partition}-{vantage}-w",
                 partition=partition,
@@ -359,7 +359,7 @@ def synthesize_probes(
                 fin_ns=end_ns + 1_000_000,
                 value=value,
                 index=process + 1 + partition,
-                role=Role.FINAL,
+                role=RoleCode.FINAL,
             )
             for partition, value in newest.items()
         ]

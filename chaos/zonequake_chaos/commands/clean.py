@@ -23,7 +23,7 @@ from zonequake_chaos.node_access.shell import NodeHands
 from zonequake_chaos.record.cleanup_journal import Journal
 from zonequake_chaos.record.run_folder import FolderHeld, RunFolder
 from zonequake_chaos.runner.run_limits import ABORT_FILE
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, HarnessError, UsageError
 
@@ -44,10 +44,10 @@ class Run:
 
     name: str | None
     folder: RunFolder | None
-    place: Place
+    place: ReleasePlace
 
 
-def find_run(word: str | None, place: Callable[[], Place]) -> Run:
+def find_run(word: str | None, place: Callable[[], ReleasePlace]) -> Run:
     """The run that `word` names, a folder or a name; without a word all runs of the place.
 
     A folder says itself where its run was. Raises UsageError.
@@ -63,9 +63,9 @@ def find_run(word: str | None, place: Callable[[], Place]) -> Run:
     return Run(name=word, folder=None, place=place())
 
 
-def _place_of(folder: RunFolder) -> Place:
+def _place_of(folder: RunFolder) -> ReleasePlace:
     where = folder.cluster()
-    return Place(
+    return ReleasePlace(
         kubeconfig=Path(where.kubeconfig) if where.kubeconfig else None,
         context=where.context,
         namespace=where.namespace,

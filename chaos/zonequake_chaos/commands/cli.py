@@ -24,10 +24,10 @@ from zonequake_chaos.commands import run as run_command
 from zonequake_chaos.commands.repeat import Series, run_series
 from zonequake_chaos.commands.run import Ask
 from zonequake_chaos.deployments.choice import OURS, Choice
-from zonequake_chaos.record.outcome import EXIT_CODES, Verdict
+from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict
 from zonequake_chaos.release.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_chaos.scenario import manifest
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
@@ -77,7 +77,9 @@ FaultAgent = Annotated[
 Values = Annotated[
     list[str] | None, typer.Option("--set", help="Chart value, as in `helm --set`; repeatable.")
 ]
-Target = Annotated[str, typer.Option("--target", help="System under test: zonequake or etcd.")]
+TargetOption = Annotated[
+    str, typer.Option("--target", help="System under test: zonequake or etcd.")
+]
 TargetImage = Annotated[
     str | None, typer.Option("--image", help="Image to use instead of the default etcd.")
 ]
@@ -101,7 +103,7 @@ def run(
     junit: Junit = None,
     summary: Summary = None,
     analyze: Analyze = True,
-    target: Target = OURS,
+    target: TargetOption = OURS,
     image: TargetImage = None,
 ) -> None:
     """Run a scenario against an installed release and judge it."""
@@ -114,7 +116,7 @@ def run(
         choice=Choice(target=target, image=image),
     )
 
-    def find() -> Place:
+    def find() -> ReleasePlace:
         return _place(kubeconfig, context, namespace, release)
 
     if dry_run:
@@ -254,7 +256,7 @@ def _say_proof(run: str, proof: Proof) -> None:
     for problem in proof.problems:
         console.print(problem, style="red", markup=False)
     if not proof.proven:
-        _exit(Verdict.CLEANUP_NOT_PROVEN)
+        _exit(RunVerdict.CLEANUP_NOT_PROVEN)
     console.print(f"{run}: nothing is left. Checked: {', '.join(proof.checked)}", markup=False)
 
 
@@ -350,7 +352,9 @@ _lazy(
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Analyze a run folder again.", ANALYSIS)
 
 
-def _place(kubeconfig: Path | None, context: str | None, namespace: str, release: str) -> Place:
+def _place(
+    kubeconfig: Path | None, context: str | None, namespace: str, release: str
+) -> ReleasePlace:
     return find_place(kubeconfig=kubeconfig, context=context, namespace=namespace, release=release)
 
 
@@ -367,7 +371,7 @@ def _own_images(*, also: Sequence[str]) -> dict[str, str]:
     return {name: image.ref for name, image in built.items()}
 
 
-def _exit(verdict: Verdict) -> None:
+def _exit(verdict: RunVerdict) -> None:
     raise typer.Exit(EXIT_CODES[verdict])
 
 
@@ -388,11 +392,11 @@ def main() -> None:
         sys.exit(USAGE_EXIT_CODE)
     except ChaosError as error:
         errors.print(str(error), style="red", markup=False)
-        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+        sys.exit(EXIT_CODES[RunVerdict.HARNESS_FAILED])
     except Exception:  # noqa: BLE001 - Python's own exit code for it would be that of a violation
         traceback.print_exc()
-        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+        sys.exit(EXIT_CODES[RunVerdict.HARNESS_FAILED])
     if code == _TYPERS_INTERRUPT:
         errors.print("interrupted; what was started is stopped", style="red")
-        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
+        sys.exit(EXIT_CODES[RunVerdict.HARNESS_FAILED])
     sys.exit(code if isinstance(code, int) else 0)

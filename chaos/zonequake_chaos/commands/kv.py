@@ -29,7 +29,7 @@ from kubernetes.stream import portforward
 
 from zonequake_chaos.commands.kv_credentials import own_credentials, release_credentials
 from zonequake_chaos.commands.kv_words import FORMS, transaction_of, value_of
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place, find_place
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 from zonequake_load.client.client import Client
@@ -303,7 +303,7 @@ class PortForwards:
         self.name_of: Callable[[str], str] = lambda address: address
 
     @classmethod
-    def to_release(cls, place: Place, credentials: Credentials | None) -> PortForwards:
+    def to_release(cls, place: ReleasePlace, credentials: Credentials | None) -> PortForwards:
         """To the running data nodes of a release. Raises UsageError, ClusterError."""
         configuration = kube_client.Configuration()
         try:

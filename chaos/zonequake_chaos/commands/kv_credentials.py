@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zonequake_chaos.release.tls_settings import TlsPlace
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_tls.credentials import Credentials, UnusableCredentials
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
 
 
@@ -21,19 +21,19 @@ def own_credentials(environment: Mapping[str, str]) -> Credentials | None:
     """Those that ZQ_TLS_DIR and ZQ_TLS_DOMAIN name; None: no TLS. Raises UsageError."""
     try:
         settings = tls_from(environment)
-        return None if settings is None else Credentials(settings, Role.HARNESS)
+        return None if settings is None else Credentials(settings, TlsRole.HARNESS)
     except (TlsSettingsError, UnusableCredentials) as error:
         raise UsageError(str(error)) from error
 
 
-async def release_credentials(place: Place, folder: Path) -> Credentials | None:
+async def release_credentials(place: ReleasePlace, folder: Path) -> Credentials | None:
     """Those of a release, put into an empty folder; None: it has no TLS. Raises ClusterError."""
     async with await place.connect() as kube:
         harness = await _read(kube, "ConfigMap", f"{place.release}-harness", place)
         tls = TlsPlace.of(harness["data"])
         if tls is None:
             return None
-        name = tls.secret(Role.HARNESS)
+        name = tls.secret(TlsRole.HARNESS)
         secret = await _read(kube, "Secret", name, place)
         files = {key: base64.b64decode(value) for key, value in secret["data"].items()}
         if tls.authorities:
@@ -44,12 +44,12 @@ async def release_credentials(place: Place, folder: Path) -> Credentials | None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
     try:
-        return Credentials(TlsSettings(directory=folder, domain=tls.domain), Role.HARNESS)
+        return Credentials(TlsSettings(directory=folder, domain=tls.domain), TlsRole.HARNESS)
     except UnusableCredentials as error:
         raise ClusterError(f"Secret {name}: {error}") from error
 
 
-async def _read(kube: Kube, kind: str, name: str, place: Place) -> Json:
+async def _read(kube: Kube, kind: str, name: str, place: ReleasePlace) -> Json:
     try:
         return await kube.get(kind, name)
     except ClusterError as error:

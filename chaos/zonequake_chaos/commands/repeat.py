@@ -18,8 +18,7 @@ from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import append_summary, render_summary
 from zonequake_analysis.judgement.write_reports import write_together
-from zonequake_analysis.verdict import Kind
-from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_analysis.verdict import Kind, Verdict
 from zonequake_chaos.commands.run import (
     Ask,
     Ended,
@@ -30,8 +29,8 @@ from zonequake_chaos.commands.run import (
     seed_of,
     summarize,
 )
-from zonequake_chaos.record.outcome import EXIT_CODES, Verdict, worst
-from zonequake_ctl.context import Place
+from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict, worst
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import USAGE_EXIT_CODE, UsageError, in_words
 
 
@@ -58,7 +57,9 @@ class _Walked:
     failure: BaseException | None = None
 
 
-def run_series(ask: Ask, series: Series, find: Callable[[], Place], console: Console) -> Verdict:
+def run_series(
+    ask: Ask, series: Series, find: Callable[[], ReleasePlace], console: Console
+) -> RunVerdict:
     """Runs until all are done, one is interrupted or can't begin, or (`fail_fast`) one fails.
 
     Returns the worst verdict. What kept the first run from ending is raised, after it was told of.
@@ -75,7 +76,7 @@ def run_series(ask: Ask, series: Series, find: Callable[[], Place], console: Con
         console.print(in_words(walked.failure), style="red", markup=False)
     verdict = summarize(walked.ended, console)
     if walked.failure is not None:
-        verdict = worst([verdict, Verdict.HARNESS_FAILED])
+        verdict = worst([verdict, RunVerdict.HARNESS_FAILED])
     if series.repeat > 1:
         made = f"{len(walked.ended)} of {series.repeat} runs"
         console.print(f"{made} ended: {verdict.value} (exit code {EXIT_CODES[verdict]})")
@@ -83,7 +84,7 @@ def run_series(ask: Ask, series: Series, find: Callable[[], Place], console: Con
 
 
 def _walk(
-    ask: Ask, series: Series, find: Callable[[], Place], console: Console, walked: _Walked
+    ask: Ask, series: Series, find: Callable[[], ReleasePlace], console: Console, walked: _Walked
 ) -> None:
     current = replace(ask, seed=seed_of(ask))
     try:
@@ -106,7 +107,7 @@ def _walk(
                     document=verdict_json.read_document(ended.folder), folder=str(ended.folder)
                 )
             )
-            failed = ended.verdict is not Verdict.PASSED
+            failed = ended.verdict is not RunVerdict.PASSED
             if report.interrupted or (failed and series.fail_fast):
                 return
     except (Exception, KeyboardInterrupt) as error:
@@ -133,7 +134,7 @@ def broken(ask: Ask, error: BaseException) -> verdict_json.Told:
     check = verdict_json.CheckEntry(
         name="harness",
         kind=Kind.HARNESS,
-        verdict=Judged.HARNESS_FAILED,
+        verdict=Verdict.HARNESS_FAILED,
         summary=words,
         violations=1,
         checked=1,
@@ -143,7 +144,9 @@ def broken(ask: Ask, error: BaseException) -> verdict_json.Told:
         run="", scenario=name, seed=str(seed), replay=replay_command(ask, seed)
     )
     told = verdict_json.without_analysis([check], facts)
-    code = USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[Verdict.HARNESS_FAILED]
+    code = (
+        USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[RunVerdict.HARNESS_FAILED]
+    )
     return verdict_json.Told(document=verdict_json.with_exit_code(told, code))
 
 

@@ -27,7 +27,7 @@ from zonequake_chaos.faults.kinds.on_the_node import check_node
 from zonequake_chaos.node_access.agent_pods import hands_for
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.record.clock import SystemClock
-from zonequake_chaos.record.outcome import EXIT_CODES, Verdict, worst
+from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict, worst
 from zonequake_chaos.record.run_folder import (
     ClusterPlace,
     HarnessReport,
@@ -45,7 +45,7 @@ from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.alive_floor import check_plan
 from zonequake_chaos.scenario.control import without_control
 from zonequake_chaos.scenario.run import ChaosRun
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import in_words
 
 RUNS = Path("runs")
@@ -68,7 +68,7 @@ class Ended:
     """One run's end."""
 
     folder: Path
-    verdict: Verdict
+    verdict: RunVerdict
 
     @property
     def exit_code(self) -> int:
@@ -86,7 +86,7 @@ def planned(ask: Ask) -> ChaosRun:
     return run
 
 
-async def dry_run(ask: Ask, place: Place, console: Console) -> None:
+async def dry_run(ask: Ask, place: ReleasePlace, console: Console) -> None:
     """Prints the plan with the targets as they would be now. Changes nothing."""
     run = planned(ask)
     seed = seed_of(ask)
@@ -97,7 +97,9 @@ async def dry_run(ask: Ask, place: Place, console: Console) -> None:
     print_plan(console, plan)
 
 
-async def run_once(ask: Ask, place: Place, console: Console) -> tuple[RunFolder, HarnessReport]:
+async def run_once(
+    ask: Ask, place: ReleasePlace, console: Console
+) -> tuple[RunFolder, HarnessReport]:
     """Runs the scenario and collects; the analysis is the caller's. Raises UsageError."""
     run = planned(ask)
     seed = seed_of(ask)
@@ -184,28 +186,28 @@ def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Conso
     An analysis that breaks off is the harness's failure, whatever broke it: the run is told of.
     """
     if not ask.analyze:
-        return _unjudged(folder, report, Verdict.UNKNOWN, why="not asked for: --no-analyze")
+        return _unjudged(folder, report, RunVerdict.UNKNOWN, why="not asked for: --no-analyze")
     if not folder.has_history():
         why = "there is no history, so there is nothing to judge"
         console.print(f"Analysis: {why}")
-        return _unjudged(folder, report, Verdict.UNKNOWN, why=why)
+        return _unjudged(folder, report, RunVerdict.UNKNOWN, why=why)
     started_s = time.monotonic()
     console.print("Analysis …")
     try:
         # Only here: it starts a Java virtual machine.
         from zonequake_analysis.cli import judge_folder
 
-        judged = Verdict(judge_folder(folder.path).value)
+        judged = RunVerdict(judge_folder(folder.path).value)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
         why = f"the analysis broke off: {in_words(error)}"
         console.print(why, style="red", markup=False)
         (folder.folder("logs") / "analysis.txt").write_text(traceback.format_exc())
-        return _unjudged(folder, report, Verdict.HARNESS_FAILED, why=why)
+        return _unjudged(folder, report, RunVerdict.HARNESS_FAILED, why=why)
     console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
     return Ended(folder=folder.path, verdict=judged)
 
 
-def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why: str) -> Ended:
+def _unjudged(folder: RunFolder, report: HarnessReport, judged: RunVerdict, *, why: str) -> Ended:
     return Ended(folder=folder.path, verdict=folder.conclude(judged, report, why=why))
 
 
@@ -218,7 +220,7 @@ def replay_command(ask: Ask, seed: int) -> str:
     return shlex.join(words)
 
 
-def summarize(ended: Sequence[Ended], console: Console) -> Verdict:
+def summarize(ended: Sequence[Ended], console: Console) -> RunVerdict:
     """Prints where the reports lie; returns the worst verdict."""
     for one in ended:
         report = one.folder / "report.html"

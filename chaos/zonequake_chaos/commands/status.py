@@ -10,14 +10,14 @@ from rich.table import Table
 from zonequake_chaos.observe.observer import DataNodes, Observer
 from zonequake_chaos.observe.view import ClusterView, PartitionView
 from zonequake_chaos.record.clock import SystemClock
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.zq.progress import catching_up_text
 
 LOOK_S = 1.2
 """Long enough for one answer of each node."""
 
 
-async def look(place: Place) -> ClusterView:
+async def look(place: ReleasePlace) -> ClusterView:
     """One view of the installation at `place`. Raises UsageError, ClusterError."""
     async with await place.connect() as kube:
         await kube.version()

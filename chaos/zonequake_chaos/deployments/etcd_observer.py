@@ -24,9 +24,9 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     NodeIdentity,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
 )
 
 
@@ -108,7 +108,7 @@ def incarnation(member_id: int) -> str:
     return f"{member_id:016x}"
 
 
-def _role(status: Status) -> Role:
+def _role(status: Status) -> ReplicaRole:
     if status.leads:
-        return Role.LEADER
-    return Role.FOLLOWER if status.leader else Role.CANDIDATE
+        return ReplicaRole.LEADER
+    return ReplicaRole.FOLLOWER if status.leader else ReplicaRole.CANDIDATE

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from zonequake_chaos.scenario.faults import (
     Fault,
+    FaultTarget,
     OperatorKill,
     OperatorPause,
     ResetByHand,
     Scale,
-    Target,
     TargetRole,
 )
 from zonequake_chaos.scenario.run import ChaosRun, Zone
@@ -74,7 +74,7 @@ def _unsuited_zone(zone: Zone) -> Iterator[str]:
 
 
 def _unsuited_fault(fault: Fault) -> Iterator[str]:
-    target: Target | None = getattr(fault, "target", None)
+    target: FaultTarget | None = getattr(fault, "target", None)
     if isinstance(fault, Scale):
         yield "scales a pool, and an etcd's members are fixed"
     if isinstance(fault, OperatorPause | OperatorKill):

@@ -30,7 +30,7 @@ _POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class FaultWorld:
     """What a fault acts on and looks through; `release` is the Helm release.
 
     `node`: the node itself, where it is this machine's; `hands`: on whichever node carries a pod.
@@ -92,7 +92,7 @@ class Injury:
     fault, so that nobody knows yet for how long.
     """
 
-    world: World
+    world: FaultWorld
     name: str
     victims: tuple[Victim, ...]
     sighting: Sighting

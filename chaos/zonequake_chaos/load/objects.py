@@ -22,7 +22,7 @@ from zonequake_load.pod.control import (
     Probes,
     RegisterWorkload,
 )
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 LOAD_PORT = 8081
 CLIENT_PORT = 7002
@@ -219,6 +219,6 @@ def _pod_spec(name: str, installation: Installation) -> Json:
         "volumes": [
             {"name": "plan", "configMap": {"name": name}},
             {"name": "tmp", "emptyDir": {}},
-            *([] if tls is None else [tls.volume(Role.LOAD)]),
+            *([] if tls is None else [tls.volume(TlsRole.LOAD)]),
         ],
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from zonequake_chaos.record.clock import Clock, Moment
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_kube.objects import PodView
-from zonequake_protocol.admin import ReplicasReport, Role
+from zonequake_protocol.admin import ReplicaRole, ReplicasReport
 
 
 class Witness:
@@ -40,7 +40,7 @@ class Witness:
         """What a member says of itself now."""
         for replica in report.replicas:
             place = (replica.zone, replica.partition)
-            if replica.role is not Role.LEADER or replica.term <= self._terms.get(place, 0):
+            if replica.role is not ReplicaRole.LEADER or replica.term <= self._terms.get(place, 0):
                 continue
             self._terms[place] = replica.term
             self._events.emit(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zonequake_kube.objects import KeysView, PodView
-from zonequake_protocol.admin import ReplicasReport, ReplicaStatus, Role, Stage
+from zonequake_protocol.admin import ReplicaRole, ReplicasReport, ReplicaStatus, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class PartitionView:
 
     def _takes_part(self, node: str) -> bool:
         replica = self.replicas.get(node)
-        return replica is not None and replica.role not in (Role.WAITING, Role.BROKEN)
+        return replica is not None and replica.role not in (ReplicaRole.WAITING, ReplicaRole.BROKEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +135,14 @@ def assemble(
 
 def _is_dropped(replica: ReplicaStatus, keys: KeysView | None) -> bool:
     if keys is None:
-        return replica.role is Role.WAITING  # nobody orders it to start any more
+        return replica.role is ReplicaRole.WAITING  # nobody orders it to start any more
     return bool(keys.group) and replica.group != keys.group
 
 
 def _partition(
     place: tuple[str, int], replicas: dict[str, ReplicaStatus], keys: KeysView | None
 ) -> PartitionView:
-    leaders = [(r.term, node) for node, r in replicas.items() if r.role is Role.LEADER]
+    leaders = [(r.term, node) for node, r in replicas.items() if r.role is ReplicaRole.LEADER]
     term, leader = max(leaders, default=(max((r.term for r in replicas.values()), default=0), None))
     status = replicas[leader] if leader is not None else None
     configuration = status.configuration if status is not None else None

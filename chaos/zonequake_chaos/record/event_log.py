@@ -18,7 +18,7 @@ from zonequake_chaos.record.clock import Clock, Moment
 from zonequake_protocol.admin import StoreEvent
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One line."""
 
     schema: int = 1
@@ -66,11 +66,11 @@ class EventLog:
         place: tuple[str, int] | None = None,
         node: str | None = None,
         at: Moment | None = None,
-    ) -> Event:
+    ) -> RunEvent:
         """Writes one event of the runner, now or at the moment `at`."""
         moment = at or self._clock.now()
         zone, partition = place if place is not None else (None, None)
-        event = Event(
+        event = RunEvent(
             kind=kind,
             time=moment.time_ns,
             wall=moment.wall_ns,
@@ -88,7 +88,7 @@ class EventLog:
         """Writes what data node `node` recorded itself."""
         self._write(from_store(node, event) for event in events)
 
-    def _write(self, events: Iterable[Event]) -> None:
+    def _write(self, events: Iterable[RunEvent]) -> None:
         lines = b"".join(self._encoder.encode(event) + b"\n" for event in events)
         with self._lock:
             try:
@@ -100,9 +100,9 @@ class EventLog:
                     self.problem = self.problem or f"events are missing in {self._path}: disk full"
 
 
-def from_store(node: str, event: StoreEvent) -> Event:
+def from_store(node: str, event: StoreEvent) -> RunEvent:
     """A data node's event as a line of the run."""
-    return Event(
+    return RunEvent(
         kind=event.kind,
         time=event.time,
         wall=event.wall,

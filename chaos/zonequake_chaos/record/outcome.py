@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class RunVerdict(StrEnum):
     """What a run, or one part of it, ended as; declared in order of precedence."""
 
     VIOLATED = "violated"
@@ -23,16 +23,16 @@ class Verdict(StrEnum):
 
 
 EXIT_CODES = {
-    Verdict.VIOLATED: 1,
-    Verdict.CLEANUP_NOT_PROVEN: 4,
-    Verdict.HARNESS_FAILED: 255,
-    Verdict.UNKNOWN: 2,
-    Verdict.SLO_BREACHED: 3,
-    Verdict.PASSED: 0,
+    RunVerdict.VIOLATED: 1,
+    RunVerdict.CLEANUP_NOT_PROVEN: 4,
+    RunVerdict.HARNESS_FAILED: 255,
+    RunVerdict.UNKNOWN: 2,
+    RunVerdict.SLO_BREACHED: 3,
+    RunVerdict.PASSED: 0,
 }
-_PRECEDENCE = tuple(Verdict)
+_PRECEDENCE = tuple(RunVerdict)
 
 
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
+def worst(verdicts: Iterable[RunVerdict]) -> RunVerdict:
     """The verdict that outranks all others; `unknown` of nothing, as nothing was shown."""
-    return min(verdicts, key=_PRECEDENCE.index, default=Verdict.UNKNOWN)
+    return min(verdicts, key=_PRECEDENCE.index, default=RunVerdict.UNKNOWN)

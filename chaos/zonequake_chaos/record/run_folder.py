@@ -15,10 +15,9 @@ from zonequake_analysis.inputs.run_folder import Harness
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
-from zonequake_analysis.verdict import Kind
-from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_analysis.verdict import Kind, Verdict
 from zonequake_chaos.deployments.protocol import Described
-from zonequake_chaos.record.outcome import Verdict, worst
+from zonequake_chaos.record.outcome import RunVerdict, worst
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import Fault, Reached
 from zonequake_chaos.scenario.run import ChaosRun
@@ -56,9 +55,9 @@ class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
     verdict without them.
     """
 
-    verdict: Verdict = Verdict.UNKNOWN
+    verdict: RunVerdict = RunVerdict.UNKNOWN
     problems: list[str] = []
-    work: Verdict | None = None
+    work: RunVerdict | None = None
     unclean: list[str] | None = None
 
     @property
@@ -147,7 +146,7 @@ class RunFolder:
         """Whether any load pod did anything: one that never began an operation writes no file."""
         return any((self.path / "history").glob("*.jsonl"))
 
-    def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
+    def conclude(self, judged: RunVerdict, harness: HarnessReport, *, why: str) -> RunVerdict:
         """Writes what is told of a run without an analysis, and returns its verdict.
 
         `judged` is the analysis's verdict and `why` the reason that it is no better.
@@ -156,7 +155,7 @@ class RunFolder:
         missing = verdict_json.CheckEntry(
             name="analysis",
             kind=Kind.COVERAGE,
-            verdict=Judged(judged.value),
+            verdict=Verdict(judged.value),
             summary=why,
             checked=1,
         )
@@ -164,7 +163,7 @@ class RunFolder:
             document=verdict_json.without_analysis(
                 [*map(verdict_json.entry, harness_checks(said)), missing],
                 verdict_json.read_facts(self.path),
-                verdict=Judged(worst([judged, harness.verdict]).value),
+                verdict=Verdict(worst([judged, harness.verdict]).value),
             ),
             folder=str(self.path),
         )

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from zonequake_cluster.foreign import default_kubeconfig
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import NotFound, UsageError
 
 CONTEXT = "zonequake-chaos"
@@ -28,7 +28,7 @@ def account_of(release: str) -> str:
     return f"{release}-chaos"
 
 
-async def write_access(place: Place, out: Path, *, hours: int = DEFAULT_HOURS) -> None:
+async def write_access(place: ReleasePlace, out: Path, *, hours: int = DEFAULT_HOURS) -> None:
     """Writes the kubeconfig, readable by its owner alone, with the one context `CONTEXT`.
 
     Raises UsageError if the release has no such account or the kubeconfig can't be read.

@@ -23,7 +23,7 @@ from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
 from zonequake_kube.objects import Json
 from zonequake_tls.credentials import trust_of
-from zonequake_tls.identity import Role, identity_of
+from zonequake_tls.identity import TlsRole, identity_of
 
 DAYS = 365
 #: As the chart has it: an upgrade signs anew after that.
@@ -75,7 +75,7 @@ class Certificates:
     async def show(self) -> list[str]:
         """A line for each certificate."""
         lines = []
-        for name in (self._authority_secret, *(self._place.secret(role) for role in Role)):
+        for name in (self._authority_secret, *(self._place.secret(role) for role in TlsRole)):
             data = await self._data(name)
             found = x509.load_pem_x509_certificate(data["tls.crt"])
             lines.append(
@@ -127,7 +127,7 @@ class Certificates:
     async def _sign(self, by: Credential) -> None:
         now = datetime.now(UTC)
         authority = Authority.read(by, now)
-        for role in Role:
+        for role in TlsRole:
             name = identity_of(role, self._place.domain)
             signed = authority.sign(role, hosts=[name], lifetime=timedelta(days=DAYS))
             after = int((now + timedelta(days=DAYS * 2 / 3)).timestamp())
@@ -140,7 +140,7 @@ class Certificates:
         await self._until_used("its new certificate", lambda used: used.expiry_s >= expiry_s)
 
     async def _trust(self, authorities: bytes) -> None:
-        for role in Role:
+        for role in TlsRole:
             await self._write(self._place.secret(role), {"ca.crt": authorities})
         wanted = trust_of(authorities)
         await self._until_used("these authorities", lambda used: used.trust == wanted)

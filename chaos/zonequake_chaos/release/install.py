@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from zonequake_chaos.release.consent import ALLOWED, LABEL
 from zonequake_cluster.images.checkout import find_checkout
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import HarnessError, UsageError
 
 TIMEOUT_S = 300
 _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: ALLOWED}
 
 
-async def install(place: Place, *, images: Mapping[str, str], values: Sequence[str] = ()) -> None:
+async def install(
+    place: ReleasePlace, *, images: Mapping[str, str], values: Sequence[str] = ()
+) -> None:
     """helm upgrade --install, and waits until everything is ready.
 
     `images` are references by name (`store`, `operator`, `agent`, `prometheus`); `values` are
@@ -36,12 +38,12 @@ async def install(place: Place, *, images: Mapping[str, str], values: Sequence[s
     _helm(place, words)
 
 
-def uninstall(place: Place) -> None:
+def uninstall(place: ReleasePlace) -> None:
     """helm uninstall; resource definitions stay, as the chart says. Raises HarnessError."""
     _helm(place, ["uninstall", place.release, "--ignore-not-found", "--wait"])
 
 
-def _helm(place: Place, words: list[str]) -> None:
+def _helm(place: ReleasePlace, words: list[str]) -> None:
     from zonequake_cluster.supply.tools import helm_path
 
     where = ["--namespace", place.namespace]

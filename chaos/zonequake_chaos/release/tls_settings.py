@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class TlsPlace:
             authorities_key=harness["tlsAuthoritiesKey"],
         )
 
-    def secret(self, role: Role) -> str:
+    def secret(self, role: TlsRole) -> str:
         """The Secret with a role's certificate."""
         return f"{self.release}-tls-{role}"
 
@@ -48,7 +48,7 @@ class TlsPlace:
             {"name": "ZQ_TLS_RENEW_SECONDS", "value": str(self.renew_s)},
         ]
 
-    def volume(self, role: Role) -> dict[str, Any]:
+    def volume(self, role: TlsRole) -> dict[str, Any]:
         """A pod's volume `tls` with the files of a role."""
         keys = ["tls.crt", "tls.key"] if self.authorities else ["tls.crt", "tls.key", "ca.crt"]
         sources: list[dict[str, Any]] = [

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from zonequake_chaos.faults.life import FaultLife, Injury, Proof, Victim, World
+from zonequake_chaos.faults.life import FaultLife, FaultWorld, Injury, Proof, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import Clock, Moment
@@ -36,7 +36,7 @@ from zonequake_chaos.targeting.targets import (
     choose_sighting,
     named_nodes,
 )
-from zonequake_chaos.targeting.triggers import Before, Place, Sighting, sightings
+from zonequake_chaos.targeting.triggers import Before, PartitionPlace, Sighting, sightings
 from zonequake_chaos.targeting.triggers import in_words as trigger_in_words
 from zonequake_kube.errors import ChaosError, ClusterError, FaultFailed, WaitExpired
 from zonequake_protocol.admin import Stage
@@ -55,7 +55,7 @@ class Held:
 class Done:
     """What became of the faults so far: who missed and why, where stage-bound ones landed."""
 
-    places: dict[str, Place | None] = field(default_factory=dict)
+    places: dict[str, PartitionPlace | None] = field(default_factory=dict)
     landings: list[Landing] = field(default_factory=list)
     missed: dict[str, str] = field(default_factory=dict)
     effective: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Done:
 async def inject_fault(
     fault: Fault,
     *,
-    world: World,
+    world: FaultWorld,
     chooser: Chooser,
     done: Done,
     note: Callable[[str], None],
@@ -102,7 +102,7 @@ async def release(until: str, *, done: Done, events: EventLog) -> None:
 async def _inject_once(
     fault: Fault,
     *,
-    world: World,
+    world: FaultWorld,
     chooser: Chooser,
     done: Done,
     note: Callable[[str], None],
@@ -179,7 +179,7 @@ async def finish(life: FaultLife, injury: Injury, described: dict[str, object]) 
 
 
 async def _sight(
-    fault: Fault, world: World, chooser: Chooser, done: Done
+    fault: Fault, world: FaultWorld, chooser: Chooser, done: Done
 ) -> tuple[ClusterView, Sighting]:
     """Waits for the trigger; the view is the one in which it was seen. Raises WaitExpired."""
 
@@ -258,7 +258,7 @@ def _landings(
     ]
 
 
-def _miss(fault: Fault, world: World, done: Done, reason: str) -> None:
+def _miss(fault: Fault, world: FaultWorld, done: Done, reason: str) -> None:
     done.missed[fault.name] = reason
     world.events.emit("fault.missed", {"fault": fault.name, "reason": reason})
 

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from zonequake_chaos.record.clock import Moment
-from zonequake_chaos.record.event_log import Event
-from zonequake_chaos.targeting.triggers import Place
+from zonequake_chaos.record.event_log import RunEvent
+from zonequake_chaos.targeting.triggers import PartitionPlace
 from zonequake_protocol.admin import Stage
 
 _CAUGHT_UP = "CAUGHT_UP"
@@ -35,7 +35,7 @@ class Landing:
     """
 
     fault: str
-    place: Place
+    place: PartitionPlace
     victim: str
     was_leader: bool
     asked: tuple[Stage, ...]
@@ -67,7 +67,7 @@ class _Step:
     progress: float | None
 
 
-def judge(landing: Landing, events: Iterable[Event]) -> Hit | Miss:
+def judge(landing: Landing, events: Iterable[RunEvent]) -> Hit | Miss:
     """Where `landing` landed, given the data nodes' events of the run (in any order)."""
     recorded = [event for event in events if event.source == "store"]
     of_partition = [e for e in recorded if (e.zone, e.partition) == landing.place]
@@ -88,7 +88,7 @@ def judge(landing: Landing, events: Iterable[Event]) -> Hit | Miss:
 class _Times:
     monotonic: bool
 
-    def of_event(self, event: Event) -> int:
+    def of_event(self, event: RunEvent) -> int:
         return event.time if self.monotonic else event.wall
 
     def of_moment(self, moment: Moment) -> int:
@@ -98,8 +98,8 @@ class _Times:
 def _leader_died(
     landing: Landing,
     steps: Sequence[_Step],
-    recorded: Sequence[Event],
-    of_partition: Sequence[Event],
+    recorded: Sequence[RunEvent],
+    of_partition: Sequence[RunEvent],
     times: _Times,
 ) -> Hit | Miss:
     injected_ns = times.of_moment(landing.injected)
@@ -150,7 +150,7 @@ def _decide(landing: Landing, passed: Sequence[_Step]) -> Hit | Miss:
     return Hit(stage=passed[-1].stage, progress=max(known, default=None))
 
 
-def _step(event: Event, times: _Times) -> _Step:
+def _step(event: RunEvent, times: _Times) -> _Step:
     stage = str(event.data["stage"])
     progress = event.data.get("progress")
     return _Step(

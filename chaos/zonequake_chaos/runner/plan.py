@@ -32,7 +32,7 @@ class Mark(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Step:
+class PlanStep:
     """One numbered line; `key` is what the runner marks it by."""
 
     number: str
@@ -41,7 +41,7 @@ class Step:
     mark: Mark = Mark.PLANNED
     note: str = ""
     took_s: float | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlanStep] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,9 +51,9 @@ class Plan:
     scenario: str
     description: str
     seed: int
-    steps: list[Step]
+    steps: list[PlanStep]
 
-    def walk(self) -> Iterator[Step]:
+    def walk(self) -> Iterator[PlanStep]:
         """All steps, parents first."""
         pending = list(self.steps)
         while pending:
@@ -61,7 +61,7 @@ class Plan:
             yield step
             pending[:0] = step.steps
 
-    def step(self, key: str) -> Step:
+    def step(self, key: str) -> PlanStep:
         """The step with that key; KeyError if there is none."""
         for step in self.walk():
             if step.key == key:
@@ -94,12 +94,12 @@ def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
         ("clean", f"Clean up: load, {gone}"),
     ]
     steps = [
-        Step(number=str(number), key=key, title=title)
+        PlanStep(number=str(number), key=key, title=title)
         for number, (key, title) in enumerate(phases, 1)
     ]
     faults = next(step for step in steps if step.key == "faults")
     faults.steps = [
-        Step(
+        PlanStep(
             number=f"{faults.number}.{number}",
             key=f"fault:{fault.name}",
             title=_fault_in_words(fault),
@@ -109,7 +109,7 @@ def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
     for step in steps:
         if step.key == CONTROL:
             title = "restart of each, one after another, from a settled state on"
-            step.steps = [Step(number=f"{step.number}.1", key=f"fault:{CONTROL}", title=title)]
+            step.steps = [PlanStep(number=f"{step.number}.1", key=f"fault:{CONTROL}", title=title)]
     return Plan(
         scenario=run.metadata.name, description=run.metadata.description, seed=seed, steps=steps
     )
@@ -126,7 +126,7 @@ def _control_phase(spec: Spec) -> list[tuple[str, str]]:
 def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
     """Notes at each fault whom it would be for if its turn came in the state `view`."""
     for fault in run.spec.faults:
-        target: manifest.Target | None = getattr(fault, "target", None)
+        target: manifest.FaultTarget | None = getattr(fault, "target", None)
         if target is None:
             continue
         step = plan.step(f"fault:{fault.name}")
@@ -143,7 +143,7 @@ def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Choos
 
 
 def _fault_in_words(fault: Fault) -> str:
-    target: manifest.Target | None = getattr(fault, "target", None)
+    target: manifest.FaultTarget | None = getattr(fault, "target", None)
     match fault:
         case manifest.Scale():
             what = f"scale pool {fault.pool} to {fault.replicas}"

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from zonequake_chaos.runner.plan import Mark, Plan, Step
+from zonequake_chaos.runner.plan import Mark, Plan, PlanStep
 
 _SIGNS = {
     Mark.PLANNED: ("·", "dim"),
@@ -26,7 +26,7 @@ def plan_tree(plan: Plan) -> Tree:
     return tree
 
 
-def step_line(step: Step) -> Text:
+def step_line(step: PlanStep) -> Text:
     """One step as a line, without its children."""
     sign, style = _SIGNS[step.mark]
     line = Text.assemble((f"{sign} ", style), (f"{step.number} ", "bold"), step.title)
@@ -44,7 +44,7 @@ def print_plan(console: Console, plan: Plan) -> None:
     console.print(plan_tree(plan))
 
 
-def _add(tree: Tree, step: Step) -> None:
+def _add(tree: Tree, step: PlanStep) -> None:
     branch = tree.add(step_line(step))
     for child in step.steps:
         _add(branch, child)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from zonequake_chaos.record.clock import Clock
-from zonequake_chaos.runner.plan import Mark, Plan, Step
+from zonequake_chaos.runner.plan import Mark, Plan, PlanStep
 from zonequake_chaos.runner.plan_text import step_line
 from zonequake_kube.errors import in_words
 
@@ -22,7 +22,7 @@ class Progress:
         self._clock = clock
 
     @contextlib.contextmanager
-    def step(self, key: str) -> Iterator[Step]:
+    def step(self, key: str) -> Iterator[PlanStep]:
         """Runs one step; the block may set its mark and note."""
         step = self.plan.step(key)
         started_ns = self._clock.now().time_ns

@@ -26,6 +26,7 @@ from zonequake_chaos.scenario.faults import (
     DiskFull,
     FailedFsync,
     Fault,
+    FaultTarget,
     LinkFault,
     NetworkLoss,
     NetworkSlow,
@@ -33,7 +34,6 @@ from zonequake_chaos.scenario.faults import (
     RollingRestart,
     Scale,
     Side,
-    Target,
     TargetRole,
     Traffic,
 )
@@ -116,7 +116,7 @@ def objections(run: ChaosRun) -> Iterator[str]:
 
 def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
     """What the fault takes away from pools of these sizes; None if nothing."""
-    target: Target | None = getattr(fault, "target", None)
+    target: FaultTarget | None = getattr(fault, "target", None)
     match fault:
         case Scale():
             gone = range(fault.replicas, sizes.get(fault.pool, 0))
@@ -152,7 +152,7 @@ def _as_good_as_cut(fault: NetworkLoss | NetworkSlow) -> bool:
 
 
 def _of_target(
-    fault: Fault, target: Target, sizes: Mapping[str, int], *, leases_only: bool
+    fault: Fault, target: FaultTarget, sizes: Mapping[str, int], *, leases_only: bool
 ) -> Harm:
     named = [target.node] if target.node is not None else target.nodes
     if target.role is TargetRole.ALL:
@@ -185,7 +185,7 @@ def _known(name: str, sizes: Mapping[str, int]) -> str | None:
 
 def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
     """More victims than there are."""
-    target: Target | None = getattr(fault, "target", None)
+    target: FaultTarget | None = getattr(fault, "target", None)
     pools = ", ".join(f"{pool} has {size}" for pool, size in sizes.items())
     named: list[str] = []
     if target is not None:

@@ -27,7 +27,7 @@ class TargetRole(StrEnum):
     NODES = "nodes"
 
 
-class Target(Part, frozen=True, kw_only=True):
+class FaultTarget(Part, frozen=True, kw_only=True):
     """`count` nodes of `role`; with role `node` the one named `node`; only of `pool`, if given.
 
     With role `nodes` all of `nodes`, in that order: by the names of their pods, or without the
@@ -64,25 +64,25 @@ class FaultBase(Part, frozen=True, kw_only=True, tag_field="type"):
 class PodKill(FaultBase, frozen=True, kw_only=True, tag="pod_kill"):
     """SIGKILL the store's process and delete its pod with grace 0, in the same breath."""
 
-    target: Target
+    target: FaultTarget
 
 
 class ProcessKill(FaultBase, frozen=True, kw_only=True, tag="process_kill"):
     """SIGKILL the store's process; the container is restarted in place."""
 
-    target: Target
+    target: FaultTarget
 
 
 class ProcessPause(FaultBase, frozen=True, kw_only=True, tag="process_pause"):
     """SIGSTOP the store's process for `hold_s`, then SIGCONT."""
 
-    target: Target
+    target: FaultTarget
 
 
 class GracefulDelete(FaultBase, frozen=True, kw_only=True, tag="graceful_delete"):
     """Delete the pod with its own grace period, in which it hands over its leaderships."""
 
-    target: Target
+    target: FaultTarget
 
 
 class RollingRestart(FaultBase, frozen=True, kw_only=True, tag="rolling_restart"):
@@ -98,7 +98,7 @@ class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):
     They return in the order of their names, or of `target.nodes`, `return_gap_s` apart.
     """
 
-    target: Target
+    target: FaultTarget
     return_gap_s: Seconds = 0.0
 
 
@@ -140,7 +140,7 @@ class LinkFault(FaultBase, frozen=True, kw_only=True):
     seen from the target, or from the first side.
     """
 
-    target: Target | None = None
+    target: FaultTarget | None = None
     between: tuple[list[str], list[str]] | None = None
     direction: Direction = Direction.BOTH
 
@@ -173,7 +173,7 @@ class NetworkSlow(LinkFault, frozen=True, kw_only=True, tag="network_slow"):
 class ForceDelete(FaultBase, frozen=True, kw_only=True, tag="force_delete"):
     """Delete the pods' objects with grace 0 while the kubelet hangs: the processes run on."""
 
-    target: Target
+    target: FaultTarget
 
 
 class ComponentPause(FaultBase, frozen=True, kw_only=True, tag="component_pause"):
@@ -200,19 +200,19 @@ class FailedFsync(FaultBase, frozen=True, kw_only=True, tag="failed_fsync"):
     """Let fsync, fdatasync and msync of the pods' processes fail with EIO for `hold_s`, or for as
     long as these processes live."""
 
-    target: Target
+    target: FaultTarget
 
 
 class DiskFull(FaultBase, frozen=True, kw_only=True, tag="disk_full"):
     """Fill the pods' volumes for `hold_s`; only volumes that are file systems of their own."""
 
-    target: Target
+    target: FaultTarget
 
 
 class ClockStep(FaultBase, frozen=True, kw_only=True, tag="clock_step"):
     """Step the wall clock of the pods' processes by `step_s` for `hold_s`, forward or back."""
 
-    target: Target
+    target: FaultTarget
     step_s: Annotated[int, Meta(ge=-3_000_000_000, le=3_000_000_000)]
 
 

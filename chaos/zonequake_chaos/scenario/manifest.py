@@ -18,12 +18,12 @@ from msgspec import inspect
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import (
     Fault,
+    FaultTarget,
     LinkFault,
     NetworkSlow,
     ResetByHand,
     RollingRestart,
     Scale,
-    Target,
     TargetRole,
     Traffic,
 )
@@ -204,7 +204,7 @@ def _fault_contradictions(
     here = f"fault {fault.name!r}"
     if isinstance(fault, RollingRestart) and fault.pool is not None and fault.nodes:
         yield f"{here}: expected either pool or nodes, and not both"
-    target: Target | None = getattr(fault, "target", None)
+    target: FaultTarget | None = getattr(fault, "target", None)
     pool = target.pool if target is not None else getattr(fault, "pool", None)
     if pool is not None and pool not in pools:
         yield f"{here}: pool {pool!r} is not among spec.pools ({', '.join(pools)})"

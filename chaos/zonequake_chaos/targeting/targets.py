@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.scenario.faults import Side, Target, TargetRole
+from zonequake_chaos.scenario.faults import FaultTarget, Side, TargetRole
 from zonequake_chaos.targeting.node_names import node_named
 from zonequake_chaos.targeting.triggers import Sighting
 
@@ -33,7 +33,7 @@ def choose_sighting(candidates: Sequence[Sighting], chooser: Chooser) -> Sightin
 
 
 def choose_nodes(
-    target: Target, view: ClusterView, sighting: Sighting, chooser: Chooser
+    target: FaultTarget, view: ClusterView, sighting: Sighting, chooser: Chooser
 ) -> tuple[str, ...]:
     """Names of the nodes that the fault is for, sorted; named ones in the order of their names.
 
@@ -83,9 +83,9 @@ def _side(
     for word in words:
         match word:
             case Side.LEADER:
-                there = _candidates(Target(role=TargetRole.LEADER), view, sighting)
+                there = _candidates(FaultTarget(role=TargetRole.LEADER), view, sighting)
             case Side.FOLLOWER | Side.FOLLOWERS:
-                there = _candidates(Target(role=TargetRole.FOLLOWER), view, sighting)
+                there = _candidates(FaultTarget(role=TargetRole.FOLLOWER), view, sighting)
             case Side.OTHERS:
                 there = list(view.nodes)
             case name:
@@ -111,7 +111,7 @@ def named_nodes(names: Sequence[str], view: ClusterView) -> list[str]:
     return [node for node in found.values() if node is not None]
 
 
-def in_words(target: Target) -> str:
+def in_words(target: FaultTarget) -> str:
     """The target as the plan prints it before it is known."""
     many = f"{target.count} × " if target.count > 1 else ""
     pool = f" of pool {target.pool}" if target.pool else ""
@@ -128,7 +128,7 @@ def in_words(target: Target) -> str:
             return f"{many}{role.value.replace('_', ' ')}{pool}"
 
 
-def _candidates(target: Target, view: ClusterView, sighting: Sighting) -> list[str]:
+def _candidates(target: FaultTarget, view: ClusterView, sighting: Sighting) -> list[str]:
     partition = view.partitions.get(sighting.place) if sighting.place is not None else None
     match target.role:
         case TargetRole.NODE:

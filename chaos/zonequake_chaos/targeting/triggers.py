@@ -26,7 +26,7 @@ from zonequake_chaos.targeting.node_names import node_named
 from zonequake_kube.objects import KeysView
 from zonequake_protocol.admin import Stage
 
-Place = tuple[str, int]
+PartitionPlace = tuple[str, int]
 """Zone and partition."""
 
 
@@ -36,7 +36,7 @@ class Sighting:
 
     at_ns: int
     what: str
-    place: Place | None = None
+    place: PartitionPlace | None = None
     stage: Stage | None = None
     progress: float | None = None
     leader: str | None = None
@@ -49,7 +49,7 @@ class Sighting:
 class Before:
     """What is known of earlier faults, by name: the partition they saw, when they took effect."""
 
-    places: Mapping[str, Place | None] = field(default_factory=dict)
+    places: Mapping[str, PartitionPlace | None] = field(default_factory=dict)
     effective_ns: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -26,11 +26,11 @@ from zonequake_chaos.commands import clean
 from zonequake_chaos.commands.run import Ask, judge_run, planned, run_once
 from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.record.cleanup_journal import Journal
-from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.fields import file_name
 from zonequake_cluster.host.locks import lock_folder
-from zonequake_ctl.context import Place, find_place
+from zonequake_ctl.context import ReleasePlace, find_place
 from zonequake_kube.errors import HarnessError, ManifestError
 
 _MARKED = ("zones", "scenario", "seed", "pools", "set", "target", "image")
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        return self.verdict == Verdict.PASSED.value
+        return self.verdict == RunVerdict.PASSED.value
 
     @property
     def checks(self) -> dict[str, CheckEntry]:
@@ -83,7 +83,7 @@ class Result:
         """The verdict's sentences, a witness of each violation, and where to look."""
         lines = [f"{self.verdict} (exit code {self.document.exit_code}): {self.document.headline}"]
         for check in self.document.checks:
-            if check.verdict.value != Verdict.PASSED.value:
+            if check.verdict.value != RunVerdict.PASSED.value:
                 lines.append(f"{check.verdict}: {check.name}: {check.summary}")
                 lines += check.witnesses[:1]
         where = self.report if self.report.exists() else self.folder
@@ -102,7 +102,7 @@ class OwnScenario:
         *,
         document: dict[str, Any],
         overrides: Sequence[str],
-        place: Place,
+        place: ReleasePlace,
         choice: Choice,
         seed: int,
         out: Path,
@@ -285,7 +285,7 @@ def _named(fields: Mapping[str, object]) -> dict[str, object]:
     return {file_name(name): value for name, value in fields.items()}
 
 
-def _turn(place: Place) -> Path:
+def _turn(place: ReleasePlace) -> Path:
     """A folder that stands for the release, for runs of this machine."""
     where = f"{place.kubeconfig} {place.context} {place.namespace} {place.release}"
     return (

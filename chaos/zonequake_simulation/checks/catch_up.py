@@ -18,7 +18,7 @@ from zonequake_store.catchup.messages import (
     decode_pairs,
 )
 from zonequake_store.network.peer_protocol import CatchUpFrame
-from zonequake_store.raft.api import Role, Settings
+from zonequake_store.raft.api import RaftRole, Settings
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Peer
@@ -64,7 +64,7 @@ class CatchUpRules:
         """A frame leaves a replica. `stored`: what its disk holds of snapshots, if it has one."""
         if isinstance(frame, Invite | Supply | Piece):
             require(
-                raft.status().role is Role.LEADER,
+                raft.status().role is RaftRole.LEADER,
                 "only a leader supplies",
                 peer=frame.sender,
                 frame=type(frame).__name__,

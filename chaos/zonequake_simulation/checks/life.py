@@ -9,8 +9,8 @@ from zonequake_simulation.checks.steps import Steps
 from zonequake_store.raft.api import (
     ConfigurationApplied,
     LeaderElected,
+    RaftRole,
     Ready,
-    Role,
     StageChanged,
 )
 from zonequake_store.raft.messages import Configuration, Peer
@@ -60,7 +60,7 @@ class Life:
         core, rules = self.core, self.rules
         log = core.log
         rules.raft.went_on(self)
-        if core.role is Role.LEADER:
+        if core.role is RaftRole.LEADER:
             rules.raft.leads(self)
             rules.reconfiguration.leads(self)
         if log.commit > self.commit:
@@ -105,4 +105,4 @@ class Life:
     def event_ended(self) -> None:
         """All that one event led to is done."""
         self.after_step()
-        self.was_leader = self.core.role is Role.LEADER
+        self.was_leader = self.core.role is RaftRole.LEADER

@@ -29,9 +29,9 @@ from zonequake_store.state.transactions import (
     PrepareCommand,
     RefuseCommand,
     RollbackCommand,
-    Step,
     StepKind,
     TransactionId,
+    TransactionStep,
 )
 
 ModelValue = int | str | tuple[int, ...] | None
@@ -69,7 +69,7 @@ class Happened:
 class Part:
     """A part that is prepared from entry `since` on, until it is ended by entry `until`."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TransactionStep, ...]
     since: int
     numbers: range
     until: int | None = None
@@ -271,7 +271,7 @@ class Model:
         locked = {step.key for part in self.open.values() for step in part.steps}
         return not locked.isdisjoint(keys)
 
-    def _after(self, steps: tuple[Step, ...]) -> dict[str, ModelValue] | None:
+    def _after(self, steps: tuple[TransactionStep, ...]) -> dict[str, ModelValue] | None:
         """What the written keys hold after these steps; None if one of them can't be done."""
         new: dict[str, ModelValue] = {}
         for step in steps:
@@ -318,7 +318,7 @@ def _changed(held: ModelValue, command: PlainCommand) -> ModelValue:
     return None
 
 
-def _plain(step: Step) -> PlainCommand:
+def _plain(step: TransactionStep) -> PlainCommand:
     """A writing step as a command of its own."""
     assert step.value is not None, "it writes"
     if step.kind is StepKind.CAS:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.checks.ledger import Ledger, has_quorum
 from zonequake_simulation.violation import Violation, require
-from zonequake_store.raft.api import Ready, Role
+from zonequake_store.raft.api import RaftRole, Ready
 from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class RaftRules:
             lineage.grew(index, ledger.now_us())
         self._committed_in[index, term] = core.term
         require(
-            core.role is Role.LEADER or life.was_leader,
+            core.role is RaftRole.LEADER or life.was_leader,
             "leaders commit",
             peer=life.peer,
             index=index,
@@ -188,7 +188,7 @@ class RaftRules:
         """Two logs with an entry of one index and term are equal up to it, and a leader's grows."""
         entries = ready.entries
         term, last = life.core.term, entries[-1].index
-        if life.core.role is Role.LEADER:
+        if life.core.role is RaftRole.LEADER:
             if life.appended_as_leader[0] == term:
                 require(
                     entries[0].index == life.appended_as_leader[1] + 1,

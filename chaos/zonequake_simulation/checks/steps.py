@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.violation import require
-from zonequake_store.raft.api import Role
+from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.election import TRANSFER
 from zonequake_store.raft.messages import Kind, Message, Peer
 from zonequake_store.raft.replica import Replica
@@ -57,7 +57,7 @@ class Steps:
             core.term,
             core.vote,
             (log.last_index, log.last_term, log.commit),
-            core.role is Role.LEADER
+            core.role is RaftRole.LEADER
             or (
                 self._heard is not None
                 and self._heard[1] == core.term

@@ -15,7 +15,7 @@ from zonequake_simulation.violation import Violation
 from zonequake_store.raft.api import Ready
 from zonequake_store.raft.messages import Entry, EntryKind
 from zonequake_store.replica.replica import Replica
-from zonequake_store.replica.requests import Operation
+from zonequake_store.replica.requests import KeyOperation
 from zonequake_store.replica.status import newest_user_entry
 from zonequake_store.state.commands import AppendCommand, CasCommand, SetCommand, decode_command
 from zonequake_store.state.transactions import (
@@ -40,7 +40,7 @@ class UserRules:
         self._newest: dict[tuple[int, int], tuple[int, int]] = {(0, 0): (0, 0)}
         """(index, term) of an entry → (term, index) of the last client's entry up to it."""
 
-    def asked(self, operation: Operation | Transaction) -> None:
+    def asked(self, operation: KeyOperation | Transaction) -> None:
         """A client asks for something."""
         if not isinstance(operation, Read) and operation.request_id is not None:
             self._asked.add(operation.request_id)

@@ -40,7 +40,7 @@ _NOUNS = {ZONE: "zone", TABLE: "table"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class Catalog:
     """The namespace's zones and tables by resource name, and its LogicalTopology."""
 
     zones: Mapping[str, Resource] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class World:
         """All resources of a kind."""
         return self.zones if kind == ZONE else self.tables
 
-    def after(self, changes: Sequence[Change]) -> World:
+    def after(self, changes: Sequence[Change]) -> Catalog:
         """As it will be once the changes were carried out."""
         world = self
         for change in changes:
@@ -96,7 +96,7 @@ Change = Create | Update | Delete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Translation:
     """What a statement comes to. `notice` is one sentence for people."""
 
     changes: tuple[Change, ...] = ()
@@ -104,7 +104,7 @@ class Outcome:
     notice: str = ""
 
 
-def translate(statement: Statement, world: World, text: str) -> Outcome:
+def translate(statement: Statement, world: Catalog, text: str) -> Translation:
     """What `statement`, which stands in `text`, does to `world`.
 
     Raises:
@@ -129,16 +129,16 @@ def translate(statement: Statement, world: World, text: str) -> Outcome:
             zone = _existing(ZONE, statement.name, world, text)
             tables = _tables_of(zone, world)
             if isinstance(statement, DescribeTableGroup):
-                return Outcome(rows=views.table_group(zone, tables))
-            return Outcome(rows=views.one_zone(zone, tables))
+                return Translation(rows=views.table_group(zone, tables))
+            return Translation(rows=views.one_zone(zone, tables))
         case DescribeTable():
             table = _existing(TABLE, statement.name, world, text)
-            return Outcome(rows=views.one_table(table, world.zones.get(_primary_zone(table))))
+            return Translation(rows=views.one_table(table, world.zones.get(_primary_zone(table))))
         case SelectAll():
-            return Outcome(rows=_selected(statement.view, world))
+            return Translation(rows=_selected(statement.view, world))
 
 
-def _selected(view: TableView, world: World) -> Rows:
+def _selected(view: TableView, world: Catalog) -> Rows:
     if view is TableView.ZONES:
         return views.zones(list(world.zones.values()))
     if view is TableView.TABLES:
@@ -149,7 +149,7 @@ def _selected(view: TableView, world: World) -> Rows:
 # ------------------------------------------------------------------------------------------ zones
 
 
-def _create_zone(statement: CreateZone, world: World, text: str) -> Outcome:
+def _create_zone(statement: CreateZone, world: Catalog, text: str) -> Translation:
     there = _find(ZONE, statement.name, world, text)
     if there is not None:
         return _exists(ZONE, statement.name, there, text, tolerated=statement.if_not_exists)
@@ -157,7 +157,7 @@ def _create_zone(statement: CreateZone, world: World, text: str) -> Outcome:
     return _created(ZONE, statement.name, spec, text)
 
 
-def _alter_zone(statement: AlterZone, world: World, text: str) -> Outcome:
+def _alter_zone(statement: AlterZone, world: Catalog, text: str) -> Translation:
     zone = _find(ZONE, statement.name, world, text)
     if zone is None and statement.if_exists:
         return _nothing_to_do(ZONE, statement.name)
@@ -177,7 +177,7 @@ def _alter_zone(statement: AlterZone, world: World, text: str) -> Outcome:
     return _updated(ZONE, statement.name, zone, override(zone.get("spec") or {}, changes))
 
 
-def _drop_zone(statement: DropZone, world: World, text: str) -> Outcome:
+def _drop_zone(statement: DropZone, world: Catalog, text: str) -> Translation:
     zone = _find(ZONE, statement.name, world, text)
     if zone is None and statement.if_exists:
         return _nothing_to_do(ZONE, statement.name)
@@ -197,7 +197,7 @@ def _drop_zone(statement: DropZone, world: World, text: str) -> Outcome:
 # ----------------------------------------------------------------------------------------- tables
 
 
-def _create_table(statement: CreateTable, world: World, text: str) -> Outcome:
+def _create_table(statement: CreateTable, world: Catalog, text: str) -> Translation:
     there = _find(TABLE, statement.name, world, text)
     if there is not None:
         return _exists(TABLE, statement.name, there, text, tolerated=statement.if_not_exists)
@@ -210,7 +210,7 @@ def _create_table(statement: CreateTable, world: World, text: str) -> Outcome:
     return made
 
 
-def _alter_table(statement: AlterTable, world: World, text: str) -> Outcome:
+def _alter_table(statement: AlterTable, world: Catalog, text: str) -> Translation:
     table = _find(TABLE, statement.name, world, text)
     if table is None and statement.if_exists:
         return _nothing_to_do(TABLE, statement.name)
@@ -231,7 +231,7 @@ def _alter_table(statement: AlterTable, world: World, text: str) -> Outcome:
     return _updated(TABLE, statement.name, table, {"primaryZone": after})
 
 
-def _refuse_zone_of_table(statement: AlterTablesZone, world: World, text: str) -> Outcome:
+def _refuse_zone_of_table(statement: AlterTablesZone, world: Catalog, text: str) -> Translation:
     table = _find(TABLE, statement.name, world, text)
     if table is None and statement.if_exists:
         return _nothing_to_do(TABLE, statement.name)
@@ -250,7 +250,7 @@ def _refuse_zone_of_table(statement: AlterTablesZone, world: World, text: str) -
     )
 
 
-def _drop_table(statement: DropTable, world: World, text: str) -> Outcome:
+def _drop_table(statement: DropTable, world: Catalog, text: str) -> Translation:
     table = _find(TABLE, statement.name, world, text)
     if table is None and statement.if_exists:
         return _nothing_to_do(TABLE, statement.name)
@@ -261,7 +261,7 @@ def _primary_zone(table: Resource) -> str:
     return str(table["spec"]["primaryZone"])
 
 
-def _tables_of(zone: Resource, world: World) -> list[Resource]:
+def _tables_of(zone: Resource, world: Catalog) -> list[Resource]:
     name = zone["metadata"]["name"]
     return [table for _, table in sorted(world.tables.items()) if _primary_zone(table) == name]
 
@@ -269,7 +269,7 @@ def _tables_of(zone: Resource, world: World) -> list[Resource]:
 # ---------------------------------------------------------------------------------------- parts
 
 
-def _find(kind: str, name: SqlName, world: World, text: str) -> Resource | None:
+def _find(kind: str, name: SqlName, world: Catalog, text: str) -> Resource | None:
     """The resource that the name means, None if there is none; refuses a name that collides."""
     try:
         wanted = names.resource_name(name)
@@ -286,7 +286,7 @@ def _find(kind: str, name: SqlName, world: World, text: str) -> Resource | None:
     return found
 
 
-def _existing(kind: str, name: SqlName, world: World, text: str) -> Resource:
+def _existing(kind: str, name: SqlName, world: Catalog, text: str) -> Resource:
     found = _find(kind, name, world, text)
     if found is None:
         there = [names.written_name(one) for _, one in sorted(world.of(kind).items())]
@@ -295,10 +295,12 @@ def _existing(kind: str, name: SqlName, world: World, text: str) -> Resource:
     return found
 
 
-def _exists(kind: str, name: SqlName, found: Resource, text: str, *, tolerated: bool) -> Outcome:
+def _exists(
+    kind: str, name: SqlName, found: Resource, text: str, *, tolerated: bool
+) -> Translation:
     _refuse_if_going(kind, name, found, text)
     if tolerated:
-        return Outcome(notice=f"the {_NOUNS[kind]} {name.written} exists; nothing to do")
+        return Translation(notice=f"the {_NOUNS[kind]} {name.written} exists; nothing to do")
     raise SqlError(
         text,
         name.at,
@@ -313,11 +315,11 @@ def _refuse_if_going(kind: str, name: SqlName, found: Resource, text: str) -> No
         )
 
 
-def _nothing_to_do(kind: str, name: SqlName) -> Outcome:
-    return Outcome(notice=f"there is no {_NOUNS[kind]} {name.written}; nothing to do")
+def _nothing_to_do(kind: str, name: SqlName) -> Translation:
+    return Translation(notice=f"there is no {_NOUNS[kind]} {name.written}; nothing to do")
 
 
-def _created(kind: str, name: SqlName, spec: Mapping[str, Any], text: str) -> Outcome:
+def _created(kind: str, name: SqlName, spec: Mapping[str, Any], text: str) -> Translation:
     resource = {
         "apiVersion": API_VERSION,
         "kind": kind,
@@ -328,25 +330,25 @@ def _created(kind: str, name: SqlName, spec: Mapping[str, Any], text: str) -> Ou
         "spec": dict(spec),
     }
     made = Create(kind=kind, name=names.resource_name(name), resource=resource)
-    return Outcome(changes=(made,), notice=f"the {_NOUNS[kind]} {name.written} is created")
+    return Translation(changes=(made,), notice=f"the {_NOUNS[kind]} {name.written} is created")
 
 
-def _updated(kind: str, name: SqlName, found: Resource, spec: Mapping[str, Any]) -> Outcome:
+def _updated(kind: str, name: SqlName, found: Resource, spec: Mapping[str, Any]) -> Translation:
     before = found.get("spec") or {}
     patch: dict[str, Any] = {field: None for field in before if field not in spec}
     patch |= {field: value for field, value in spec.items() if before.get(field) != value}
     if not patch:
-        return Outcome(notice=f"the {_NOUNS[kind]} {name.written} is so already; nothing to do")
+        return Translation(notice=f"the {_NOUNS[kind]} {name.written} is so already; nothing to do")
     change = Update(
         kind=kind,
         name=found["metadata"]["name"],
         resource={**found, "spec": dict(spec)},
         patch=patch,
     )
-    return Outcome(changes=(change,), notice=f"the {_NOUNS[kind]} {name.written} is altered")
+    return Translation(changes=(change,), notice=f"the {_NOUNS[kind]} {name.written} is altered")
 
 
-def _dropped(kind: str, name: SqlName, found: Resource) -> Outcome:
+def _dropped(kind: str, name: SqlName, found: Resource) -> Translation:
     meta = found["metadata"]
     change = Delete(kind=kind, name=meta["name"], uid=meta.get("uid"))
-    return Outcome(changes=(change,), notice=f"the {_NOUNS[kind]} {name.written} is dropped")
+    return Translation(changes=(change,), notice=f"the {_NOUNS[kind]} {name.written} is dropped")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zonequake_ctl.what_if.actions import Action, Do
-from zonequake_ctl.what_if.timeline import Step
+from zonequake_ctl.what_if.timeline import TimelineStep
 from zonequake_ctl.what_if.world import Write
 from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
 
@@ -54,7 +54,7 @@ _ORDERS = {
 }
 
 
-def because(step: Step) -> list[dict[str, Any]]:
+def because(step: TimelineStep) -> list[dict[str, Any]]:
     """One entry for each change of a step: what changed, and the rule behind it."""
     found = [*_of_zone(step)]
     for write in step.writes:
@@ -67,7 +67,7 @@ def because(step: Step) -> list[dict[str, Any]]:
     return found
 
 
-def _of_zone(step: Step) -> Iterator[dict[str, Any]]:
+def _of_zone(step: TimelineStep) -> Iterator[dict[str, Any]]:
     before, after = step.before, step.state
     if before is None or before.data_nodes != after.data_nodes:
         causes = [_DATA_NODES[cause] for cause in step.cause.split(", ") if cause in _DATA_NODES]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from zonequake_ctl.what_if.group import Deposed, SupposedGroup
 from zonequake_ctl.what_if.replica import LogEnd
-from zonequake_protocol.admin import ReconfigurationStatus, ReplicaStatus, Role
+from zonequake_protocol.admin import ReconfigurationStatus, ReplicaRole, ReplicaStatus
 
 
 def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> ReplicaStatus:
@@ -21,7 +21,7 @@ def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> Re
     current = group.configuration if leads or follows else replica.configuration
     commit = max(end.last[1], group.at[1], current.index if current else 0)
     running = replica.running or node in group.vouched
-    role = Role.LEADER if leads else Role.FOLLOWER if running else Role.WAITING
+    role = ReplicaRole.LEADER if leads else ReplicaRole.FOLLOWER if running else ReplicaRole.WAITING
     status = ReplicaStatus(
         group=group.name,
         zone=group.zone,
@@ -57,7 +57,7 @@ def _claim(group: SupposedGroup, node: str, deposed: Deposed) -> ReplicaStatus:
         zone=group.zone,
         partition=group.partition,
         incarnation=replica.incarnation,
-        role=Role.LEADER,
+        role=ReplicaRole.LEADER,
         term=deposed.term,
         leader=node,
         configuration=configuration,

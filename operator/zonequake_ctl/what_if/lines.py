@@ -8,7 +8,7 @@ from typing import Any
 
 from zonequake_ctl.what_if.actions import Action
 from zonequake_ctl.what_if.replica import LINEAGE
-from zonequake_ctl.what_if.world import World
+from zonequake_ctl.what_if.world import WhatIfWorld
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.resources.model import AssignmentSet, PartitionKeys
 
@@ -53,7 +53,7 @@ class State:
         return [name for name, timer in self.timers.items() if timer and timer.at_ms <= at_ms]
 
 
-def look(world: World) -> State:
+def look(world: WhatIfWorld) -> State:
     """The world as it is."""
     status, spec = world.zone.status, world.spec
     timers: dict[str, ShownTimer | None] = dict.fromkeys(TIMERS)

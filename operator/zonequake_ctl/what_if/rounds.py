@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from zonequake_ctl.what_if.actions import Action, Do, action_of
 from zonequake_ctl.what_if.group_status import status_of
-from zonequake_ctl.what_if.world import World
+from zonequake_ctl.what_if.world import WhatIfWorld
 from zonequake_kube.errors import HarnessError
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.high_availability import reset
@@ -47,7 +47,7 @@ MAX_ROUNDS = 200
 class Rounds:
     """What the operator decides, writes and orders, and what it remembers beside the resources."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: WhatIfWorld) -> None:
         self._world = world
         self._numbers = {group.name: n for n, group in world.groups.items()}
         self._plan_wake_ms: int | None = None

@@ -18,7 +18,6 @@ from zonequake_ctl.what_if.reading.question import (
     Cancelled,
     CaughtUp,
     Drop,
-    Event,
     GroupRestart,
     LeaderElected,
     Membership,
@@ -29,10 +28,11 @@ from zonequake_ctl.what_if.reading.question import (
     ReplicaLost,
     ResetByHand,
     StageReported,
-    Target,
+    TargetEvent,
+    TimelineEvent,
 )
 from zonequake_ctl.what_if.rounds import Rounds
-from zonequake_ctl.what_if.world import World, Write, is_back_at_stable
+from zonequake_ctl.what_if.world import WhatIfWorld, Write, is_back_at_stable
 from zonequake_kube.errors import HarnessError
 from zonequake_operator.resources.model import AssignmentSet
 from zonequake_protocol.admin import Stage
@@ -42,7 +42,7 @@ LEADERS_REPORTS = (Applied, LeaderElected, ReconfigurationError, StageReported)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TimelineStep:
     """An instant at which something changed: the state after it and what led there."""
 
     cause: str
@@ -52,7 +52,7 @@ class Step:
     writes: tuple[Write, ...]
 
 
-def run(question: Question) -> Iterator[Step]:
+def run(question: Question) -> Iterator[TimelineStep]:
     """The steps, beginning with the zone's creation."""
     return _Run(question).steps()
 
@@ -60,7 +60,7 @@ def run(question: Question) -> Iterator[Step]:
 class _Run:
     def __init__(self, question: Question) -> None:
         self._question = question
-        self._world = World(question.zone, auto_apply=question.auto_apply)
+        self._world = WhatIfWorld(question.zone, auto_apply=question.auto_apply)
         self._operator = Rounds(self._world)
         self._highest = 0
         """The highest number that any event has."""
@@ -68,7 +68,7 @@ class _Run:
         """The highest revision that was given, or that the zone had: what isn't above is stale."""
         self._shown: State | None = None
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[TimelineStep]:
         world, question = self._world, self._question
         self._create()
         yield self._step("create")
@@ -108,7 +108,7 @@ class _Run:
 
     # ------------------------------------------------------------------------------------- timers
 
-    def _timers(self, until_ms: int | None) -> Iterator[Step]:
+    def _timers(self, until_ms: int | None) -> Iterator[TimelineStep]:
         """Fire what ends up to that time; None: all that ends."""
         world = self._world
         while (at_ms := self._operator.wake_at_ms) is not None:
@@ -128,15 +128,15 @@ class _Run:
 
     # ------------------------------------------------------------------------------------- events
 
-    def _event(self, event: Event) -> Iterator[Step]:
+    def _event(self, event: TimelineEvent) -> Iterator[TimelineStep]:
         world = self._world
         if event.revision is not None and event.revision <= self._known:
             # Stale. A trigger's revision is the operator's to refuse; a topology or a spec that is
             # older than the stored one never reaches it, since both are one versioned resource.
-            if isinstance(event, Target):
+            if isinstance(event, TargetEvent):
                 yield from self._stale_trigger(event)
             return
-        if isinstance(event, PartitionEvent) and not isinstance(event, Target):
+        if isinstance(event, PartitionEvent) and not isinstance(event, TargetEvent):
             world.as_given.discard(event.partition)
         else:
             world.as_given.clear()
@@ -148,7 +148,7 @@ class _Run:
             case Alter():
                 world.alter(event.changes)
                 self._raise_revision(event.revision)
-            case Target():
+            case TargetEvent():
                 target = AssignmentSet.of(*event.nodes) if event.nodes else None
                 world.instead[event.partition] = target
                 self._raise_revision(event.revision, accepted=True)
@@ -168,7 +168,7 @@ class _Run:
                 world.reported = None
         yield from self._changed(cause)
 
-    def _stale_trigger(self, event: Target) -> Iterator[Step]:
+    def _stale_trigger(self, event: TargetEvent) -> Iterator[TimelineStep]:
         """A trigger whose revision was handled: "skip" is decided by the operator's own rule."""
         world = self._world
         before = dict(world.instead)
@@ -177,7 +177,7 @@ class _Run:
         world.instead = before
         yield from self._changed(_cause(event))
 
-    def _report(self, event: Event) -> bool:
+    def _report(self, event: TimelineEvent) -> bool:
         """What nodes report, or the operator's own restart; False if it says nothing new."""
         world = self._world
         match event:
@@ -258,17 +258,17 @@ class _Run:
 
     # -------------------------------------------------------------------------------------- steps
 
-    def _changed(self, cause: str) -> Iterator[Step]:
+    def _changed(self, cause: str) -> Iterator[TimelineStep]:
         """The step, if anything changed."""
         shown = self._shown
         if self._world.actions or shown is None or not look(self._world).looks_like(shown):
             yield self._step(cause)
         self._world.forget()
 
-    def _step(self, cause: str) -> Step:
+    def _step(self, cause: str) -> TimelineStep:
         world, before = self._world, self._shown
         self._shown = look(world)
-        step = Step(
+        step = TimelineStep(
             cause=cause,
             before=before,
             state=self._shown,
@@ -279,7 +279,7 @@ class _Run:
         return step
 
 
-def _cause(event: Event) -> str:
+def _cause(event: TimelineEvent) -> str:
     """The event's key in the file."""
     if isinstance(event, Membership):
         return ", ".join(event.kinds)

@@ -50,7 +50,7 @@ class Write:
     after: PartitionKeys
 
 
-class World:
+class WhatIfWorld:
     """Everything that a decision rests on, and what was done since `forget` was called."""
 
     def __init__(self, spec: Mapping[str, object], *, auto_apply: bool = False) -> None:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 from typer.exceptions import TyperException
 
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_ctl.zq.findings import duration_text
 from zonequake_ctl.zq.look import find_current, look
 from zonequake_ctl.zq.screen import screen
@@ -62,12 +62,12 @@ def status(
         console.print(screen(asyncio.run(_see(place, zone))))
 
 
-async def _see(place: Place, zone: str | None) -> Sight:
+async def _see(place: ReleasePlace, zone: str | None) -> Sight:
     async with await place.connect() as kube:
         return chosen(await look(kube), zone)
 
 
-async def _watch(place: Place, zone: str | None) -> None:
+async def _watch(place: ReleasePlace, zone: str | None) -> None:
     async with await place.connect() as kube:
         shown = screen(chosen(await look(kube), zone))
         seen_s = time.monotonic()
@@ -156,7 +156,7 @@ def resume(
     asyncio.run(_set_paused(place, zone, paused=False))
 
 
-async def _set_paused(place: Place, zone: str, *, paused: bool) -> None:
+async def _set_paused(place: ReleasePlace, zone: str, *, paused: bool) -> None:
     from zonequake_ctl.zq.pausing import set_paused
 
     async with await place.connect() as kube:

@@ -14,7 +14,7 @@ from enum import IntEnum
 from zonequake_ctl.zq.sight import NO_ANSWER, Sight, ZoneSight
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability.reset import forced_node
-from zonequake_operator.high_availability.verdicts import Verdict
+from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.resources.model import (
     Condition,
     ConditionType,
@@ -23,7 +23,7 @@ from zonequake_operator.resources.model import (
     Storage,
     ZoneSpec,
 )
-from zonequake_protocol.admin import LeaseTrouble, ReplicaStatus, Role
+from zonequake_protocol.admin import LeaseTrouble, ReplicaRole, ReplicaStatus
 
 QUIET_REASONS = {
     Reason.PARTITIONS_WITHOUT_LEADER,
@@ -88,7 +88,7 @@ def findings(sight: Sight, zone: ZoneSight) -> list[Finding]:
 
 
 def _partitions(
-    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, Verdict]
+    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, KeysVerdict]
 ) -> Iterable[Finding]:
     alike: dict[_Trouble, list[int]] = {}
     for number, health in zone.health.items():
@@ -149,7 +149,7 @@ def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[Finding]:
             yield Finding(severity=severity, text=found, why=why)
 
 
-def _way_back(zone: ZoneSight, number: int, verdict: Verdict | None) -> str:
+def _way_back(zone: ZoneSight, number: int, verdict: KeysVerdict | None) -> str:
     """What has to happen before a partition without its majority is served again."""
     health, spec = zone.health[number], zone.spec
     stable = health.keys.stable
@@ -207,9 +207,9 @@ def why_missing(sight: Sight, zone: ZoneSight, number: int, node: str) -> str:
 
 
 def _why_replica(replica: ReplicaStatus) -> str:
-    if replica.role is Role.BROKEN:
+    if replica.role is ReplicaRole.BROKEN:
         return f"is broken: {replica.broken_reason or 'its node does not say why'}"
-    if replica.role is Role.WAITING:
+    if replica.role is ReplicaRole.WAITING:
         return "waits for its start order"
     if replica.abstains:
         return "abstains: the partition was reset while it was away, and its log is another one"
@@ -217,7 +217,7 @@ def _why_replica(replica: ReplicaStatus) -> str:
 
 
 def _conditions(
-    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, Verdict]
+    sight: Sight, zone: ZoneSight, verdicts: Mapping[int, KeysVerdict]
 ) -> Iterable[Finding]:
     for condition in zone.zone.conditions:
         if condition.is_well:

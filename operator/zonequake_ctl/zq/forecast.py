@@ -59,7 +59,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ForecastStep:
     """What would be decided `after_ms` from now: data nodes then, and the moves beyond those of the
     step before. `created`: partitions that don't exist yet, with their nodes. `waits`: sentences on
     partitions that can't be decided yet, and for whom they wait. `away`: data nodes that aren't
@@ -81,7 +81,7 @@ class Forecast:
     `unseen`: waiting replicas, by node and group, that nobody has looked at and that count.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ForecastStep, ...]
     unseen: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -92,7 +92,7 @@ def forecast(snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
         zone = snapshot.zone
     now_ms = snapshot.now_ms
     before, snapshot = snapshot.partitions, replace(snapshot, zone=zone)
-    steps: list[Step] = []
+    steps: list[ForecastStep] = []
     unseen: set[tuple[str, str]] = set()
     said: frozenset[str] = frozenset()
     for _ in range(MAX_STEPS):
@@ -134,7 +134,7 @@ def _settled(snapshot: Snapshot) -> tuple[Snapshot, Plan]:
 
 def _step(
     before: Mapping[int, Partition], after: Snapshot, decided: Plan, *, after_ms: int
-) -> Step:
+) -> ForecastStep:
     moves, created = [], {}
     for number, partition in sorted(after.partitions.items()):
         end = _end(partition.keys)
@@ -162,7 +162,7 @@ def _step(
     refused = next(
         (c.message for c in after.zone.conditions if c.reason.value == "InvalidFilter"), None
     )
-    return Step(
+    return ForecastStep(
         after_ms=after_ms,
         data_nodes=tuple(sorted(state.nodes)) if state is not None else (),
         moves=tuple(moves),

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zonequake_ctl.zq.findings import duration_text, few_replicas_text, partitions_text
-from zonequake_ctl.zq.forecast import Forecast, Move, Step
+from zonequake_ctl.zq.forecast import Forecast, ForecastStep, Move
 from zonequake_ctl.zq.screen import change_text
 from zonequake_kube.objects import Json
 from zonequake_operator.groups.reports import is_majority
@@ -98,7 +98,9 @@ def spec_changes(before: Json, after: Json) -> list[str]:
     ]
 
 
-def _step(step: Step, spec: ZoneSpec, sizes: Sizes, *, show_all: bool) -> Iterable[RenderableType]:
+def _step(
+    step: ForecastStep, spec: ZoneSpec, sizes: Sizes, *, show_all: bool
+) -> Iterable[RenderableType]:
     when = f"In {duration_text(step.after_ms / 1000)}" if step.after_ms else "At once"
     nodes = ", ".join(step.data_nodes) or "none"
     text = Text()

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from zonequake_ctl.context import DEFAULT_RELEASE, Place
+from zonequake_ctl.context import DEFAULT_RELEASE, ReleasePlace
 from zonequake_ctl.zq.sight import (
     NO_ANSWER,
     Inspected,
@@ -45,7 +45,9 @@ MAX_INSPECTIONS = 48
 OPERATOR_LABELS = "app.kubernetes.io/component=operator,app.kubernetes.io/name=zonequake"
 
 
-def find_current(*, kubeconfig: Path | None, context: str | None, namespace: str | None) -> Place:
+def find_current(
+    *, kubeconfig: Path | None, context: str | None, namespace: str | None
+) -> ReleasePlace:
     """Where kubectl itself would look: $KUBECONFIG or ~/.kube/config, the current context, and
     that context's namespace. Raises UsageError."""
     if kubeconfig is None:
@@ -55,7 +57,7 @@ def find_current(*, kubeconfig: Path | None, context: str | None, namespace: str
         raise UsageError(f"there is no kubeconfig {kubeconfig}: set KUBECONFIG, or --kubeconfig")
     if namespace is None:
         namespace = _namespace_of(kubeconfig, context)
-    return Place(
+    return ReleasePlace(
         kubeconfig=kubeconfig,
         context=context,
         namespace=namespace,

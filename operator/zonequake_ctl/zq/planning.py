@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from rich.console import RenderableType
 
-from zonequake_ctl.zq.forecast import Forecast, Step, forecast
+from zonequake_ctl.zq.forecast import Forecast, ForecastStep, forecast
 from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.look import copy_bytes, inspect, look, zone_object
 from zonequake_ctl.zq.sight import Sight, ZoneSight, named_zone
@@ -137,7 +137,7 @@ def _zone(sight: Sight, name: str, wanted: Json) -> ZoneSight:
     return ZoneSight(zone=parse_zone(wanted), partitions=none, reports=sight.reports)
 
 
-def _asked(zone: ZoneSight, steps: Sequence[Step]) -> list[tuple[int, str, str]]:
+def _asked(zone: ZoneSight, steps: Sequence[ForecastStep]) -> list[tuple[int, str, str]]:
     """Whose sizes are worth asking: partitions of which some node gets a copy."""
     numbers = {m.partition for step in steps for m in step.moves if m.copies and not m.reset_to}
     asked = []

@@ -17,7 +17,7 @@ from zonequake_ctl.zq.sight import Sight, ZoneSight
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.planning.conditions import Health
 from zonequake_operator.resources.model import PartitionState, Timer, ZoneSpec
-from zonequake_protocol.admin import Role, Stage
+from zonequake_protocol.admin import ReplicaRole, Stage
 
 MAX_MOVES = 12
 """Moving partitions that are shown one by one."""
@@ -257,7 +257,10 @@ def _remarks(sight: Sight, zone: ZoneSight, node: str) -> str:
     if report.node.storage_problem:
         remarks.append(report.node.storage_problem)
     roles = Counter(replica.role for replica in zone.replicas_on(node))
-    for role, words in ((Role.BROKEN, "broken"), (Role.WAITING, "waiting for its start order")):
+    for role, words in (
+        (ReplicaRole.BROKEN, "broken"),
+        (ReplicaRole.WAITING, "waiting for its start order"),
+    ):
         if roles[role]:
             remarks.append(f"{roles[role]} {words}")
     return "; ".join(remarks)

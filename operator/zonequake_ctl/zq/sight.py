@@ -14,7 +14,7 @@ from zonequake_kube.errors import UsageError
 from zonequake_kube.objects import PodView
 from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability import verdicts as high_availability
-from zonequake_operator.high_availability.verdicts import Verdict
+from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.planning.conditions import Health, diagnose
 from zonequake_operator.resources.crd_schema import Object, from_rfc3339
 from zonequake_operator.resources.model import (
@@ -135,7 +135,7 @@ class ZoneSight:
             inspected=sight.inspected,
         )
 
-    def verdicts(self, sight: Sight) -> dict[int, Verdict]:
+    def verdicts(self, sight: Sight) -> dict[int, KeysVerdict]:
         """What high availability asks of the partitions, and whom that waits for."""
         spec = self.spec
         if spec is None or self.zone.deleting:

@@ -13,7 +13,7 @@ import msgspec
 from zonequake_operator.errors import NodeUnreachable
 from zonequake_protocol.admin import Order, OrderBatch, OrderReplies, ReplicasReport
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 _T = TypeVar("_T")
 
@@ -96,8 +96,8 @@ class StoreClient:
     async def _call(self, method: str, url: str, body: bytes | None, timeout_s: float) -> bytes:
         whom: dict[str, Any] = {}
         if (credentials := self._credentials) is not None:
-            whom["ssl"] = credentials.for_connecting(Role.STORE)
-            whom["server_hostname"] = credentials.name_of(Role.STORE)
+            whom["ssl"] = credentials.for_connecting(TlsRole.STORE)
+            whom["server_hostname"] = credentials.name_of(TlsRole.STORE)
         try:
             async with self._session.request(
                 method,

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
 )
 
-RUNNING = frozenset({Role.FOLLOWER, Role.CANDIDATE, Role.LEADER})
+RUNNING = frozenset({ReplicaRole.FOLLOWER, ReplicaRole.CANDIDATE, ReplicaRole.LEADER})
 """Roles of a replica that got its start order and takes part."""
 
 
@@ -79,7 +79,7 @@ def observe(
     """Find the group's leader. `answered`: nodes that reported, with or without a replica of it."""
     answered |= replicas.keys()
     leaderless = Group(name=name, replicas=replicas, answered=answered)
-    leaders = [node for node, replica in replicas.items() if replica.role is Role.LEADER]
+    leaders = [node for node, replica in replicas.items() if replica.role is ReplicaRole.LEADER]
     if not leaders:
         return leaderless
     leader = max(leaders, key=lambda node: (replicas[node].term, node))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.high_availability.reset import forced_node, forced_token, is_carried_out
 from zonequake_operator.resources.model import PartitionKeys
-from zonequake_protocol.admin import InspectReplica, Order, PeerName, ResetPeers, Role
+from zonequake_protocol.admin import InspectReplica, Order, PeerName, ReplicaRole, ResetPeers
 
 
 def to_tell(keys: PartitionKeys, group: Group) -> frozenset[str]:
@@ -40,7 +40,7 @@ def _leads_alone(node: str, group: Group) -> bool:
     replica = group.replicas[node]
     configuration = replica.configuration
     return (
-        replica.role is Role.LEADER
+        replica.role is ReplicaRole.LEADER
         and configuration is not None
         and {peer.node for peer in (*configuration.peers, *configuration.old_peers)} == {node}
     )

@@ -23,7 +23,7 @@ from zonequake_operator.resources.model import (
     ResetTimer,
     Topology,
 )
-from zonequake_protocol.admin import PeerName, ReplicaStatus, Role
+from zonequake_protocol.admin import PeerName, ReplicaRole, ReplicaStatus
 
 # ------------------------------------------------------------- The timer: intents saved in the zone
 
@@ -98,9 +98,9 @@ class Holders:
     def seen(self, node: str) -> ReplicaStatus | None:
         """The replica's state, if it is known: by its own report, or as it was inspected."""
         replica = self.group.replicas.get(node)
-        if replica is None or node not in self.topology.nodes or replica.role is Role.BROKEN:
+        if replica is None or node not in self.topology.nodes or replica.role is ReplicaRole.BROKEN:
             return None
-        if replica.role is not Role.WAITING:
+        if replica.role is not ReplicaRole.WAITING:
             return replica
         found = self.inspected.get(node)
         return found if found and found.incarnation == replica.incarnation else None
@@ -111,14 +111,14 @@ class Holders:
         return (
             node in self.topology.nodes
             and replica is not None
-            and replica.role is Role.WAITING
+            and replica.role is ReplicaRole.WAITING
             and self.seen(node) is None
         )
 
     def is_broken(self, node: str) -> bool:
         """Did this node find that its replica can't be used?"""
         replica = self.group.replicas.get(node)
-        return replica is not None and replica.role is Role.BROKEN
+        return replica is not None and replica.role is ReplicaRole.BROKEN
 
     def hold(self, keys: PartitionKeys) -> frozenset[str]:
         """Nodes in the topology that aren't known to have lost their replica's state (hole 6)."""
@@ -129,11 +129,11 @@ class Holders:
         if node not in self.answered:
             return True
         replica = self.group.replicas.get(node)
-        if replica is None or replica.role is Role.BROKEN:
+        if replica is None or replica.role is ReplicaRole.BROKEN:
             return False
         if incarnations is not None:
             return replica.incarnation in incarnations
-        return replica.role is Role.WAITING or replica.configuration is not None
+        return replica.role is ReplicaRole.WAITING or replica.configuration is not None
 
 
 def _named(keys: PartitionKeys, group: Group) -> dict[str, frozenset[str]]:

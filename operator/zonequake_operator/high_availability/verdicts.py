@@ -30,7 +30,7 @@ from zonequake_operator.resources.model import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class KeysVerdict:
     """What the keys must become, and whom that waits for.
 
     `withheld`: nobody gets permission to start before the chain is unwound. `awaits`: why a reset
@@ -85,7 +85,7 @@ def judge(
     revision: int,
     automatic: bool = True,
     by_hand: ResetRequest | None = None,
-) -> Verdict:
+) -> KeysVerdict:
     """The verdict on a partition of a HighAvailability zone, or one that is to be reset by hand.
 
     Args:
@@ -100,9 +100,9 @@ def judge(
             chain that can't be unwound yet is no majority.
     """
     if keys.bootstrap is None or keys.stable is None:
-        return Verdict(keys=keys)
+        return KeysVerdict(keys=keys)
     if holders.group.confirmed:
-        return Verdict(keys=cold_start.without_mark(keys))
+        return KeysVerdict(keys=cold_start.without_mark(keys))
     if automatic and cold_start.has_just_stopped(keys, holders):
         keys = cold_start.marked(keys)
     unwinds = automatic and cold_start.must_unwind(keys, holders)
@@ -117,26 +117,26 @@ def judge(
         decided = cold_start.by_hand(keys, found.keys) if automatic else found.keys
         return replace(found, keys=decided, withheld=unwinds)
     if not automatic:
-        return Verdict(keys=keys)
+        return KeysVerdict(keys=keys)
     if unwound is not None:
         return unwound
     if keys.is_stopped:
         return _recover(keys, holders, revision)
     if due is not None and is_due(keys, holders, due):
         return _reset(keys, holders, revision)
-    return Verdict(keys=keys)
+    return KeysVerdict(keys=keys)
 
 
-def _unwind(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
+def _unwind(keys: PartitionKeys, holders: Holders, revision: int) -> KeysVerdict:
     token = next_token(keys, holders.group)
     unwound = cold_start.unwind(keys, holders, revision=revision, token=token)
     if isinstance(unwound, chain.Unjudged):
         hidden = {n for link in keys.chain for n in link.nodes if holders.is_hidden(n)}
-        return Verdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
-    return Verdict(keys=unwound, withheld=True)
+        return KeysVerdict(keys=keys, withheld=True, awaits=unwound, inspect=frozenset(hidden))
+    return KeysVerdict(keys=unwound, withheld=True)
 
 
-def _recover(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
+def _recover(keys: PartitionKeys, holders: Holders, revision: int) -> KeysVerdict:
     """Ordinary recovery of a group that stopped as a whole: its majority must come back.
 
     Nobody is left to wait for once all members are there. If too many of them came back with
@@ -144,15 +144,15 @@ def _recover(keys: PartitionKeys, holders: Holders, revision: int) -> Verdict:
     """
     awaits = cold_start.awaited(keys, holders)
     if awaits is None or keys.is_forced:
-        return Verdict(keys=keys)
+        return KeysVerdict(keys=keys)
     if cold_start.all_are_back(keys, holders) and holders.hold(keys) & keys.stable_nodes:
         return _reset(keys, holders, revision)
-    return Verdict(keys=keys, awaits=awaits)
+    return KeysVerdict(keys=keys, awaits=awaits)
 
 
 def _reset(
     keys: PartitionKeys, holders: Holders, revision: int, by_hand: ResetRequest | None = None
-) -> Verdict:
+) -> KeysVerdict:
     token = next_token(keys, holders.group)
     survivor = by_hand.survivor if by_hand is not None else None
     if survivor is not None:
@@ -161,8 +161,8 @@ def _reset(
         after = reset.reset_partition(keys, holders, revision=revision, token=token)
     if isinstance(after, Undecided):
         hidden = frozenset(n for n in after.unheard if holders.is_hidden(n))
-        return Verdict(keys=keys, awaits=after, inspect=hidden)
-    return Verdict(keys=after)
+        return KeysVerdict(keys=keys, awaits=after, inspect=hidden)
+    return KeysVerdict(keys=after)
 
 
 def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
@@ -182,7 +182,7 @@ def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
 
 def verdicts(
     snapshot: Snapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
-) -> dict[int, Verdict]:
+) -> dict[int, KeysVerdict]:
     """The verdict on each partition; in a StrongConsistency zone on those asked for by hand."""
     automatic = spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY
     requests = snapshot.zone.reset_requests

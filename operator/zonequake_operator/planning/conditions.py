@@ -22,7 +22,7 @@ from zonequake_operator.resources.model import (
     ZoneStatus,
 )
 from zonequake_operator.resources.rights import Right, advice
-from zonequake_protocol.admin import PeerName, Role, Stage
+from zonequake_protocol.admin import PeerName, ReplicaRole, Stage
 
 MAX_NAMED = 5
 """Partitions or nodes named in one message; the rest is counted."""
@@ -94,7 +94,7 @@ def diagnose(
         broken={
             node: group.replicas[node].broken_reason or ""
             for node in nodes
-            if node in group.replicas and group.replicas[node].role is Role.BROKEN
+            if node in group.replicas and group.replicas[node].role is ReplicaRole.BROKEN
         },
         at_risk=len(nodes) > 1 and bool(missing) and not is_majority(len(serving) - 1, len(nodes)),
         lost=keys.bootstrap is not None and not majority,

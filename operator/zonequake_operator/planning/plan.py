@@ -20,7 +20,7 @@ from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability import orders as reset_orders
 from zonequake_operator.high_availability import reset
 from zonequake_operator.high_availability import verdicts as high_availability
-from zonequake_operator.high_availability.verdicts import Verdict
+from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.nodes import affinity, data_nodes
 from zonequake_operator.nodes import filter as filters
 from zonequake_operator.planning.conditions import Health, diagnose, invalid_spec, judge, summarise
@@ -292,7 +292,7 @@ def _write_partitions(
     groups: Mapping[int, Group],
     health: Mapping[int, Health],
     calculate: Calculate,
-    verdicts: Mapping[int, Verdict],
+    verdicts: Mapping[int, KeysVerdict],
 ) -> list[Write]:
     state = status.data_nodes
     targets = calculate(tuple(sorted(state.nodes)) if state else (), spec.partitions, spec.replicas)
@@ -375,7 +375,7 @@ def _orders(
     snapshot: Snapshot,
     spec: ZoneSpec,
     groups: Mapping[int, Group],
-    verdicts: Mapping[int, Verdict],
+    verdicts: Mapping[int, KeysVerdict],
 ) -> list[SendOrder]:
     alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
     addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}

@@ -35,7 +35,7 @@ from zonequake_protocol.admin import (
     Grant,
     Order,
     PeerName,
-    Role,
+    ReplicaRole,
     Stage,
     StartReplica,
     StopReplica,
@@ -110,7 +110,7 @@ def _starts(
 ) -> list[tuple[str, Order]]:
     own = hosts(keys)
     # Beside our own: nodes of a configuration that still acts, so that its majority can come back.
-    waiting = frozenset(n for n, r in group.replicas.items() if r.role is Role.WAITING)
+    waiting = frozenset(n for n, r in group.replicas.items() if r.role is ReplicaRole.WAITING)
     acting = group.configured_nodes
     if keys.is_forced:
         acting = frozenset()  # "Under a forced pending, old members stay down"
@@ -277,7 +277,7 @@ def _stops(keys: PartitionKeys, group: Group) -> list[tuple[str, Order]]:
         (
             node
             for node, replica in group.replicas.items()
-            if node not in kept or (group.confirmed and replica.role is Role.BROKEN)
+            if node not in kept or (group.confirmed and replica.role is ReplicaRole.BROKEN)
         ),
     )
 

@@ -24,7 +24,7 @@ from zonequake_chaos.release.access import CONTEXT, write_access
 from zonequake_chaos.release.install import install
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.images.build import build_all
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, Place
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
 from zonequake_kube.errors import NotFound
 from zonequake_kube.objects import STORE_LABELS
 
@@ -68,7 +68,7 @@ class Release:
     """
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
-        self.place = Place(
+        self.place = ReleasePlace(
             kubeconfig=cluster.kubeconfig,
             context=cluster.context,
             namespace=DEFAULT_NAMESPACE,
@@ -91,7 +91,7 @@ class Release:
         assert refused == set(), "rights that the chart's accounts lack (docs/security.md)"
         assert calls(self.logs, CHAOS, since) > 20, "the run was somebody else"
 
-    def as_chaos_account(self) -> Place:
+    def as_chaos_account(self) -> ReleasePlace:
         """The place as the chart's chaos account sees it: no run needs more than that."""
         assert self.place.kubeconfig is not None
         # Beside the embedded cluster's own: faults on the node find the node by that.

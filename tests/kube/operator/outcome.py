@@ -11,12 +11,12 @@ from urllib.request import urlopen
 
 import msgspec
 
-from zonequake_protocol.admin import ReplicasReport, ReplicaStatus, Role
+from zonequake_protocol.admin import ReplicaRole, ReplicasReport, ReplicaStatus
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
 
-RUNNING = (Role.FOLLOWER, Role.LEADER)
+RUNNING = (ReplicaRole.FOLLOWER, ReplicaRole.LEADER)
 TOLD = ("DataNodesChanged", "NoDataNodes", "RebalanceBegun", "RebalanceEnded", "ChangeFailed")
 """Reasons of Events that are compared: of leaders more or less may have been seen."""
 

@@ -12,7 +12,7 @@ from tests.kube.operator.background_load import BackgroundLoad
 from tests.kube.operator.machine import Machine
 from tests.kube.operator.outcome import replicas_at
 from tests.kube.operator.relay import Relay
-from zonequake_protocol.admin import Role
+from zonequake_protocol.admin import ReplicaRole
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 
@@ -21,7 +21,7 @@ A, B, C, D = (f"zq-default-{n}" for n in range(4))
 
 
 def leads(ordinal: int) -> bool:
-    return any(replica.role is Role.LEADER for replica in replicas_at(address(ordinal)))
+    return any(replica.role is ReplicaRole.LEADER for replica in replicas_at(address(ordinal)))
 
 
 def test_the_documents_example_and_the_ends_of_a_volatile_partition(

@@ -25,7 +25,7 @@ from zonequake_chaos.faults.kinds.links import (
     NetworkPartition,
     NetworkSlow,
 )
-from zonequake_chaos.faults.life import Injury, Victim, World
+from zonequake_chaos.faults.life import FaultWorld, Injury, Victim
 from zonequake_chaos.node_access.leftovers import left_behind
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.observe.observer import Observer
@@ -111,7 +111,7 @@ def hands(tmp_path: Path) -> OwnNode:
 def injury_of(pods: list[FakePod], hands: OwnNode, tmp_path: Path) -> Callable[..., Injury]:
     def make(*, between: bool = False, timeout_s: float = 20.0) -> Injury:
         everybody = [victim_of(pod) for pod in pods]
-        world = World(
+        world = FaultWorld(
             kube=cast("Any", None),
             node=None,
             hands=hands,

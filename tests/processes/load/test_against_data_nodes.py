@@ -25,7 +25,7 @@ from zonequake_load.pod.control import (
     Preload,
     RegisterWorkload,
 )
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 pytestmark = pytest.mark.processes
 
@@ -42,7 +42,7 @@ async def nodes(
     if getattr(request, "param", "tcp") == "tls":
         # Often renewed, so that it happens several times in a test.
         certificates = Certificates(tmp_path / "certificates", renew_s=2)
-        pods.environment = certificates.environment(Role.LOAD)
+        pods.environment = certificates.environment(TlsRole.LOAD)
     async with LocalNodes(directory, certificates) as started:
         yield started
 

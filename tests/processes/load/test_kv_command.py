@@ -16,7 +16,7 @@ from aiohttp import WSMsgType, web
 from tests.processes.store.certificates import DOMAIN, Certificates
 from tests.processes.store.local_nodes import MOSTLY_TLS
 from tests.unit.load.reference_store import ZONE, ReferenceStore
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 pytestmark = pytest.mark.processes
 
@@ -129,9 +129,9 @@ async def api(
     certificates = None
     if getattr(request, "param", "tcp") == "tls":
         certificates = Certificates(tmp_path / "certificates")
-        credentials = certificates.credentials(Role.STORE)
+        credentials = certificates.credentials(TlsRole.STORE)
         await store.stop()
-        await store.start(credentials.for_accepting(Role.HARNESS))
+        await store.start(credentials.for_accepting(TlsRole.HARNESS))
     served = PortForwardApi(store, certificates)
     runner = await served.start()
     (tmp_path / "kubeconfig").write_text(

@@ -10,7 +10,7 @@ from typing import Any
 
 from zonequake_cluster.supply.certificate_authority import Authority, Credential
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role, domain_of, identity_of
+from zonequake_tls.identity import TlsRole, domain_of, identity_of
 from zonequake_tls.settings import TlsSettings
 
 DOMAIN = domain_of("zq", "test")
@@ -28,7 +28,7 @@ class Certificates:
         self.authority = Authority.made("a test's authority", datetime.now(UTC))
         self.trusted = self.authority.certificate
         self._versions = itertools.count()
-        for role in Role:
+        for role in TlsRole:
             self.write(role)
 
     def write(
@@ -68,16 +68,16 @@ class Certificates:
             "ZQ_TLS_RENEW_SECONDS": str(self.renew_s),
         }
 
-    def credentials(self, role: Role) -> Credentials:
+    def credentials(self, role: TlsRole) -> Credentials:
         settings = TlsSettings(
             directory=self.directory / role, domain=DOMAIN, renew_s=float(self.renew_s)
         )
         return Credentials(settings, role)
 
-    def to_store(self, role: Role) -> dict[str, Any]:
+    def to_store(self, role: TlsRole) -> dict[str, Any]:
         """Words for a request of aiohttp's to a data node."""
         credentials = self.credentials(role)
         return {
-            "ssl": credentials.for_connecting(Role.STORE),
-            "server_hostname": credentials.name_of(Role.STORE),
+            "ssl": credentials.for_connecting(TlsRole.STORE),
+            "server_hostname": credentials.name_of(TlsRole.STORE),
         }

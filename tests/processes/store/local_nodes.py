@@ -39,16 +39,16 @@ from zonequake_protocol.admin import (
     OrderReply,
     OrderStatus,
     PeerName,
+    ReplicaRole,
     ReplicaSize,
     ReplicasReport,
     ReplicaStatus,
-    Role,
     StartReplica,
     StopReplica,
     StoreEvent,
 )
 from zonequake_protocol.client import partition_of
-from zonequake_tls.identity import Role as TlsRole
+from zonequake_tls.identity import TlsRole
 
 BOTH = ("tcp", "tls")
 MOSTLY_TLS = (pytest.param("tcp", marks=pytest.mark.long), "tls")
@@ -167,7 +167,7 @@ class LocalNodes:
                     continue
                 with contextlib.suppress(aiohttp.ClientError):  # killed meanwhile
                     status = await self.status(name, group)
-                    if status is not None and status.role is Role.LEADER:
+                    if status is not None and status.role is ReplicaRole.LEADER:
                         found.append((status.term, name))
             return bool(found)
 

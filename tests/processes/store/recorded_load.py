@@ -18,7 +18,7 @@ from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from zonequake_load.client.client import Client
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
-from zonequake_load.pod.history import Call, Event, Role, event_of, machine_clock
+from zonequake_load.pod.history import Call, HistoryEvent, OperationRole, event_of, machine_clock
 from zonequake_simulation.judge import judged
 from zonequake_simulation.lineages import seen_from
 from zonequake_simulation.violation import Violation
@@ -32,7 +32,7 @@ class RecordedLoad:
     """Processes that read and write a zone's first partition, and their history."""
 
     def __init__(self, zone: Zone, client: Client, *, attempt_s: float, deadline_s: float) -> None:
-        self.history: list[Event] = []
+        self.history: list[HistoryEvent] = []
         self._attempt_s = attempt_s
         self._deadline_s = deadline_s
         self._zone = zone
@@ -62,12 +62,12 @@ class RecordedLoad:
         load._tasks = [asyncio.create_task(load._run()) for _ in range(processes)]
         return load
 
-    async def end(self) -> list[Event]:
+    async def end(self) -> list[HistoryEvent]:
         """Let operations end, read every key once more, and return the history."""
         self._ending = True
         await asyncio.gather(*self._tasks)
         for key in KEYS:
-            outcome = await self._operate(next(self._processes), 1, _read(key), Role.FINAL)
+            outcome = await self._operate(next(self._processes), 1, _read(key), OperationRole.FINAL)
             assert outcome.type is Type.OK, outcome
         await self._client.close()
         return self.history
@@ -96,7 +96,7 @@ class RecordedLoad:
         process, sequence = next(self._processes), 0
         while not self._ending:
             sequence += 1
-            outcome = await self._operate(process, sequence, self._draw(), Role.LOAD)
+            outcome = await self._operate(process, sequence, self._draw(), OperationRole.LOAD)
             if outcome.type is Type.INFO:
                 process, sequence = next(self._processes), 0
             await asyncio.sleep(0.01)
@@ -109,7 +109,7 @@ class RecordedLoad:
         return Operation(f=function, key=key, value=next(self._values))
 
     async def _operate(
-        self, process: int, sequence: int, operation: Operation, role: Role
+        self, process: int, sequence: int, operation: Operation, role: OperationRole
     ) -> Outcome:
         now_ns = self._clock.monotonic_ns()
         call = Call(
@@ -122,7 +122,7 @@ class RecordedLoad:
             inv_ns=now_ns,
         )
         self._note(call, Type.INVOKE, None)
-        deadline_s = 10 if role is Role.FINAL else self._deadline_s
+        deadline_s = 10 if role is OperationRole.FINAL else self._deadline_s
         limits = Limits(
             deadline_ns=now_ns + int(deadline_s * 1e9),
             attempt_ns=int(self._attempt_s * 1e9),
@@ -154,7 +154,7 @@ def terms_on_disk(node: Node, group: str) -> dict[int, int]:
 
 
 def verdicts(
-    history: Sequence[Event], lineages: Mapping[int, Mapping[int, int]], folder: Path
+    history: Sequence[HistoryEvent], lineages: Mapping[int, Mapping[int, int]], folder: Path
 ) -> dict[str, Violation]:
     """What the checkers find in the history as each lineage must explain it.
 
@@ -163,7 +163,7 @@ def verdicts(
     """
     oldest = min(lineages)
 
-    def seen(lineage: int) -> list[Event]:
+    def seen(lineage: int) -> list[HistoryEvent]:
         terms = lineages[lineage]
         return list(
             seen_from(

@@ -25,7 +25,7 @@ from zonequake_protocol.client import (
 )
 from zonequake_store.network.framing import FrameConnection
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 
 class _Connection(FrameConnection):
@@ -86,8 +86,8 @@ class Client:
             if connection is None or not connection.is_open:
                 tls: dict[str, Any] = {}
                 if self._credentials is not None:
-                    tls["ssl"] = self._credentials.for_connecting(Role.STORE)
-                    tls["server_hostname"] = self._credentials.name_of(Role.STORE)
+                    tls["ssl"] = self._credentials.for_connecting(TlsRole.STORE)
+                    tls["server_hostname"] = self._credentials.name_of(TlsRole.STORE)
                 _, connection = await asyncio.get_running_loop().create_connection(
                     _Connection, "127.0.0.1", self._port_of(node), **tls
                 )

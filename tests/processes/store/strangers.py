@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, until
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SLACK_BYTES = 48 << 20
@@ -24,7 +24,7 @@ SLACK_BYTES = 48 << 20
 SLACK_FILES = 12
 SLACK_THREADS = 8
 """Those that read are begun when they are needed, and stay."""
-OPENS = {"peer_port": Role.STORE, "client_port": Role.LOAD, "orders_port": Role.OPERATOR}
+OPENS = {"peer_port": TlsRole.STORE, "client_port": TlsRole.LOAD, "orders_port": TlsRole.OPERATOR}
 """Whose certificate lets in where."""
 
 

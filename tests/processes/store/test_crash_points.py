@@ -17,7 +17,7 @@ import pytest
 from tests.processes.store.disk_faults import FaultyDisk
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
 from tests.processes.store.store_client import Client
-from zonequake_protocol.admin import Role
+from zonequake_protocol.admin import ReplicaRole
 from zonequake_protocol.client import Append, Status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
@@ -118,7 +118,7 @@ class Alone:
         status = await self._nodes.status(self.name, self.zone.groups[0])
         assert status is not None
         node.kill()
-        if status.role is not Role.BROKEN:
+        if status.role is not ReplicaRole.BROKEN:
             return False
         assert "not to be trusted" in (status.broken_reason or "")
         return True

@@ -9,7 +9,7 @@ import pytest
 
 from tests.processes.store.local_nodes import LocalNodes
 from tests.processes.store.test_catch_up import compacted, fill
-from zonequake_protocol.admin import OrderStatus, Role, StopReplica
+from zonequake_protocol.admin import OrderStatus, ReplicaRole, StopReplica
 from zonequake_protocol.client import Status
 
 pytestmark = pytest.mark.processes
@@ -45,7 +45,7 @@ async def test_a_replica_with_a_rotten_log_is_broken_until_it_is_erased_and_the_
     assert reply.status is OrderStatus.FAILED
     status = await nodes.status(rotten, group)
     assert status is not None
-    assert status.role is Role.BROKEN
+    assert status.role is ReplicaRole.BROKEN
     assert status.broken_reason is not None
     assert "CRC" in status.broken_reason
     assert "replica.broken" in [event.kind for event in await nodes.events(rotten)]

@@ -19,7 +19,7 @@ import pytest
 from tests.processes.store.disk_faults import between_commits, flip_bit, places
 from tests.processes.store.load import Load
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
-from zonequake_protocol.admin import OrderStatus, ReplicaStatus, Role
+from zonequake_protocol.admin import OrderStatus, ReplicaRole, ReplicaStatus
 from zonequake_protocol.client import Read, Status, Write
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
@@ -57,7 +57,7 @@ async def starts_broken(nodes: LocalNodes, name: str, zone: Zone, *words: str) -
 
 async def is_broken(nodes: LocalNodes, name: str, zone: Zone, *words: str) -> None:
     status = await status_of(nodes, name, zone)
-    assert status.role is Role.BROKEN
+    assert status.role is ReplicaRole.BROKEN
     for word in words:
         assert word in (status.broken_reason or "")
     told = [event for event in await nodes.events(name) if event.kind == "replica.broken"]
@@ -113,7 +113,7 @@ async def test_a_damaged_record_breaks_its_replica_alone_until_it_comes_back_fro
         await nodes.start_replicas(spared, name)
         await load.goes_on()
         await other.goes_on()
-        assert (await status_of(nodes, name, spared)).role is not Role.BROKEN
+        assert (await status_of(nodes, name, spared)).role is not ReplicaRole.BROKEN
         await nodes.begin_anew(hit, name)
         await load.goes_on()
     load.nothing_is_lost()

@@ -18,7 +18,7 @@ from tests.processes.store.strangers import refused
 from zonequake_operator.errors import NodeUnreachable
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_protocol.admin import OrderStatus, StartReplica
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 pytestmark = pytest.mark.processes
 
@@ -33,7 +33,7 @@ async def node(tls_nodes: LocalNodes) -> Node:
 
 @asynccontextmanager
 async def client_of(
-    certificates: Certificates, role: Role, port: int
+    certificates: Certificates, role: TlsRole, port: int
 ) -> AsyncIterator[StoreClient]:
     client = StoreClient(certificates.credentials(role), port=port)
     try:
@@ -52,12 +52,12 @@ async def test_the_operator_reads_and_orders_also_after_its_certificate_was_repl
 ) -> None:
     certificates = tls_nodes.certificates
     assert certificates is not None
-    async with client_of(certificates, Role.OPERATOR, node.orders_port) as operator:
+    async with client_of(certificates, TlsRole.OPERATOR, node.orders_port) as operator:
         empty = await operator.replicas(HERE)
         assert (empty.node.name, empty.replicas) == ("n0", [])
         (reply,) = (await operator.send(HERE, [an_order(tls_nodes)])).replies
         assert reply.status is OrderStatus.RECEIVED
-        certificates.write(Role.OPERATOR, lifetime=timedelta(days=2))
+        certificates.write(TlsRole.OPERATOR, lifetime=timedelta(days=2))
         await asyncio.sleep(1.1)  # files are looked at once a second
         (found,) = (await operator.replicas(HERE)).replicas
         assert found.group == "z.00000000.0"
@@ -68,7 +68,7 @@ async def test_whoever_shows_another_certificate_than_the_operators_learns_and_o
 ) -> None:
     certificates = tls_nodes.certificates
     assert certificates is not None
-    others = [role for role in Role if role is not Role.OPERATOR]
+    others = [role for role in TlsRole if role is not TlsRole.OPERATOR]
     for role in others:
         async with client_of(certificates, role, node.orders_port) as impostor:
             with pytest.raises(NodeUnreachable, match="GET https://"):
@@ -90,7 +90,7 @@ async def test_the_operator_trusts_no_node_of_another_authority_and_none_without
         (node.orders_port, "certificate verify failed"),
         (node.admin_port, "SSL"),
     ):
-        async with client_of(elsewhere, Role.OPERATOR, port) as operator:
+        async with client_of(elsewhere, TlsRole.OPERATOR, port) as operator:
             with pytest.raises(NodeUnreachable, match=why):
                 await operator.send(HERE, [an_order(tls_nodes)])
     assert (await tls_nodes.report("n0")).replicas == []
@@ -101,7 +101,7 @@ async def test_the_operator_takes_no_impostor_for_a_data_node(tls_nodes: LocalNo
     certificates = tls_nodes.certificates
     assert certificates is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    stolen = certificates.directory / Role.LOAD
+    stolen = certificates.directory / TlsRole.LOAD
     context.load_cert_chain(stolen / "tls.crt", stolen / "tls.key")
     heard = bytearray()
 
@@ -112,7 +112,7 @@ async def test_the_operator_takes_no_impostor_for_a_data_node(tls_nodes: LocalNo
     server = await asyncio.start_server(listen, HERE, 0, ssl=context)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        async with client_of(certificates, Role.OPERATOR, port) as operator:
+        async with client_of(certificates, TlsRole.OPERATOR, port) as operator:
             with pytest.raises(NodeUnreachable, match="store"):
                 await operator.send(HERE, [an_order(tls_nodes)])
     assert heard == b"", "no byte of the order left"

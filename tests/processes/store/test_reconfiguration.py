@@ -13,8 +13,8 @@ from zonequake_protocol.admin import (
     InspectReplica,
     OrderStatus,
     ReconfigurationStatus,
+    ReplicaRole,
     ReplicaStatus,
-    Role,
     Stage,
     TransferLeadership,
 )
@@ -146,7 +146,7 @@ async def test_leadership_goes_where_it_is_ordered_while_clients_write(nodes: Lo
         assert (await nodes.order(leader, order))[0].status is OrderStatus.RECEIVED
 
         async def leads(name: str = target) -> bool:
-            return (await status_of(nodes, name, group)).role is Role.LEADER
+            return (await status_of(nodes, name, group)).role is ReplicaRole.LEADER
 
         await until(leads, f"{target} leads", timeout_s=15)
         after = (await status_of(nodes, target, group)).term
@@ -187,7 +187,7 @@ async def test_replicas_are_looked_at_without_taking_part(nodes: LocalNodes) -> 
             (reply,) = await nodes.order(name, InspectReplica(group=group))
             found = reply.replica
             assert found is not None
-            assert (found.role, found.is_alive, found.leader) == (Role.WAITING, False, None)
+            assert (found.role, found.is_alive, found.leader) == (ReplicaRole.WAITING, False, None)
             last = ran[name].last_user_index if name == "n2" else newest.index
             assert (found.last_user_index, found.commit) == (last, found.applied)
             link = ran[name].last_configuration_term, ran[name].last_configuration_index
@@ -225,7 +225,7 @@ async def test_a_restarted_volatile_replica_counts_only_after_it_was_taken_in_ag
     nodes.nodes[leader].pause()
     await asyncio.sleep(3)  # longer than any election time-out
     for name in (lost, other):
-        assert (await status_of(nodes, name, group)).role is not Role.LEADER
+        assert (await status_of(nodes, name, group)).role is not ReplicaRole.LEADER
         refused = await client.once(name, Append(group, "list", 99))
         assert refused.status is Status.NOT_LEADER
         assert (await client.once(name, Read(group, "list"))).status is Status.NOT_LEADER

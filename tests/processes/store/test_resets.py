@@ -20,9 +20,9 @@ from zonequake_protocol.admin import (
     OrderReply,
     OrderStatus,
     PeerName,
+    ReplicaRole,
     ReplicaStatus,
     ResetPeers,
-    Role,
     Stage,
 )
 from zonequake_protocol.client import Append, Read, Status, Write
@@ -79,7 +79,7 @@ async def reset(nodes: LocalNodes, zone: Zone, survivor: str = SURVIVOR) -> int:
         reply = await ask_for_reset(nodes, group, zone.token, survivor)
         assert reply.status in (OrderStatus.RECEIVED, OrderStatus.BUSY), reply
         status = await status_of(nodes, survivor, group)
-        return status.role is Role.LEADER and status.lineage == zone.token
+        return status.role is ReplicaRole.LEADER and status.lineage == zone.token
 
     await until(is_reset, f"{survivor} leads alone", timeout_s=15)
     return zone.token
@@ -90,7 +90,7 @@ async def neither_leads_nor_answers(nodes: LocalNodes, group: str, *names: str) 
     client = nodes.client()
     for name in names:
         status = await status_of(nodes, name, group)
-        assert (status.role, status.abstains, status.leader) == (Role.FOLLOWER, True, None)
+        assert (status.role, status.abstains, status.leader) == (ReplicaRole.FOLLOWER, True, None)
         refused = await client.once(name, Write(group, "k", 1))
         assert refused.status is Status.NOT_LEADER
         assert (await client.once(name, Read(group, "list", bounded=True))).status is Status.STALE
@@ -111,7 +111,7 @@ async def test_a_reset_goes_on_with_one_node_and_takes_the_others_in_again(
     await nodes.start("n0", "n1")
     (found,) = await nodes.order("n0", InspectReplica(group=group))
     assert found.replica is not None
-    assert (found.replica.role, found.replica.is_alive) == (Role.WAITING, False)
+    assert (found.replica.role, found.replica.is_alive) == (ReplicaRole.WAITING, False)
     survivor = await status_of(nodes, SURVIVOR, group)
     link = (survivor.last_configuration_term, survivor.last_configuration_index)
     assert not found.replica.has_user_inputs(*link), "its newest writes are of the older lineage"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.processes.store.local_nodes import LocalNodes, until
 from tests.processes.store.test_catch_up import fill
-from zonequake_protocol.admin import Role
+from zonequake_protocol.admin import ReplicaRole
 from zonequake_store.storage.data_store import DataStore, Flush
 from zonequake_store.storage.log_store import LogStore
 
@@ -64,7 +64,7 @@ async def test_old_data_is_brought_up_to_date_and_damaged_counters_break_their_r
 
     async def is_broken() -> bool:
         status = await nodes.status("n1", group)
-        return status is not None and status.role is Role.BROKEN
+        return status is not None and status.role is ReplicaRole.BROKEN
 
     await until(is_broken, "the damaged replica is broken", timeout_s=30)
     status = await nodes.status("n1", group)
@@ -80,7 +80,7 @@ async def test_old_data_is_brought_up_to_date_and_damaged_counters_break_their_r
     for name in ("n0", "n2"):
         sound = await nodes.status(name, group)
         assert sound is not None
-        assert sound.role is not Role.BROKEN
+        assert sound.role is not ReplicaRole.BROKEN
 
 
 async def test_copies_of_different_age_are_all_the_same_in_the_end(nodes: LocalNodes) -> None:
@@ -123,7 +123,7 @@ async def test_one_damaged_copy_that_comes_back_to_a_running_group_is_found(
 
     async def is_broken() -> bool:
         status = await nodes.status(damaged, group)
-        return status is not None and status.role is Role.BROKEN
+        return status is not None and status.role is ReplicaRole.BROKEN
 
     await until(is_broken, "the damaged replica is broken", timeout_s=30)
     status = await nodes.status(damaged, group)

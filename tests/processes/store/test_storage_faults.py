@@ -17,7 +17,7 @@ from tests.processes.store.disk_faults import FaultyDisk
 from tests.processes.store.load import Load
 from tests.processes.store.local_node import Node
 from tests.processes.store.local_nodes import LocalNodes, Zone, until
-from zonequake_protocol.admin import OrderStatus, Role
+from zonequake_protocol.admin import OrderStatus, ReplicaRole
 from zonequake_protocol.client import Read, Status, Write
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
@@ -90,7 +90,10 @@ async def test_a_node_whose_commit_fails_stops_acknowledging_and_is_not_trusted_
         assert said in reason
         status = await nodes.status(faulty, group)
         assert status is not None
-        assert (status.role, status.broken_reason) == (Role.BROKEN, reason.removeprefix("failed: "))
+        assert (status.role, status.broken_reason) == (
+            ReplicaRole.BROKEN,
+            reason.removeprefix("failed: "),
+        )
         code, text = await nodes.health(faulty)
         assert code == 503
         assert "the storage has failed" in text
@@ -106,7 +109,7 @@ async def test_a_node_whose_commit_fails_stops_acknowledging_and_is_not_trusted_
         assert (await nodes.health(faulty))[0] == 200
         status = await nodes.status(faulty, group)
         assert status is not None
-        assert status.role is Role.BROKEN
+        assert status.role is ReplicaRole.BROKEN
         assert "not to be trusted" in (status.broken_reason or "")
         await load.goes_on()
         await nodes.begin_anew(zone, faulty)
@@ -130,7 +133,7 @@ async def test_a_volatile_zone_goes_on_where_the_disk_has_failed(
         await other.goes_on(200)
         status = await nodes.status("n0", volatile.groups[0])
         assert status is not None
-        assert status.role is not Role.BROKEN
+        assert status.role is not ReplicaRole.BROKEN
     await nodes.until_equal(volatile.groups[0], THREE)
 
 
@@ -362,7 +365,7 @@ async def keeps_its_leadership(nodes: LocalNodes, disk: FaultyDisk, name: str, g
     disk.behave()
     assert before is not None
     assert after is not None
-    if (after.role, after.term) == (Role.LEADER, before.term):
+    if (after.role, after.term) == (ReplicaRole.LEADER, before.term):
         return True
     # An overloaded machine may have let a node or the disk stand still.
     assert await longest_lag_s(nodes) > 0.3 or (await slow_commits(nodes, name))[1] > too_slow

@@ -33,7 +33,7 @@ from tests.processes.store.test_strangers import SAID, mutated
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_protocol.client import Append, Request, RequestId, Status
-from zonequake_tls.identity import Role, identity_of
+from zonequake_tls.identity import TlsRole, identity_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
@@ -144,7 +144,7 @@ async def test_thousands_who_never_shake_hands_keep_nobody_out_and_are_let_go(
 ) -> None:
     nodes = tls_nodes
     assert nodes.certificates is not None
-    operator = StoreClient(nodes.certificates.credentials(Role.OPERATOR), port=node.orders_port)
+    operator = StoreClient(nodes.certificates.credentials(TlsRole.OPERATOR), port=node.orders_port)
     lines = 3 * LINES_A_MINUTE * LINE_BYTES
     async with AsyncExitStack() as held, harmless(nodes, logged_bytes=lines):
         held.push_async_callback(operator.close)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.processes.store.local_nodes import BOTH, LocalNodes, key_of, until
-from zonequake_protocol.admin import Bootstrap, OrderStatus, Role, StartReplica, StopReplica
+from zonequake_protocol.admin import Bootstrap, OrderStatus, ReplicaRole, StartReplica, StopReplica
 from zonequake_protocol.client import (
     MAX_TEXT_BYTES,
     Append,
@@ -136,7 +136,7 @@ async def test_a_graceful_stop_moves_every_leadership_first(nodes: LocalNodes) -
     assert await nodes.drain(drained) == 200
     report = await nodes.report(drained)
     assert report.node.draining
-    assert all(status.role is not Role.LEADER for status in report.replicas)
+    assert all(status.role is not ReplicaRole.LEADER for status in report.replicas)
     for partition, group in enumerate(zone.groups):
         reply = await client.write(group, key_of(partition, 8, 0), 1)
         assert reply.status is Status.OK
@@ -188,7 +188,7 @@ async def test_a_replica_on_disk_waits_for_its_start_order(nodes: LocalNodes) ->
     waiting = await nodes.status("n0", zone.groups[0])
     assert waiting is not None
     assert before is not None
-    assert (waiting.role, waiting.incarnation) == (Role.WAITING, before.incarnation)
+    assert (waiting.role, waiting.incarnation) == (ReplicaRole.WAITING, before.incarnation)
     refused = await client.once("n0", Read(zone.groups[0], "k"))
     assert refused.status is Status.NOT_HERE
     await nodes.start_replicas(zone, "n0")

@@ -18,7 +18,7 @@ from tests.processes.store.local_nodes import LocalNodes, until
 from tests.processes.store.strangers import say, showing
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_protocol.client import Read, Request, Status
-from zonequake_tls.identity import Role, identity_of
+from zonequake_tls.identity import TlsRole, identity_of
 
 pytestmark = pytest.mark.processes
 
@@ -44,7 +44,7 @@ async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
     await nodes.client().write(zone.groups[0], "secret", 4711)
     another = Authority.made("another authority", datetime.now(UTC))
     past = Authority.read(certificates.authority.credential, datetime.now(UTC) - timedelta(days=9))
-    for role in Role:
+    for role in TlsRole:
         certificates.write(f"forged-{role}", identity=identity_of(role, DOMAIN), authority=another)
         certificates.write(
             f"expired-{role}",
@@ -58,8 +58,11 @@ async def test_every_port_refuses_whoever_it_isnt_for_and_says_whom_and_why(
     request = b"POST /admin/v1/orders HTTP/1.1\r\nHost: n0\r\nContent-Length: 13\r\n\r\n" + ORDERS
     for name, port in ports_of(nodes.nodes["n0"]).items():
         words = request if name == "orders" else frame
-        strangers = [None, *(f"{kind}-{role}" for kind in ("forged", "expired") for role in Role)]
-        strangers += ["other-release", *(role for role in Role if role not in for_whom[name])]
+        strangers = [
+            None,
+            *(f"{kind}-{role}" for kind in ("forged", "expired") for role in TlsRole),
+        ]
+        strangers += ["other-release", *(role for role in TlsRole if role not in for_whom[name])]
         for folder in strangers:
             before = len(log_of(nodes, "n0"))
             context = showing(None if folder is None else certificates.directory / folder)
@@ -112,7 +115,7 @@ async def test_the_open_port_answers_questions_and_changes_nothing(tls_nodes: Lo
     assert nodes.certificates is not None
     async with nodes.session.get(
         f"{nodes.nodes['n0'].orders_url}/admin/v1/replicas",
-        **nodes.certificates.to_store(Role.OPERATOR),
+        **nodes.certificates.to_store(TlsRole.OPERATOR),
     ) as response:
         assert response.status == 200
 

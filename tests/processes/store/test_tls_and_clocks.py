@@ -13,7 +13,7 @@ from tests.processes.store.local_nodes import LocalNodes, until
 from zonequake_agent import wall_clock
 from zonequake_cluster.supply.certificate_authority import CLOCK_SLACK, Authority
 from zonequake_protocol.client import Read, Status
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 pytestmark = pytest.mark.processes
 
@@ -54,7 +54,7 @@ async def test_where_certificates_hold_from_now_on_only_open_connections_outlive
     certificates = Certificates(tmp_path / "certificates")
     certificates.authority = Authority.made("from now on", datetime.now(UTC) + CLOCK_SLACK)
     certificates.trusted = certificates.authority.certificate
-    for role in Role:
+    for role in TlsRole:
         certificates.write(role)
     async with LocalNodes(tmp_path, certificates) as nodes:
         await nodes.start("n0")

@@ -20,7 +20,7 @@ from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import Connections, dialer
 from zonequake_load.operation import Function, Limits, Once, Operation, Type
-from zonequake_tls.identity import Role, identity_of
+from zonequake_tls.identity import TlsRole, identity_of
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -46,7 +46,7 @@ class Load:
     """The load's own client library, one operation after the other; each must end well."""
 
     def __init__(self, nodes: LocalNodes, certificates: Certificates) -> None:
-        dial = dialer(certificates.credentials(Role.LOAD))
+        dial = dialer(certificates.credentials(TlsRole.LOAD))
         self.client = Client(
             "z",
             [f"127.0.0.1:{node.client_port}" for node in nodes.nodes.values()],
@@ -92,10 +92,10 @@ async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_oper
     async with released(tmp_path) as (nodes, certificates, zone):
         load = Load(nodes, certificates)
         running = asyncio.create_task(load.run())
-        stolen = certificates.write("stolen", identity=identity_of(Role.LOAD, DOMAIN))
+        stolen = certificates.write("stolen", identity=identity_of(TlsRole.LOAD, DOMAIN))
         assert stolen.is_dir()
         old, before = certificates.authority, await told(nodes, EXPIRY)
-        for role in Role:
+        for role in TlsRole:
             certificates.write(role, lifetime=timedelta(days=2))
 
         async def is_in_use() -> bool:
@@ -106,16 +106,16 @@ async def test_leaves_and_then_the_authority_are_replaced_under_load_and_no_oper
         # The next authority: trusted beside the old one, then in use, then alone.
         fresh = Authority.made("the next authority", datetime.now(UTC))
         certificates.trusted = old.certificate + fresh.certificate
-        for role in Role:
+        for role in TlsRole:
             certificates.write(role)
         await asyncio.sleep(2)
         certificates.authority = fresh
-        for role in Role:
+        for role in TlsRole:
             certificates.write(role)
         await asyncio.sleep(OVER_S)
         assert await gets_in(nodes, certificates, "stolen"), "during the overlap the old one counts"
         certificates.trusted = fresh.certificate
-        for role in Role:
+        for role in TlsRole:
             certificates.write(role)
         await asyncio.sleep(2)
         assert not await gets_in(nodes, certificates, "stolen")
@@ -176,9 +176,9 @@ async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_
         another = Authority.made("nobody's", datetime.now(UTC))
         for wrong in (
             {"authority": another},
-            {"identity": identity_of(Role.LOAD, DOMAIN)},
+            {"identity": identity_of(TlsRole.LOAD, DOMAIN)},
         ):
-            certificates.write(Role.STORE, **wrong)
+            certificates.write(TlsRole.STORE, **wrong)
 
             async def is_told() -> bool:
                 metrics = await nodes.metrics("n0")
@@ -191,7 +191,7 @@ async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_
         assert "the certificate in use stays" in (tmp_path / "n0.log").read_text()
         await asyncio.sleep(OVER_S)  # every connection was opened anew meanwhile
         await nodes.client().write(zone.groups[0], "k", 1)
-        certificates.write(Role.STORE)
+        certificates.write(TlsRole.STORE)
 
         async def is_well() -> bool:
             return await told(nodes, "problem") == 0.0
@@ -202,7 +202,7 @@ async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_
 async def test_a_connection_that_nobody_renews_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
     """As of a client whose certificate has been withdrawn and who holds on to what it has."""
     async with released(tmp_path) as (nodes, certificates, _):
-        words = certificates.to_store(Role.LOAD)
+        words = certificates.to_store(TlsRole.LOAD)
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", nodes.nodes["n0"].client_port, **words
         )

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.planted.registry import Planted
 from zonequake_store.network.transaction_messages import Vote
 from zonequake_store.state import transactions
-from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 from zonequake_store.state.partition import Partition
 from zonequake_store.state.transactions import (
     Decision,
@@ -26,10 +26,12 @@ def decide_by_the_first_vote(patch: pytest.MonkeyPatch) -> None:
 
     def enough(coordinator: Coordinator, given: Vote) -> None:
         active = coordinator._active.get(given.transaction)
-        if active is not None and given.outcome.verdict is Verdict.DONE:
+        if active is not None and given.outcome.verdict is CommandVerdict.DONE:
             for group in active.begin.steps:
                 none = (None,) * len(active.begin.steps[group])
-                said = Outcome(Verdict.DONE, given.outcome.term, given.outcome.index, results=none)
+                said = CommandOutcome(
+                    CommandVerdict.DONE, given.outcome.term, given.outcome.index, results=none
+                )
                 member = transactions.Member(group, active.begin.nodes.get(group, ()))
                 active.votes.setdefault(group, Vote(given.transaction, member, said, None))
         vote(coordinator, given)
@@ -54,7 +56,7 @@ def never_ask(patch: pytest.MonkeyPatch) -> None:
 def write_over_a_lock(patch: pytest.MonkeyPatch) -> None:
     execute = Partition._execute
 
-    def unlocked(partition: Partition, *given: object) -> Outcome:
+    def unlocked(partition: Partition, *given: object) -> CommandOutcome:
         locks = partition.transactions.locks
         partition.transactions.locks = {}
         try:
@@ -82,10 +84,14 @@ def apply_half_of_a_part(patch: pytest.MonkeyPatch) -> None:
 def prepare_without_judging(patch: pytest.MonkeyPatch) -> None:
     prepare = Partition._prepare
 
-    def done(partition: Partition, term: int, index: int, command: PrepareCommand) -> Outcome:
+    def done(
+        partition: Partition, term: int, index: int, command: PrepareCommand
+    ) -> CommandOutcome:
         outcome = prepare(partition, term, index, command)
-        if outcome.verdict is Verdict.UNEQUAL:
-            return Outcome(Verdict.DONE, term, index, results=(None,) * len(command.steps))
+        if outcome.verdict is CommandVerdict.UNEQUAL:
+            return CommandOutcome(
+                CommandVerdict.DONE, term, index, results=(None,) * len(command.steps)
+            )
         return outcome
 
     patch.setattr(Partition, "_prepare", done)

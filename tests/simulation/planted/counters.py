@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.planted.registry import Planted
 from zonequake_store.state import encoding
 from zonequake_store.state.client_table import ClientTable
-from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 from zonequake_store.state.counters import PartitionUpdateCounter
 from zonequake_store.state.encoding import Pair
 from zonequake_store.state.partition import AppliedState, Cells, Partition
@@ -113,7 +113,9 @@ def commit_counts_at_the_end(patch: pytest.MonkeyPatch) -> None:
 def prepare_applies_its_range(patch: pytest.MonkeyPatch) -> None:
     prepare = Partition._prepare
 
-    def and_count(partition: Partition, term: int, index: int, command: PrepareCommand) -> Outcome:
+    def and_count(
+        partition: Partition, term: int, index: int, command: PrepareCommand
+    ) -> CommandOutcome:
         is_new = command.transaction not in partition.transactions.prepared
         outcome = prepare(partition, term, index, command)
         part = partition.transactions.prepared.get(command.transaction)
@@ -127,9 +129,9 @@ def prepare_applies_its_range(patch: pytest.MonkeyPatch) -> None:
 def failed_cas_counts(patch: pytest.MonkeyPatch) -> None:
     execute = Partition._execute
 
-    def and_count(partition: Partition, *given: object) -> Outcome:
+    def and_count(partition: Partition, *given: object) -> CommandOutcome:
         outcome = execute(partition, *given)  # type: ignore[arg-type]
-        if outcome.verdict is Verdict.UNEQUAL:
+        if outcome.verdict is CommandVerdict.UNEQUAL:
             partition.counter.count()
         return outcome
 

@@ -10,7 +10,7 @@ from tests.simulation.planted.registry import Planted
 from zonequake_protocol.client import Reply
 from zonequake_store.network.transaction_messages import Ask, Finish, Letter, Prepare
 from zonequake_store.state import encoding
-from zonequake_store.state.commands import Outcome
+from zonequake_store.state.commands import CommandOutcome
 from zonequake_store.state.encoding import Pair
 from zonequake_store.state.partition import Partition
 from zonequake_store.state.transactions import (
@@ -92,7 +92,9 @@ def decision_not_kept(patch: pytest.MonkeyPatch) -> None:
 def carried_out_again(patch: pytest.MonkeyPatch) -> None:
     conclude = Partition._conclude
 
-    def forgetful(partition: Partition, term: int, index: int, command: DecideCommand) -> Outcome:
+    def forgetful(
+        partition: Partition, term: int, index: int, command: DecideCommand
+    ) -> CommandOutcome:
         partition.deduplicate = False
         try:
             return conclude(partition, term, index, command)

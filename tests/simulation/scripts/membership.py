@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.simulation.scripts.stage import Stage, Unplayable
 from zonequake_protocol.admin import Stage as ChangeStage
 from zonequake_simulation.violation import require
-from zonequake_store.raft.api import ChangePeersAnswer, GrantAnswer, Role
+from zonequake_store.raft.api import ChangePeersAnswer, GrantAnswer, RaftRole
 from zonequake_store.raft.messages import Configuration, Kind, Message
 
 
@@ -197,7 +197,7 @@ def a_removed_server_disturbs_nobody() -> None:
         stage.exchange("ab")
     status = stage.rafts["a"].status()
     require(
-        status.role is Role.LEADER and status.term == term,
+        status.role is RaftRole.LEADER and status.term == term,
         "a removed replica ends no leadership",
         role=status.role,
         term=status.term,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.violation import Violation, require
-from zonequake_store.raft.api import Ready, ResetAnswer, Role, Settings
+from zonequake_store.raft.api import RaftRole, Ready, ResetAnswer, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.memory import MemoryLogStore
@@ -258,7 +258,7 @@ class Stage:
             raise Unplayable(f"{name} isn't elected by {voters}: {self.rafts[name].status()}")
 
     def leads(self, name: str) -> bool:
-        return self.rafts[name].status().role is Role.LEADER
+        return self.rafts[name].status().role is RaftRole.LEADER
 
     # rules
 
@@ -283,7 +283,7 @@ class Stage:
             known = chosen.setdefault(index, found)
             require(known == found, "commits agree", node=name, index=index, a=known, b=found)
         self._seen[name] = (status.term, status.commit)
-        if status.role is not Role.LEADER:
+        if status.role is not RaftRole.LEADER:
             return
         require(not status.abstains, "who abstains does not lead", node=name, term=status.term)
         me = self.peers[name]

@@ -13,9 +13,9 @@ from zonequake_store.state.transactions import (
     DecideCommand,
     Member,
     PrepareCommand,
-    Step,
     StepKind,
     TransactionId,
+    TransactionStep,
     TransactionTable,
 )
 from zonequake_store.storage.cells import MemoryCells
@@ -55,7 +55,7 @@ def a_new_coordinator_is_asked_before_it_has_applied_the_decision() -> None:
     leader = NewLeader()
     transaction = TransactionId(GROUP, 1, 1)
     other = Member(OTHER, ("n2",))
-    step = Step(StepKind.WRITE, "k", 1)
+    step = TransactionStep(StepKind.WRITE, "k", 1)
     leader.apply(1, PrepareCommand(transaction, 1, ("n0", "n1"), (step,)))
     leader.manager.lead(2, ("n0", "n1"))
     leader.manager.receive(Ask(transaction, other), "n2")
@@ -73,7 +73,7 @@ def a_new_coordinator_is_asked_for_what_was_never_decided() -> None:
     """Term 1 prepared; term 2's leader has applied its own entry, and no decision stands before."""
     leader = NewLeader()
     transaction = TransactionId(GROUP, 1, 1)
-    step = Step(StepKind.WRITE, "k", 1)
+    step = TransactionStep(StepKind.WRITE, "k", 1)
     leader.apply(1, PrepareCommand(transaction, 1, ("n0", "n1"), (step,)))
     leader.manager.lead(2, ("n0", "n1"))
     leader.apply(2, None)

@@ -15,8 +15,8 @@ from zonequake_analysis.report import write_report
 from zonequake_analysis.testing import anomalies
 from zonequake_analysis.testing.synthesize import (
     START_NS,
-    Operation,
     Shape,
+    SyntheticOperation,
     synthesize,
     write_operations,
 )
@@ -104,10 +104,10 @@ def test_every_lost_write_that_a_replica_still_holds_is_hidden_and_not_lost(
     assert checks["lost-writes"].violations == 1
 
 
-def a_lost_append(number: int, *, reads: int) -> list[Operation]:
+def a_lost_append(number: int, *, reads: int) -> list[SyntheticOperation]:
     """On the number-th key, whose operations all follow those of the keys before."""
     index = 1 + number * 1000
-    append = Operation(
+    append = SyntheticOperation(
         f=Function.APPEND,
         key=f"list-{number}",
         partition=0,

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.analysis.one_list import SECOND, append, read
-from zonequake_analysis.inputs.shapes import Role
+from zonequake_analysis.inputs.shapes import RoleCode
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
-from zonequake_analysis.testing.synthesize import ZONE, Operation, write_operations
+from zonequake_analysis.testing.synthesize import ZONE, SyntheticOperation, write_operations
 from zonequake_analysis.verdict import Check, Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
@@ -28,7 +28,7 @@ EXPECTED = {
 }
 
 
-def history() -> list[Operation]:
+def history() -> list[SyntheticOperation]:
     """Ten appends by [A, B, C]; C, with five of them, is reset; then all is unwound to A."""
     return [
         *(append(n, 100 + n, (0, 1, n)) for n in range(1, 11)),
@@ -37,7 +37,7 @@ def history() -> list[Operation]:
         append(18, 122, (7, 2, 8)),
         read([1, 2, 3, 4, 5, 17, 18], 123, (7, 2, 8)),
         append(19, 141, (9, 3, 12)),
-        read([*range(1, 11), 19], 150, (9, 3, 12), role=Role.FINAL),
+        read([*range(1, 11), 19], 150, (9, 3, 12), role=RoleCode.FINAL),
     ]
 
 
@@ -84,7 +84,7 @@ Judge = Callable[..., Judged]
 @pytest.fixture
 def judge(spark: SparkSession, tmp_path: Path) -> Judge:
     def judged(
-        operations: Iterable[Operation] | None = None,
+        operations: Iterable[SyntheticOperation] | None = None,
         told: Iterable[dict[str, object]] | None = None,
         **expected: object,
     ) -> Judged:
@@ -156,7 +156,7 @@ def test_behind_a_survivor_that_died_uncopied_only_a_person_goes_on(
 
 
 def test_a_write_that_the_source_of_an_unwind_had_and_that_is_gone_is_lost(judge: Judge) -> None:
-    spoilt = [*history()[:-1], read([*range(1, 10), 19], 150, (9, 3, 12), role=Role.FINAL)]
+    spoilt = [*history()[:-1], read([*range(1, 10), 19], 150, (9, 3, 12), role=RoleCode.FINAL)]
     checks = judge(spoilt)
     assert {"lost-writes", "linearizability"} <= violated(checks)
     assert checks["lost-writes"].violations == 1

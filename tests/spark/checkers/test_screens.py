@@ -17,7 +17,12 @@ from zonequake_analysis.spark_pass.bucket import Suspects
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
 from zonequake_analysis.testing import anomalies
 from zonequake_analysis.testing.small_histories import histories
-from zonequake_analysis.testing.synthesize import START_NS, ZONE, Operation, write_operations
+from zonequake_analysis.testing.synthesize import (
+    START_NS,
+    ZONE,
+    SyntheticOperation,
+    write_operations,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -35,7 +40,7 @@ SCREEN_OF = {
 """Field of `Suspects` by check; of a list key the black box has `lists`."""
 
 
-def wrecked(rng: Random, history: list[Operation]) -> list[Operation]:
+def wrecked(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOperation]:
     """A history with one more thing that a store, a network or a writer could have done to it."""
     at = rng.randrange(len(history))
     other = rng.choice(history)

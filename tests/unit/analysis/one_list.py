@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from zonequake_analysis.inputs.shapes import Function
-from zonequake_analysis.testing.synthesize import Operation
+from zonequake_analysis.testing.synthesize import SyntheticOperation
 
 SECOND = 1_000_000_000
 Place = tuple[int, int, int]
 
 
-def append(value: int, at_s: float, place: Place, **changes: Any) -> Operation:
+def append(value: int, at_s: float, place: Place, **changes: Any) -> SyntheticOperation:
     lineage, term, index = place
-    made = Operation(
+    made = SyntheticOperation(
         f=Function.APPEND,
         key="list",
         partition=0,
@@ -29,7 +29,7 @@ def append(value: int, at_s: float, place: Place, **changes: Any) -> Operation:
     return replace(made, **changes)
 
 
-def read(values: list[int], at_s: float, place: Place, **changes: Any) -> Operation:
+def read(values: list[int], at_s: float, place: Place, **changes: Any) -> SyntheticOperation:
     process = int(1000 + at_s * 10)
     made = replace(append(0, at_s, place), f=Function.READ, value=values, process=process)
     return replace(made, **changes)

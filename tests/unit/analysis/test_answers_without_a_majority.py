@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from zonequake_analysis.inputs.lineages import read_lineages
-from zonequake_analysis.inputs.run_folder import Event
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 from zonequake_analysis.measures.majorities import SLACK_NS, unfounded, without_majority
 from zonequake_analysis.measures.resets import resets
 
@@ -14,9 +14,9 @@ SECOND = 1_000_000_000
 PLACE = ("z", 0)
 
 
-def event(kind: str, at_s: float, *, node: str | None = None, **data: object) -> Event:
+def event(kind: str, at_s: float, *, node: str | None = None, **data: object) -> RecordedEvent:
     placed = kind in ("partition.changed", "group.reset")
-    return Event(
+    return RecordedEvent(
         kind=kind,
         time=int(at_s * SECOND),
         zone="z" if placed else None,
@@ -26,17 +26,17 @@ def event(kind: str, at_s: float, *, node: str | None = None, **data: object) ->
     )
 
 
-def keys(at_s: float, *stable: str, pending: tuple[str, ...] = (), **more: object) -> Event:
+def keys(at_s: float, *stable: str, pending: tuple[str, ...] = (), **more: object) -> RecordedEvent:
     sets = {"stable": list(stable), "pending": list(pending)}
     return event("partition.changed", at_s, node=None, **sets, **more)
 
 
-def killed(at_s: float, *nodes: str) -> Event:
+def killed(at_s: float, *nodes: str) -> RecordedEvent:
     """The end of each one's first process, seen at this time."""
     return ended(at_s, {node: f"{node}-1" for node in nodes})
 
 
-def ended(seen_s: float, processes: dict[str, str]) -> Event:
+def ended(seen_s: float, processes: dict[str, str]) -> RecordedEvent:
     proof = {
         "gone_ns": dict.fromkeys(processes, int(seen_s * SECOND)),
         "victims": [
@@ -46,12 +46,12 @@ def ended(seen_s: float, processes: dict[str, str]) -> Event:
     return event("fault.effective", seen_s, proof=proof)
 
 
-def began(at_s: float, node: str, process: str = "") -> Event:
+def began(at_s: float, node: str, process: str = "") -> RecordedEvent:
     """A node's second process, or the one named."""
     return event("node.started", at_s, node=node, process_incarnation=process or f"{node}-2")
 
 
-def spans(*events: Event) -> list[tuple[float, float]]:
+def spans(*events: RecordedEvent) -> list[tuple[float, float]]:
     found = without_majority(list(events)).get(PLACE, [])
     return [(a / SECOND, b / SECOND if b != NEVER_NS else float("inf")) for a, b in found]
 
@@ -94,7 +94,7 @@ def test_a_reset_ends_it_though_the_watch_did_not_see_the_forced_pending() -> No
     assert lost == [(10, 15)]
 
 
-def answers(*times: tuple[float, float], outcome: Outcome = Outcome.OK) -> pa.Table:
+def answers(*times: tuple[float, float], outcome: OutcomeCode = OutcomeCode.OK) -> pa.Table:
     count = len(times)
     return pa.table(
         {
@@ -119,7 +119,7 @@ def test_only_what_began_and_ended_without_a_majority_is_forbidden() -> None:
     (found,) = unfounded(answers((9, 9.5), (12, 12.1)), lost)
     assert (found.zone, found.partition, found.count) == ("z", 0, 1)
     assert found.examples == ["write of k by C"]
-    assert unfounded(answers((12, 12.1), outcome=Outcome.FAIL), lost) == []
+    assert unfounded(answers((12, 12.1), outcome=OutcomeCode.FAIL), lost) == []
     assert unfounded(answers((12, 12.1)), {5: [(0, NEVER_NS)]}) == []
 
 
@@ -128,7 +128,7 @@ THREE = {"nodes": list("EFG"), "term": 5 * 10**9 + 2, "index": 9}
 ONE = {"nodes": ["G"], "term": 8 * 10**9 + 3, "index": 12}
 
 
-def lineage(token: int, at_s: float, node: str, last: tuple[int, int, int]) -> Event:
+def lineage(token: int, at_s: float, node: str, last: tuple[int, int, int]) -> RecordedEvent:
     past, term, index = last
     return event(
         "group.reset",
@@ -145,7 +145,7 @@ FIRST = lineage(5, 10, "E", (0, 1, 7))
 SECOND_RESET = lineage(8, 20, "G", (5, 2, 9))
 
 
-def unwinds(*events: Event) -> list[tuple[tuple[str, ...], str]]:
+def unwinds(*events: RecordedEvent) -> list[tuple[tuple[str, ...], str]]:
     found = resets(read_lineages(events), list(events), without_majority(list(events)))
     return [(r.unwound_to, r.unnamed) for r in found]
 
@@ -188,17 +188,17 @@ UNCOPIED = [
 TO_A = lineage(8, 40, "A", (0, 1, 7))
 
 
-def asked(at_s: float, survivor: str | None = "A", token: int = 8) -> Event:
+def asked(at_s: float, survivor: str | None = "A", token: int = 8) -> RecordedEvent:
     one: dict[str, object] = {"partition": 0, "token": token, "survivor": survivor, "given_up": []}
     proof = {"zone": "z", "partitions": [one]}
     return event("fault.effective", at_s, fault="hand", type="reset_by_hand", proof=proof)
 
 
-def begun_to_ask(at_s: float) -> Event:
+def begun_to_ask(at_s: float) -> RecordedEvent:
     return event("fault.start", at_s, fault="hand", type="reset_by_hand")
 
 
-def last(*events: Event) -> tuple[bool, tuple[str, ...], str]:
+def last(*events: RecordedEvent) -> tuple[bool, tuple[str, ...], str]:
     told = sorted(events, key=lambda each: each.time)
     found = resets(read_lineages(told), told, without_majority(told))[-1]
     return found.by_hand, found.unwound_to, found.unnamed
@@ -226,7 +226,7 @@ def test_nobody_goes_on_by_itself_from_before_a_link_that_was_not_there_to_be_as
     assert last(*UNCOPIED, began(30, "C"), TO_A) == back
     again = ended(39, {"C": "C-2"})
     assert last(*UNCOPIED, began(30, "C"), again, TO_A) == back, "asked before it died once more"
-    clocks = [Event(kind="pod.event", time=0, clock=clock) for clock in ("one", "other")]
+    clocks = [RecordedEvent(kind="pod.event", time=0, clock=clock) for clock in ("one", "other")]
     assert last(*UNCOPIED, TO_A, *clocks) == back, "who knows what came before what"
 
 

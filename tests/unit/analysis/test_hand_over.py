@@ -9,12 +9,12 @@ from rich.console import Console
 
 from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.verdict import Verdict as Judged
+from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import Ask, Ended, judge_run
-from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
 
-REPORT = HarnessReport(verdict=Verdict.UNKNOWN, problems=["no recovery"])
+REPORT = HarnessReport(verdict=RunVerdict.UNKNOWN, problems=["no recovery"])
 
 
 def with_history(path: Path) -> RunFolder:
@@ -36,12 +36,12 @@ def test_the_analysiss_verdict_stands_as_it_wrote_it(
     folder = with_history(tmp_path)
     document = '{"schema":1,"verdict":"violated","checks":[]}'
 
-    def judge_folder(run: Path) -> Judged:
+    def judge_folder(run: Path) -> Verdict:
         (run / "verdict.json").write_text(document)
-        return Judged.VIOLATED
+        return Verdict.VIOLATED
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)
-    assert judged(folder, analyze=True).verdict is Verdict.VIOLATED
+    assert judged(folder, analyze=True).verdict is RunVerdict.VIOLATED
     assert (tmp_path / "verdict.json").read_text() == document
 
 
@@ -51,11 +51,11 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
     folder = with_history(tmp_path)
     (tmp_path / "verdict.json").write_text('{"schema":1,"verdict":"passed","checks":[]}')
 
-    def judge_folder(run: Path) -> Judged:
+    def judge_folder(run: Path) -> Verdict:
         raise RunFolderError("events.jsonl: torn")
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)
-    assert judged(folder, analyze=True).verdict is Verdict.HARNESS_FAILED
+    assert judged(folder, analyze=True).verdict is RunVerdict.HARNESS_FAILED
     written = json.loads((tmp_path / "verdict.json").read_text())
     assert written["verdict"] == "harness-failed"
     assert [check["summary"] for check in written["checks"]] == [
@@ -65,14 +65,14 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
 
 
 def test_without_an_analysis_nothing_passes(tmp_path: Path) -> None:
-    assert judged(RunFolder.create(tmp_path), analyze=False).verdict is Verdict.UNKNOWN
+    assert judged(RunFolder.create(tmp_path), analyze=False).verdict is RunVerdict.UNKNOWN
 
 
 @pytest.mark.parametrize("broken", [RunFolderError("no history"), MemoryError("of an executor")])
 def test_whatever_breaks_an_analysis_off_is_no_violation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Exception
 ) -> None:
-    def judge_folder(*_: object) -> Judged:
+    def judge_folder(*_: object) -> Verdict:
         raise broken
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)

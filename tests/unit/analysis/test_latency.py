@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.analysis.told_runs import check as entry
 from tests.unit.analysis.told_runs import told
-from zonequake_analysis.inputs.run_folder import Event, Expectations, read_description
+from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent, read_description
 from zonequake_analysis.judgement.judge import _p99s
 from zonequake_analysis.judgement.latency import P99s, latency_check
 from zonequake_analysis.judgement.pull_request import render_summary
@@ -99,9 +99,9 @@ def timeline(by_second: list[int]) -> Timeline:
     )
 
 
-def phases(**seconds: int) -> list[Event]:
+def phases(**seconds: int) -> list[RecordedEvent]:
     return [
-        Event(kind="run.phase", time=at * 1_000_000_000, data={"phase": name})
+        RecordedEvent(kind="run.phase", time=at * 1_000_000_000, data={"phase": name})
         for name, at in seconds.items()
     ]
 

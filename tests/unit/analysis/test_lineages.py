@@ -17,17 +17,17 @@ from zonequake_analysis.inputs.integer_columns import typed
 from zonequake_analysis.inputs.layout import laid_out
 from zonequake_analysis.inputs.lineages import Lineages, in_words, place_of, read_lineages
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.run_folder import Event
-from zonequake_analysis.inputs.shapes import Outcome
+from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.inputs.shapes import OutcomeCode
 from zonequake_analysis.inputs.views import last_view, viewed
 from zonequake_analysis.measures.sacrificed import Cut, cuts
 from zonequake_analysis.spark_pass.bucket import screened
-from zonequake_analysis.testing.synthesize import ZONE, Operation, write_operations
+from zonequake_analysis.testing.synthesize import ZONE, SyntheticOperation, write_operations
 
 
-def reset(lineage: int, at_s: float, last: tuple[int, int, int], node: str = "E") -> Event:
+def reset(lineage: int, at_s: float, last: tuple[int, int, int], node: str = "E") -> RecordedEvent:
     """The survivor's word: its log ended at `last` (lineage, term, index)."""
-    return Event(
+    return RecordedEvent(
         kind="group.reset",
         time=int(at_s * SECOND),
         source="store",
@@ -43,11 +43,11 @@ def reset(lineage: int, at_s: float, last: tuple[int, int, int], node: str = "E"
     )
 
 
-def known(*events: Event) -> dict[int, Lineages]:
+def known(*events: RecordedEvent) -> dict[int, Lineages]:
     return {name_id(zone, str(n)): found for (zone, n), found in read_lineages(events).items()}
 
 
-def ops_of(folder: Path, operations: list[Operation]) -> pa.Table:
+def ops_of(folder: Path, operations: list[SyntheticOperation]) -> pa.Table:
     file = folder / "load-0.jsonl"
     write_operations(file, operations)
     found = [
@@ -58,7 +58,7 @@ def ops_of(folder: Path, operations: list[Operation]) -> pa.Table:
     return laid_out(pa.concat_tables(found)).ops
 
 
-def is_clean(folder: Path, operations: list[Operation], *events: Event) -> bool:
+def is_clean(folder: Path, operations: list[SyntheticOperation], *events: RecordedEvent) -> bool:
     """Whether no screen finds anything in any lineage."""
     found = screened(columns(viewed(ops_of(folder, operations), known(*events))))
     return not any(
@@ -244,5 +244,5 @@ def test_foreign_writes_may_still_have_happened(tmp_path: Path) -> None:
     operations = [*TEN, read([1, 2, 3, 4, 5, 8], 22, (7, 2, 6))]
     assert is_clean(tmp_path, operations, RESET_E)
     seen = viewed(ops_of(tmp_path, operations), known(RESET_E))
-    unknown = seen.column("outcome").to_numpy() == Outcome.INFO.value
+    unknown = seen.column("outcome").to_numpy() == OutcomeCode.INFO.value
     assert unknown.sum() == 5

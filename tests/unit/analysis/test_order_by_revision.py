@@ -10,7 +10,7 @@ import random
 from dataclasses import replace
 
 from zonequake_analysis.checks.search.claimed_order_search import follows_claim
-from zonequake_analysis.checks.search.reference import Step, is_linearizable
+from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
 from zonequake_analysis.inputs.shapes import INDEX_BITS, Function
 
 TERM = 1
@@ -20,7 +20,7 @@ class Etcd:
     """One key is watched, another only moves the revision. Operations overlap by chance."""
 
     def __init__(self, rng: random.Random) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ReferenceStep] = []
         self.revisions: list[int] = []
         self.raft_terms: list[int] = []
         self._rng = rng
@@ -41,17 +41,17 @@ class Etcd:
         if draw < 0.35:
             self._raft_term += 1
         kind = self._rng.choice(["write", "read", "read", "cas"])
-        step = Step(f=Function.READ, inv_ns=0, fin_ns=0, value=self._value)
+        step = ReferenceStep(f=Function.READ, inv_ns=0, fin_ns=0, value=self._value)
         revision = self._revision
         if kind == "read" and self._rng.random() < serializable:
             revision, value = self._old
-            step = Step(f=Function.READ, inv_ns=0, fin_ns=0, value=value)
+            step = ReferenceStep(f=Function.READ, inv_ns=0, fin_ns=0, value=value)
         elif kind == "write":
             self._revision += 1
             self._value = revision = self._revision
-            step = Step(f=Function.WRITE, inv_ns=0, fin_ns=0, value=self._value)
+            step = ReferenceStep(f=Function.WRITE, inv_ns=0, fin_ns=0, value=self._value)
         elif kind == "cas":
-            step = Step(
+            step = ReferenceStep(
                 f=Function.CAS, inv_ns=0, fin_ns=0, value=-1, expected=-2, found=self._value,
                 refused=True,
             )  # fmt: skip

@@ -1,11 +1,11 @@
 """Rebalances, early joints and fault landings, from events alone."""
 
-from zonequake_analysis.inputs.run_folder import Event
+from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.measures.rebalances import early_joints, fault_landings, rebalances
 
 
-def stage(name: str, at: int, *, token: int = 2, term: int = 1, **data: object) -> Event:
-    return Event(
+def stage(name: str, at: int, *, token: int = 2, term: int = 1, **data: object) -> RecordedEvent:
+    return RecordedEvent(
         kind="rebalance.stage",
         time=at,
         zone="z1",
@@ -31,8 +31,8 @@ def test_a_rebalance_that_fell_back_has_not_ended_until_a_newer_token_takes_over
     assert second.ended_ns is None
 
 
-def pending_emptied(at: int, token: int) -> Event:
-    return Event(
+def pending_emptied(at: int, token: int) -> RecordedEvent:
+    return RecordedEvent(
         kind="partition.changed",
         time=at,
         zone="z1",
@@ -41,8 +41,8 @@ def pending_emptied(at: int, token: int) -> Event:
     )
 
 
-def leader_changed(at: int, term: int) -> Event:
-    return Event(kind="leader.change", time=at, zone="z1", partition=0, data={"term": term})
+def leader_changed(at: int, term: int) -> RecordedEvent:
+    return RecordedEvent(kind="leader.change", time=at, zone="z1", partition=0, data={"term": term})
 
 
 def test_a_leader_that_is_still_in_a_stage_has_not_ended_though_pending_is_empty() -> None:
@@ -97,8 +97,8 @@ def test_joint_after_caught_up_is_legal() -> None:
 
 
 def test_a_fault_that_missed_its_stage_is_no_hit() -> None:
-    def fault(kind: str, **data: object) -> Event:
-        return Event(kind=kind, time=1, data={"fault": "kill", "type": "pod_kill", **data})
+    def fault(kind: str, **data: object) -> RecordedEvent:
+        return RecordedEvent(kind=kind, time=1, data={"fault": "kill", "type": "pod_kill", **data})
 
     hit = [fault("fault.start"), fault("fault.effective")]
     (landed,) = fault_landings(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml, Skipped
 
-from zonequake_analysis.inputs.run_folder import Event, Expectations
+from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import render_summary
 from zonequake_analysis.judgement.reset_checks import reset_checks
@@ -17,8 +17,8 @@ from zonequake_analysis.measures.resets import journalled
 from zonequake_analysis.verdict import Check, Verdict
 
 
-def event(kind: str, source: str, partition: int | None = 0) -> Event:
-    return Event(kind=kind, time=1, source=source, zone="z", partition=partition)
+def event(kind: str, source: str, partition: int | None = 0) -> RecordedEvent:
+    return RecordedEvent(kind=kind, time=1, source=source, zone="z", partition=partition)
 
 
 def judged(journalled: int, **expected: Any) -> dict[str, Check]:

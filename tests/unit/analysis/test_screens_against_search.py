@@ -20,10 +20,12 @@ from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.spark_pass.bucket import judged_bucket
 from zonequake_analysis.testing.small_histories import histories, steps
-from zonequake_analysis.testing.synthesize import ZONE, Operation, write_operations
+from zonequake_analysis.testing.synthesize import ZONE, SyntheticOperation, write_operations
 
 
-def events(folder: Path, operations: list[Operation], size: int = 1 << 26) -> list[pa.Table]:
+def events(
+    folder: Path, operations: list[SyntheticOperation], size: int = 1 << 26
+) -> list[pa.Table]:
     """The events of these operations, by ranges of `size` bytes, and the facts of all."""
     file = folder / "load-0.jsonl"
     write_operations(file, operations)
@@ -34,7 +36,7 @@ def events(folder: Path, operations: list[Operation], size: int = 1 << 26) -> li
     ]
 
 
-def in_columns(folder: Path, operations: list[Operation]) -> Columns:
+def in_columns(folder: Path, operations: list[SyntheticOperation]) -> Columns:
     return columns(laid_out(pa.concat_tables(events(folder, operations))).ops)
 
 
@@ -59,7 +61,7 @@ def test_no_screen_clears_a_history_without_an_order(tmp_path: Path, lists: bool
 
 
 def test_what_is_no_plain_number_makes_a_key_suspect_everywhere(tmp_path: Path) -> None:
-    write = Operation(
+    write = SyntheticOperation(
         f=Function.WRITE, key="k", partition=0, process=1, inv_ns=5, fin_ns=6, value=7, index=1
     )
     for odd in (replace(write, value=-(2**63)), replace(write, fin_ns=4), replace(write, index=-3)):
@@ -86,7 +88,7 @@ def test_operations_are_the_same_however_the_files_are_cut(tmp_path: Path) -> No
 
 
 def test_a_completion_without_an_invoke_is_an_orphan(tmp_path: Path) -> None:
-    operation = Operation(
+    operation = SyntheticOperation(
         f=Function.WRITE, key="k", partition=0, process=1, inv_ns=5, fin_ns=6, value=7, index=1
     )
     file = tmp_path / "load-0.jsonl"

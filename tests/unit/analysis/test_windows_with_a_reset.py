@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zonequake_analysis.inputs.run_folder import Event, Expectations
+from zonequake_analysis.inputs.run_folder import Expectations, RecordedEvent
 from zonequake_analysis.judgement.latency import P99s
 from zonequake_analysis.judgement.objectives import objective_checks
 from zonequake_analysis.measures.probes import Island, Vantage
@@ -28,7 +28,7 @@ PROBED = Vantage(
 )
 
 
-def window(*events: Event) -> Unavailability:
+def window(*events: RecordedEvent) -> Unavailability:
     """From 10 s to 16 s."""
     failed = Island(
         zone="z",
@@ -44,8 +44,8 @@ def window(*events: Event) -> Unavailability:
     return found
 
 
-def event(kind: str, at_s: float, partition: int | None = 0, **data: object) -> Event:
-    return Event(
+def event(kind: str, at_s: float, partition: int | None = 0, **data: object) -> RecordedEvent:
+    return RecordedEvent(
         kind=kind,
         time=int(at_s * SECOND),
         zone="z",
@@ -103,7 +103,7 @@ ENDED_AT_12 = event("pod.event", 12, partition=None, pod="n1", phase="Failed")
     ],
 )
 def test_a_reset_has_its_time_from_the_proof_of_the_last_loss(
-    limit_ms: float, proof: Event, verdict: Verdict
+    limit_ms: float, proof: RecordedEvent, verdict: Verdict
 ) -> None:
     first = event("pod.event", 11, partition=None, pod="n0", phase="Succeeded")
     found = window(

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from zonequake_analysis.checks.search.reference import Step, is_linearizable
+from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
 from zonequake_analysis.checks.search.witness import lists_fail, registers_fail
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.testing.small_histories import histories, steps
@@ -29,6 +29,8 @@ def test_prefixes_agree_with_search_on_six_thousand_list_histories() -> None:
 
 
 def test_search_knows_the_classic_stale_read() -> None:
-    write = Step(f=Function.WRITE, inv_ns=0, fin_ns=1, value=1)
-    assert is_linearizable([write, Step(f=Function.READ, inv_ns=2, fin_ns=3, value=1)])
-    assert not is_linearizable([write, Step(f=Function.READ, inv_ns=2, fin_ns=3, value=None)])
+    write = ReferenceStep(f=Function.WRITE, inv_ns=0, fin_ns=1, value=1)
+    assert is_linearizable([write, ReferenceStep(f=Function.READ, inv_ns=2, fin_ns=3, value=1)])
+    assert not is_linearizable(
+        [write, ReferenceStep(f=Function.READ, inv_ns=2, fin_ns=3, value=None)]
+    )

@@ -9,16 +9,16 @@ import pytest
 
 from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
 from zonequake_chaos.record.clock import Moment
-from zonequake_chaos.record.event_log import Event
+from zonequake_chaos.record.event_log import RunEvent
 from zonequake_kube.objects import KeysView, PodView
 from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
     NodeIdentity,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
     Stage,
 )
 
@@ -78,7 +78,11 @@ def _replica(group: Group, node: str) -> ReplicaStatus:
         zone="z",
         partition=group.partition,
         incarnation="0" * 16,
-        role=Role.LEADER if leads else Role.WAITING if node in group.waiting else Role.FOLLOWER,
+        role=ReplicaRole.LEADER
+        if leads
+        else ReplicaRole.WAITING
+        if node in group.waiting
+        else ReplicaRole.FOLLOWER,
         term=group.term,
         configuration=ConfigurationReport(peers=[peer(v) for v in voters], token=1, index=1),
         stage=group.stage if leads else Stage.NONE,
@@ -196,10 +200,10 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def recorded(kind: str, at_ns: int, node: str, *, clock: str = "boot", **data: object) -> Event:
+def recorded(kind: str, at_ns: int, node: str, *, clock: str = "boot", **data: object) -> RunEvent:
     """A data node's event at a monotonic instant; wall time runs beside it."""
     place = kind in ("rebalance.stage", "leader.change")
-    return Event(
+    return RunEvent(
         kind=kind,
         time=at_ns,
         wall=at_ns + 10**18,
@@ -213,5 +217,5 @@ def recorded(kind: str, at_ns: int, node: str, *, clock: str = "boot", **data: o
 
 
 @pytest.fixture
-def store_event() -> Callable[..., Event]:
+def store_event() -> Callable[..., RunEvent]:
     return recorded

@@ -19,23 +19,23 @@ from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_kube.errors import NotFound, UsageError, WaitExpired
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role, domain_of, identity_of
+from zonequake_tls.identity import TlsRole, domain_of, identity_of
 from zonequake_tls.metrics import CertificateCollector
 from zonequake_tls.settings import TlsSettings
 
 DOMAIN = domain_of("zq", "test")
 PODS = {
-    "zq-default-0": Role.STORE,
-    "zq-default-1": Role.STORE,
-    "zq-operator-x": Role.OPERATOR,
-    "load-0": Role.LOAD,
+    "zq-default-0": TlsRole.STORE,
+    "zq-default-1": TlsRole.STORE,
+    "zq-operator-x": TlsRole.OPERATOR,
+    "load-0": TlsRole.LOAD,
 }
 
 
 class Pod:
     """A process and the kubelet's copy of its Secret."""
 
-    def __init__(self, folder: Path, role: Role, data: dict[str, bytes]) -> None:
+    def __init__(self, folder: Path, role: TlsRole, data: dict[str, bytes]) -> None:
         self.folder, self.role = folder, role
         folder.mkdir()
         self.bring(data)
@@ -72,7 +72,7 @@ class Cluster:
                 "tls.key": first.credential.key,
             }
         }
-        for role in Role:
+        for role in TlsRole:
             signed = first.sign(role, hosts=[identity_of(role, DOMAIN)])
             self.secrets[f"zq-tls-{role}"] = {
                 "tls.crt": signed.certificate,
@@ -164,12 +164,12 @@ async def test_an_authority_is_replaced_and_all_let_each_other_in_at_every_momen
 ) -> None:
     cluster = Cluster(tmp_path, all_shake)
     before = cluster.secrets["zq-tls-authority"]["tls.crt"]
-    stolen = Pod(tmp_path / "stolen", Role.LOAD, dict(cluster.secrets["zq-tls-load"]))
+    stolen = Pod(tmp_path / "stolen", TlsRole.LOAD, dict(cluster.secrets["zq-tls-load"]))
     await command(cluster).replace_authority()
     after = cluster.secrets["zq-tls-authority"]
     assert after["tls.crt"] != before
     assert set(after) == {"tls.crt", "tls.key"}
-    assert all(cluster.secrets[f"zq-tls-{role}"]["ca.crt"] == after["tls.crt"] for role in Role)
+    assert all(cluster.secrets[f"zq-tls-{role}"]["ca.crt"] == after["tls.crt"] for role in TlsRole)
     all_shake(cluster)
     with pytest.raises(ssl.SSLError):
         shake(stolen, cluster.pods["zq-default-0"])

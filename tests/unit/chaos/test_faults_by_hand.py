@@ -41,9 +41,9 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     NodeIdentity,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
 )
 
 UID = "12345678"
@@ -130,7 +130,7 @@ class Cluster:
             number = int(path.split("/")[-2].rpartition(".")[2])
             return msgspec.json.encode(a_replica(number, "ABC".index(pod) + 18))
         waiting = [
-            structs.replace(a_replica(number, 0), role=Role.WAITING, configuration=None)
+            structs.replace(a_replica(number, 0), role=ReplicaRole.WAITING, configuration=None)
             if number not in self.leaders
             else a_replica(number, 1, leads=pod == self.leaders[number])
             for number in self.keys
@@ -190,7 +190,7 @@ def a_replica(number: int, index: int, *, leads: bool = False) -> ReplicaStatus:
         zone="z",
         partition=number,
         incarnation="1",
-        role=Role.LEADER if leads else Role.FOLLOWER,
+        role=ReplicaRole.LEADER if leads else ReplicaRole.FOLLOWER,
         term=1,
         configuration=ConfigurationReport(peers=peers, token=1, index=1),
         last_term=1,

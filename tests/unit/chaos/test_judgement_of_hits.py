@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_chaos.record.clock import Moment
-from zonequake_chaos.record.event_log import Event
+from zonequake_chaos.record.event_log import RunEvent
 from zonequake_chaos.runner.landings import Hit, Landing, Miss, judge
 from zonequake_protocol.admin import Stage
 
-Recorder = Callable[..., Event]
+Recorder = Callable[..., RunEvent]
 
 
 def at(time_ns: int) -> Moment:
@@ -99,7 +99,7 @@ def test_without_any_recorded_stage_nothing_is_claimed(store_event: Recorder) ->
 
 
 def test_events_of_other_partitions_do_not_count(store_event: Recorder) -> None:
-    other = Event(
+    other = RunEvent(
         kind="rebalance.stage",
         time=50,
         wall=50 + 10**18,
@@ -114,7 +114,7 @@ def test_events_of_other_partitions_do_not_count(store_event: Recorder) -> None:
 
 
 def test_clocks_of_several_machines_are_compared_by_wall_time(store_event: Recorder) -> None:
-    foreign = Event(
+    foreign = RunEvent(
         kind="rebalance.stage",
         time=999_999,
         wall=50 + 10**18,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from zonequake_chaos.release.access import write_access
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 
 
 class Server:
@@ -33,16 +33,16 @@ class Server:
 async def test_a_file_that_others_may_read_is_not_written_into(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def connect(_: Place) -> Any:
+    async def connect(_: ReleasePlace) -> Any:
         return Server()
 
-    monkeypatch.setattr(Place, "connect", connect)
+    monkeypatch.setattr(ReleasePlace, "connect", connect)
     source, out = tmp_path / "source", tmp_path / "out"
     cluster = {"server": "https://10.0.0.1:6443"}
     contexts = [{"name": "x", "context": {"cluster": "c"}}]
     clusters = [{"name": "c", "cluster": cluster}]
     source.write_text(yaml.safe_dump({"clusters": clusters, "contexts": contexts}))
-    place = Place(
+    place = ReleasePlace(
         kubeconfig=source, context="x", namespace="zonequake", release="zq", embedded=False
     )
     left = out.with_name("out.new")

@@ -14,8 +14,8 @@ import pytest
 from rich.console import Console
 
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.record.event_log import Event, EventLog
-from zonequake_chaos.record.outcome import EXIT_CODES, Verdict, worst
+from zonequake_chaos.record.event_log import EventLog, RunEvent
+from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict, worst
 from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
 from zonequake_chaos.runner.plan import Mark, Plan, build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
@@ -24,28 +24,28 @@ from zonequake_chaos.scenario import manifest
 
 
 def test_a_violation_is_never_masked_by_another_state() -> None:
-    for others in itertools.permutations(Verdict):
-        assert worst(others) is Verdict.VIOLATED
+    for others in itertools.permutations(RunVerdict):
+        assert worst(others) is RunVerdict.VIOLATED
 
 
 def test_the_order_is_that_of_the_interface() -> None:
-    assert [EXIT_CODES[v] for v in Verdict] == [1, 4, 255, 2, 3, 0]
-    assert worst([Verdict.PASSED, Verdict.SLO_BREACHED]) is Verdict.SLO_BREACHED
-    assert worst([Verdict.SLO_BREACHED, Verdict.UNKNOWN]) is Verdict.UNKNOWN
-    assert worst([]) is Verdict.UNKNOWN
+    assert [EXIT_CODES[v] for v in RunVerdict] == [1, 4, 255, 2, 3, 0]
+    assert worst([RunVerdict.PASSED, RunVerdict.SLO_BREACHED]) is RunVerdict.SLO_BREACHED
+    assert worst([RunVerdict.SLO_BREACHED, RunVerdict.UNKNOWN]) is RunVerdict.UNKNOWN
+    assert worst([]) is RunVerdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("judged", "harness", "expected"),
     [
-        (Verdict.PASSED, Verdict.PASSED, Verdict.PASSED),
-        (Verdict.PASSED, Verdict.UNKNOWN, Verdict.UNKNOWN),
-        (Verdict.VIOLATED, Verdict.HARNESS_FAILED, Verdict.VIOLATED),
-        (Verdict.UNKNOWN, Verdict.CLEANUP_NOT_PROVEN, Verdict.CLEANUP_NOT_PROVEN),
+        (RunVerdict.PASSED, RunVerdict.PASSED, RunVerdict.PASSED),
+        (RunVerdict.PASSED, RunVerdict.UNKNOWN, RunVerdict.UNKNOWN),
+        (RunVerdict.VIOLATED, RunVerdict.HARNESS_FAILED, RunVerdict.VIOLATED),
+        (RunVerdict.UNKNOWN, RunVerdict.CLEANUP_NOT_PROVEN, RunVerdict.CLEANUP_NOT_PROVEN),
     ],
 )
 def test_the_harnesss_own_verdict_joins_the_analysiss(
-    judged: Verdict, harness: Verdict, expected: Verdict, tmp_path: Path
+    judged: RunVerdict, harness: RunVerdict, expected: RunVerdict, tmp_path: Path
 ) -> None:
     folder = RunFolder.create(tmp_path / "run")
     report = HarnessReport(verdict=harness, problems=["why"])
@@ -128,7 +128,7 @@ def test_events_are_whole_lines_with_all_fields(tmp_path: Path, clock: object) -
     with EventLog(path, clock) as events:  # type: ignore[arg-type]
         events.emit("fault.start", {"fault": "kill"}, place=("z", 3), node="n0")
     (line,) = path.read_bytes().splitlines()
-    event = msgspec.json.decode(line, type=Event)
+    event = msgspec.json.decode(line, type=RunEvent)
     assert (event.zone, event.partition, event.node, event.clock) == ("z", 3, "n0", "boot")
     assert set(json.loads(line)) == {
         "schema", "kind", "time", "wall", "clock", "source", "zone", "partition", "node", "data",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_ctl.context import Place, find_place
+from zonequake_ctl.context import ReleasePlace, find_place
 from zonequake_kube.errors import UsageError
 
 
@@ -20,7 +20,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def found(*, context: str | None = None, from_environment: bool) -> Place:
+def found(*, context: str | None = None, from_environment: bool) -> ReleasePlace:
     return find_place(
         kubeconfig=None,
         context=context,

@@ -27,7 +27,7 @@ from zonequake_operator.resources.model import (
     Topology,
     TopologyNode,
 )
-from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
 
 ZONE: Json = {
     "metadata": {"name": "z", "namespace": "n", "uid": "12345678", "resourceVersion": "1"},
@@ -90,7 +90,7 @@ def prove(
     return proved(partition, holders, survivor)
 
 
-def replica(role: Role = Role.FOLLOWER, **changes: object) -> ReplicaStatus:
+def replica(role: ReplicaRole = ReplicaRole.FOLLOWER, **changes: object) -> ReplicaStatus:
     peers = [PeerName(node, "1") for node in "ABC"]
     values: dict[str, object] = {
         "group": "z.12345678.4",
@@ -130,7 +130,7 @@ def test_a_running_reset_is_not_asked_for_again_while_its_node_is_there() -> Non
 
 
 def test_members_that_lost_their_data_are_no_majority_though_they_are_there() -> None:
-    broken = replica(Role.BROKEN, broken_reason="a page is torn")
+    broken = replica(ReplicaRole.BROKEN, broken_reason="a page is torn")
     proof = prove(partition("ABC", leader="A"), topology("ABC", ""), A=replica(), B=None, C=broken)
     assert proof.lines() == [
         "partition 4: stable A, B, C",
@@ -155,7 +155,7 @@ def test_a_member_that_is_silent_counts_and_is_named() -> None:
 
 
 def test_who_leads_is_told_by_the_nodes_before_the_stored_view() -> None:
-    leads = replica(Role.LEADER, leader="B", term=2)
+    leads = replica(ReplicaRole.LEADER, leader="B", term=2)
     seen = prove(partition("ABC", leader="A"), topology("AB", "C"), A=replica(), B=leads)
     assert seen.refused == "B leads it"
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace as replace_struct
 
 from tests.unit.chaos.conftest import Group
 from zonequake_chaos.observe.view import ClusterView, assemble
-from zonequake_chaos.scenario.faults import Target, TargetRole
+from zonequake_chaos.scenario.faults import FaultTarget, TargetRole
 from zonequake_chaos.scenario.triggers import (
     AfterTime,
     AtOnce,
@@ -24,9 +24,15 @@ from zonequake_chaos.scenario.triggers import (
     PartitionKey,
 )
 from zonequake_chaos.targeting.targets import NoTarget, choose_nodes, choose_sighting
-from zonequake_chaos.targeting.triggers import Before, Place, Sighting, sightings, unsettled
+from zonequake_chaos.targeting.triggers import (
+    Before,
+    PartitionPlace,
+    Sighting,
+    sightings,
+    unsettled,
+)
 from zonequake_kube.objects import KeysView, LinkView, PodView, keys_view
-from zonequake_protocol.admin import Role, Stage
+from zonequake_protocol.admin import ReplicaRole, Stage
 
 NOBODY = Before()
 Views = Callable[..., ClusterView]
@@ -156,7 +162,7 @@ def test_named_nodes_keep_their_order_and_none_may_be_absent(
     (seen,) = sightings(AtOnce(), view, NOBODY)
 
     def chosen(*nodes: str) -> tuple[str, ...]:
-        target = Target(role=TargetRole.NODES, nodes=list(nodes))
+        target = FaultTarget(role=TargetRole.NODES, nodes=list(nodes))
         return choose_nodes(target, view, seen, random.Random(1))
 
     assert chosen("default-1", "default-0") == ("zq-default-1", "zq-default-0")
@@ -211,7 +217,7 @@ def test_roles_are_seen_from_the_partition_of_the_sighting(moving: ClusterView) 
     rng = random.Random(1)
 
     def chosen(role: TargetRole, count: int = 1) -> tuple[str, ...]:
-        return choose_nodes(Target(role=role, count=count), moving, seen, rng)
+        return choose_nodes(FaultTarget(role=role, count=count), moving, seen, rng)
 
     assert chosen(TargetRole.CATCHING_UP_PEER) == ("n3",)
     assert chosen(TargetRole.LEADER) == ("n1",)
@@ -220,10 +226,10 @@ def test_roles_are_seen_from_the_partition_of_the_sighting(moving: ClusterView) 
 
 
 def test_the_same_seed_chooses_the_same_targets_and_seeds_differ(moving: ClusterView) -> None:
-    target = Target(role=TargetRole.ANY)
+    target = FaultTarget(role=TargetRole.ANY)
     trigger = OnStage(stages=[Stage.CATCHING_UP, Stage.JOINT])
 
-    def draw(seed: int) -> list[tuple[Place | None, tuple[str, ...]]]:
+    def draw(seed: int) -> list[tuple[PartitionPlace | None, tuple[str, ...]]]:
         rng = random.Random(f"{seed}/targets")
         drawn = []
         for _ in range(5):
@@ -238,13 +244,13 @@ def test_the_same_seed_chooses_the_same_targets_and_seeds_differ(moving: Cluster
 @pytest.mark.parametrize(
     "target",
     [
-        Target(role=TargetRole.NODE, node="n9"),
-        Target(role=TargetRole.LEADER, pool="other"),
-        Target(role=TargetRole.FOLLOWER, count=4),
+        FaultTarget(role=TargetRole.NODE, node="n9"),
+        FaultTarget(role=TargetRole.LEADER, pool="other"),
+        FaultTarget(role=TargetRole.FOLLOWER, count=4),
     ],
 )
 def test_an_empty_or_too_small_choice_is_never_a_quiet_pass(
-    target: Target, moving: ClusterView
+    target: FaultTarget, moving: ClusterView
 ) -> None:
     (seen,) = sightings(OnStage(stages=[Stage.CATCHING_UP], min_progress=0.3), moving, NOBODY)
     with pytest.raises(NoTarget, match="found"):
@@ -257,7 +263,7 @@ def test_a_replica_of_a_zone_that_was_dropped_is_no_replica_of_its_namesake(
     """A node that was away then brings it along, and no run would ever have begun again."""
     view = view_of([group(partition=0, leader="n1", followers=("n2", "n3"))])
     stale = replace_struct(
-        view.partitions["z", 0].replicas["n2"], group="z.ffffffff.0", role=Role.WAITING
+        view.partitions["z", 0].replicas["n2"], group="z.ffffffff.0", role=ReplicaRole.WAITING
     )
     lone = replace_struct(stale, group="y.ffffffff.0", zone="y")
     nodes = [

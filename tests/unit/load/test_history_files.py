@@ -17,14 +17,16 @@ import pytest
 
 from zonequake_load.errors import HistoryError
 from zonequake_load.operation import Function, Operation, Outcome, Type
-from zonequake_load.pod.history import Call, Clock, HistoryFile, Recorder, Role
+from zonequake_load.pod.history import Call, Clock, HistoryFile, OperationRole, Recorder
 from zonequake_load.pod.identity import begin_incarnation
 from zonequake_load.pod.recovery import read_past
 
 CLOCK = Clock(name="boot", monotonic_ns=lambda: 30, wall_ns=lambda: 40)
 
 
-def call(operation: Operation, *, process: int = 3, n: int = 1, role: Role = Role.LOAD) -> Call:
+def call(
+    operation: Operation, *, process: int = 3, n: int = 1, role: OperationRole = OperationRole.LOAD
+) -> Call:
     return Call(
         operation=operation,
         process=process,
@@ -89,7 +91,7 @@ def test_probes_have_a_file_of_their_own_and_an_unused_file_does_not_appear(
     tmp_path: Path,
 ) -> None:
     recorder = Recorder(tmp_path, "pod-1", "z1", CLOCK)
-    recorder.invoke(call(Operation(f=Function.READ, key="p"), role=Role.PROBE))
+    recorder.invoke(call(Operation(f=Function.READ, key="p"), role=OperationRole.PROBE))
     recorder.close()
     assert [path.name for path in tmp_path.iterdir()] == ["pod-1-probe.jsonl"]
 
@@ -134,14 +136,14 @@ def test_a_killed_writer_has_written_every_invoke_whose_request_left(tmp_path: P
     program = textwrap.dedent("""
         import socket, sys
         from pathlib import Path
-        from zonequake_load.pod.history import Call, Recorder, Role, machine_clock
+        from zonequake_load.pod.history import Call, Recorder, OperationRole, machine_clock
         from zonequake_load.operation import Function, Operation
         recorder = Recorder(Path(sys.argv[1]), sys.argv[2], "z", machine_clock())
         peer = socket.create_connection(("127.0.0.1", int(sys.argv[3])))
         for n in range(1, 10_000_000):
             operation = Operation(f=Function.WRITE, key="k", value=n)
-            recorder.invoke(Call(operation=operation, process=1, op=f"1-{n}", role=Role.LOAD,
-                                 partition=0, sched_ns=1, inv_ns=1))
+            recorder.invoke(Call(operation=operation, process=1, op=f"1-{n}", partition=0,
+                                 role=OperationRole.LOAD, sched_ns=1, inv_ns=1))
             peer.sendall(n.to_bytes(8, "big"))
     """)
     for attempt in range(10):
@@ -173,7 +175,7 @@ def test_a_restart_learns_from_the_files_and_forgives_a_torn_last_line(tmp_path:
     recorder.invoke(done)
     recorder.complete(done, Outcome(type=Type.OK, attempts=1))
     recorder.invoke(call(Operation(f=Function.WRITE, key="b", value=2), n=2))
-    final = call(Operation(f=Function.READ, key="a"), process=4, role=Role.FINAL)
+    final = call(Operation(f=Function.READ, key="a"), process=4, role=OperationRole.FINAL)
     recorder.invoke(final)
     recorder.complete(final, Outcome(type=Type.OK, attempts=1, value=1))
     recorder.close()

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
 from zonequake_load.pod.control import Phase
 from zonequake_load.pod.execution import Executor
-from zonequake_load.pod.history import Clock, Event, Recorder, Role
+from zonequake_load.pod.history import Clock, HistoryEvent, OperationRole, Recorder
 from zonequake_load.pod.identity import Numbers
 from zonequake_load.pod.tally import Tally
 
@@ -37,7 +37,7 @@ async def asked_and_written(folder: Path, *, reads_local: bool) -> tuple[list[bo
         numbers=Numbers(0, 1),
         reads_local=reads_local,
     )
-    for role in (Role.LOAD, Role.PROBE, Role.FINAL):
+    for role in (OperationRole.LOAD, OperationRole.PROBE, OperationRole.FINAL):
         await executor.run(
             executor.new_process(),
             Operation(f=Function.READ, key="k"),
@@ -51,9 +51,9 @@ async def asked_and_written(folder: Path, *, reads_local: bool) -> tuple[list[bo
     return target.bounded, {event.read or "" for event in written_in(folder)}
 
 
-def written_in(folder: Path) -> list[Event]:
+def written_in(folder: Path) -> list[HistoryEvent]:
     lines = [line for file in folder.glob("*.jsonl") for line in file.read_bytes().splitlines()]
-    return [msgspec.json.decode(line, type=Event) for line in lines]
+    return [msgspec.json.decode(line, type=HistoryEvent) for line in lines]
 
 
 async def test_local_reads_are_claimed_linearizable_and_the_final_ones_are(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from zonequake_protocol.admin import (
     Order,
     PeerName,
     ReconfigurationStatus,
+    ReplicaRole,
     ReplicaStatus,
-    Role,
     Stage,
     StartReplica,
     StopReplica,
@@ -299,7 +299,13 @@ class StoreGroup:
         name = PeerName(node, replica.incarnation)
         leads = node == self.leader
         knows = self.configuration is not None and name in self._halves()
-        role = Role.LEADER if leads else Role.FOLLOWER if replica.running else Role.WAITING
+        role = (
+            ReplicaRole.LEADER
+            if leads
+            else ReplicaRole.FOLLOWER
+            if replica.running
+            else ReplicaRole.WAITING
+        )
         shown = replica.running and knows
         return ReplicaStatus(
             group=GROUP,

@@ -25,9 +25,9 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     InspectReplica,
     NodeIdentity,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
     StopReplica,
 )
 
@@ -160,7 +160,13 @@ def _status(world: World, node: str, *, inspected: bool = False) -> ReplicaStatu
         ),
         None,
     )
-    role = Role.LEADER if replica.leads else Role.FOLLOWER if replica.running else Role.WAITING
+    role = (
+        ReplicaRole.LEADER
+        if replica.leads
+        else ReplicaRole.FOLLOWER
+        if replica.running
+        else ReplicaRole.WAITING
+    )
     return ReplicaStatus(
         group=GROUP,
         zone="z",

@@ -22,9 +22,9 @@ from zonequake_operator.resources.model import (
 from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
 )
 
 UID = "12345678-0000"
@@ -78,7 +78,7 @@ def reports(snapshot: Snapshot, applied: Mapping[str, int] = {}) -> dict[str, Re
                     zone="z",
                     partition=number,
                     incarnation="i",
-                    role=Role.LEADER if n == stable.nodes[0] else Role.FOLLOWER,
+                    role=ReplicaRole.LEADER if n == stable.nodes[0] else ReplicaRole.FOLLOWER,
                     term=3,
                     leader=stable.nodes[0],
                     configuration=ConfigurationReport(peers=peers, token=1, index=0),

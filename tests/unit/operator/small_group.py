@@ -14,7 +14,7 @@ from zonequake_operator.resources.model import (
     Storage,
     TokenPeers,
 )
-from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
 
 EVERYONE = frozenset("ABCDE")
 GROUP = "z.00000000.0"
@@ -72,7 +72,7 @@ def replica(node: str, life: int = 1, **more: object) -> ReplicaStatus:
         zone="z",
         partition=0,
         incarnation=f"{node}{life}",
-        role=Role.FOLLOWER,
+        role=ReplicaRole.FOLLOWER,
         term=3,
         leader="A",
         token=5,
@@ -101,7 +101,7 @@ def group(
     }
     for node in reborn:
         replicas[node] = replica(node, 2, term=0, leader=None)
-    leading = replica("A", role=Role.LEADER, configuration=report, commit=9)
+    leading = replica("A", role=ReplicaRole.LEADER, configuration=report, commit=9)
     replicas["A"] = replace(leading, **leader)
     return observe(GROUP, replicas, answered)
 

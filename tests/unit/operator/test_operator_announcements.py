@@ -43,8 +43,8 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
     ReconfigurationStatus,
+    ReplicaRole,
     ReplicaStatus,
-    Role,
     Stage,
 )
 
@@ -180,7 +180,7 @@ def failing(**changes: Any) -> dict[str, ReplicaStatus]:
         zone="z",
         partition=3,
         incarnation="i",
-        role=Role.LEADER,
+        role=ReplicaRole.LEADER,
         term=2,
         leader="A",
         configuration=ConfigurationReport(peers=[PeerName("A", "i")], token=1, index=1),

@@ -9,7 +9,7 @@ import pytest
 
 from zonequake_operator.high_availability import chain
 from zonequake_operator.resources.model import AssignmentSet, Link, PartitionKeys
-from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
 
 ABC = Link(nodes=("A", "B", "C"), term=1, index=7)
 A = Link(nodes=("A",), term=5_000_000_002, index=41, token=5)
@@ -23,7 +23,7 @@ def leading(
         zone="z",
         partition=0,
         incarnation="1",
-        role=Role.LEADER,
+        role=ReplicaRole.LEADER,
         term=term,
         configuration=ConfigurationReport(
             peers=[PeerName(node, "1") for node in nodes], token=3, index=index

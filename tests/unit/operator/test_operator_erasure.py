@@ -18,9 +18,9 @@ from zonequake_protocol.admin import (
     OrderReplies,
     OrderReply,
     OrderStatus,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
     StartReplica,
     StopReplica,
 )
@@ -57,7 +57,7 @@ def view(*groups: str, nodes: str = "a") -> View:
     identities = {name: node_identity(name) for name in nodes}
     held = [
         ReplicaStatus(
-            group=group, zone="z", partition=0, incarnation="s", role=Role.WAITING, term=0
+            group=group, zone="z", partition=0, incarnation="s", role=ReplicaRole.WAITING, term=0
         )
         for group in groups
     ]

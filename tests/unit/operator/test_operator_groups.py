@@ -28,7 +28,7 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     Order,
     ReconfigurationStatus,
-    Role,
+    ReplicaRole,
     Stage,
     StopReplica,
 )
@@ -50,8 +50,8 @@ def stopped(before: object, found: Group) -> list[str]:
 def test_of_two_leaders_the_one_with_the_newer_term_leads() -> None:
     for old, new in (("A", "B"), ("B", "A")):
         replicas = {
-            old: replica(old, role=Role.LEADER, term=3, leader=old, configuration=ABC),
-            new: replica(new, role=Role.LEADER, term=4, leader=new, configuration=ABC),
+            old: replica(old, role=ReplicaRole.LEADER, term=3, leader=old, configuration=ABC),
+            new: replica(new, role=ReplicaRole.LEADER, term=4, leader=new, configuration=ABC),
             "C": replica("C", term=4, leader=new, configuration=ABC),
         }
         found = observe(GROUP, replicas, EVERYONE)
@@ -60,7 +60,7 @@ def test_of_two_leaders_the_one_with_the_newer_term_leads() -> None:
 
 def test_a_leader_of_whose_members_one_is_in_a_newer_term_leads_nobody() -> None:
     members = {n: replica(n, configuration=ABC) for n in "BC"}
-    leads = replica("A", role=Role.LEADER, configuration=ABC)
+    leads = replica("A", role=ReplicaRole.LEADER, configuration=ABC)
     assert observe(GROUP, {"A": leads, **members}, EVERYONE).leader == "A"
     newer = msgspec.structs.replace(members["C"], term=4, leader=None)
     assert observe(GROUP, {"A": leads, **members, "C": newer}, EVERYONE).leader is None

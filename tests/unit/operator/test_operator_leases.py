@@ -15,7 +15,7 @@ from zonequake_operator.nodes.topology import Pod, advance, to_delete, to_fence
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.leases import Lease, Renewals, Session
 from zonequake_operator.resources.model import AssignmentSet, Link, PartitionKeys, Topology
-from zonequake_protocol.admin import ReplicaStatus, Role, StartReplica
+from zonequake_protocol.admin import ReplicaRole, ReplicaStatus, StartReplica
 
 NODE = "zq-default-0"
 
@@ -317,7 +317,7 @@ def permissions(settings: ReplicaSettings, keys: PartitionKeys, session: int) ->
         zone="z",
         partition=0,
         incarnation="i",
-        role=Role.FOLLOWER,
+        role=ReplicaRole.FOLLOWER,
         term=1,
         token=11,
         needs_lease=True,

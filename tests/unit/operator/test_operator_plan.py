@@ -43,10 +43,10 @@ from zonequake_operator.resources.model import (
 )
 from zonequake_protocol.admin import (
     ChangePeers,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
     ResetPeers,
-    Role,
     Stage,
     StartReplica,
 )
@@ -65,7 +65,9 @@ def test_a_settled_zone_causes_no_write_and_no_order() -> None:
 def test_a_zone_whose_group_still_runs_a_change_is_neither_settled_nor_synced() -> None:
     snapshot = healthy()
     stuck = {
-        n: replace_replicas(r, lambda each: caught_up(each) if each.role is Role.LEADER else each)
+        n: replace_replicas(
+            r, lambda each: caught_up(each) if each.role is ReplicaRole.LEADER else each
+        )
         for n, r in snapshot.reports.items()
     }
     after, decided = settle(replace(snapshot, reports=stuck))
@@ -276,7 +278,7 @@ def waiting_replica(of: ReplicaStatus) -> ReplicaStatus:
         zone=of.zone,
         partition=of.partition,
         incarnation=of.incarnation,
-        role=Role.WAITING,
+        role=ReplicaRole.WAITING,
         term=0,
         token=of.token,
     )
@@ -297,7 +299,9 @@ def test_a_restarted_process_gets_start_orders_for_all_its_replicas_at_once() ->
 def test_a_replica_far_behind_its_leader_keeps_its_node_behind() -> None:
     snapshot = healthy()
     follower = next(
-        n for n, r in snapshot.reports.items() if any(x.role is Role.FOLLOWER for x in r.replicas)
+        n
+        for n, r in snapshot.reports.items()
+        if any(x.role is ReplicaRole.FOLLOWER for x in r.replicas)
     )
     late = replace(snapshot, reports=reports(snapshot, {follower: 3999}))
     assert plan(late).behind == {follower}
@@ -307,11 +311,15 @@ def test_a_replica_far_behind_its_leader_keeps_its_node_behind() -> None:
 
 def test_a_broken_member_is_named_with_its_reason() -> None:
     def break_down(replica: ReplicaStatus) -> ReplicaStatus:
-        return msgspec.structs.replace(replica, role=Role.BROKEN, broken_reason="its CRC is wrong")
+        return msgspec.structs.replace(
+            replica, role=ReplicaRole.BROKEN, broken_reason="its CRC is wrong"
+        )
 
     snapshot = healthy(nodes="ABC")
     leads = {
-        n for n, r in snapshot.reports.items() if any(x.role is Role.LEADER for x in r.replicas)
+        n
+        for n, r in snapshot.reports.items()
+        if any(x.role is ReplicaRole.LEADER for x in r.replicas)
     }
     node = min(set("ABC") - leads) if leads != set("ABC") else "C"
     hurt = dict(snapshot.reports)
@@ -383,7 +391,7 @@ def bootstrapped(nodes: str = "ABC") -> Snapshot:
 
 
 def candidate(of: ReplicaStatus) -> ReplicaStatus:
-    return msgspec.structs.replace(of, role=Role.CANDIDATE, leader=None)
+    return msgspec.structs.replace(of, role=ReplicaRole.CANDIDATE, leader=None)
 
 
 def test_a_partition_has_no_state_before_its_first_leader_and_then_one_at_once() -> None:
@@ -446,7 +454,7 @@ def without_replicas(snapshot: Snapshot, *nodes: str) -> Snapshot:
 
 def follow(replica: ReplicaStatus) -> ReplicaStatus:
     """It is alive: it had a leader, which it hears no more."""
-    return msgspec.structs.replace(replica, role=Role.FOLLOWER, leader=None, had_leader=True)
+    return msgspec.structs.replace(replica, role=ReplicaRole.FOLLOWER, leader=None, had_leader=True)
 
 
 def alive_without_leader(replica: ReplicaStatus) -> ReplicaStatus:
@@ -488,7 +496,7 @@ def test_a_change_that_was_asked_for_too_often_is_told_with_its_error() -> None:
     )
 
     def give_up(replica: ReplicaStatus) -> ReplicaStatus:
-        if replica.partition != number or replica.role is not Role.LEADER:
+        if replica.partition != number or replica.role is not ReplicaRole.LEADER:
             return replica
         return msgspec.structs.replace(replica, reconfiguration_error="D has not answered for 10 s")
 

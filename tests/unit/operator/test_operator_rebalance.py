@@ -29,8 +29,8 @@ from zonequake_protocol.admin import (
     Grant,
     Order,
     PeerName,
+    ReplicaRole,
     ReplicaStatus,
-    Role,
     Stage,
     StartReplica,
     StopReplica,
@@ -126,7 +126,7 @@ def test_a_broken_replica_is_erased_under_a_confirmed_leader_alone() -> None:
     world.run(30)
     seen = world.group.report(frozenset())
     follower = next(node for node in "ABC" if node != seen.leader)
-    hurt = msgspec.structs.replace(seen.replicas[follower], role=Role.BROKEN)
+    hurt = msgspec.structs.replace(seen.replicas[follower], role=ReplicaRole.BROKEN)
     broken = observe(seen.name, {**seen.replicas, follower: hurt})
     assert broken.confirmed
 
@@ -152,7 +152,7 @@ def test_a_newcomer_that_was_dropped_is_erased_last() -> None:
             zone="z",
             partition=0,
             incarnation="1",
-            role=Role.LEADER if name == "A" else Role.FOLLOWER,
+            role=ReplicaRole.LEADER if name == "A" else ReplicaRole.FOLLOWER,
             term=1,
             leader="A",
             configuration=known,
@@ -206,7 +206,7 @@ def test_a_rebuilt_partition_still_shuts_out_what_its_last_reset_gave_up(
         zone="z",
         partition=0,
         incarnation="1",
-        role=Role.LEADER,
+        role=ReplicaRole.LEADER,
         term=7,
         leader="A",
         configuration=alone,
@@ -215,7 +215,12 @@ def test_a_rebuilt_partition_still_shuts_out_what_its_last_reset_gave_up(
         commit=9,
     )
     waiting = msgspec.structs.replace(
-        survivor, role=Role.WAITING, configuration=None, leader=None, token=1, enforced_lineage=0
+        survivor,
+        role=ReplicaRole.WAITING,
+        configuration=None,
+        leader=None,
+        token=1,
+        enforced_lineage=0,
     )
     group = observe("g", {"A": survivor, "B": waiting, "C": waiting})
     wish = Wish(target=of("ABC"), revision=7, due=True, consistency_mode=consistency)
@@ -438,7 +443,7 @@ def test_a_group_is_formed_of_replicas_that_no_older_order_may_erase() -> None:
                     zone="z",
                     partition=0,
                     incarnation=node,
-                    role=Role.FOLLOWER,
+                    role=ReplicaRole.FOLLOWER,
                     term=0,
                     token=token,
                 )

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.operator.topology_nodes import left, topology
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability.reset import Holders, Undecided
-from zonequake_operator.high_availability.verdicts import Verdict, asked_for, is_due, judge
+from zonequake_operator.high_availability.verdicts import KeysVerdict, asked_for, is_due, judge
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.crd_schema import (
     RESET_ANNOTATION,
@@ -32,9 +32,9 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     Order,
     PeerName,
+    ReplicaRole,
     ReplicaStatus,
     ResetPeers,
-    Role,
     StartReplica,
     StopReplica,
 )
@@ -72,7 +72,7 @@ def replica(members: str, log: tuple[int, int] = (1, 10), **more: object) -> Rep
         zone="z",
         partition=0,
         incarnation="1",
-        role=Role.FOLLOWER,
+        role=ReplicaRole.FOLLOWER,
         term=2,
         token=1,
         had_leader=True,
@@ -92,7 +92,7 @@ def holders(
     )
 
 
-def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = DUE) -> Verdict:
+def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = DUE) -> KeysVerdict:
     return judge(before, now, due=due, revision=12)
 
 
@@ -195,7 +195,7 @@ def test_a_member_that_lost_its_replica_s_state_does_not_count() -> None:
     assert verdict(keys("ABC"), wiped).keys.pending == of("A", force=True)
     anew = {"A": replica("ABC"), "B": replica("ABC", incarnation="2", configuration=None)}
     assert verdict(keys("ABC"), holders(present, anew)).keys.pending == of("A", force=True)
-    broken = {"A": replica("ABC"), "B": replica("ABC", role=Role.BROKEN)}
+    broken = {"A": replica("ABC"), "B": replica("ABC", role=ReplicaRole.BROKEN)}
     assert verdict(keys("ABC"), holders(present, broken)).keys.pending == of("A", force=True)
 
 
@@ -207,10 +207,12 @@ def test_a_member_that_is_silent_counts_until_it_has_left() -> None:
 def test_a_leader_whose_read_index_works_forbids_a_reset() -> None:
     # Its configuration is locked pending, which the keys don't show as stable yet.
     before = keys("ABC", of("A"), pending_lock=TokenPeers(token=5, peers=tuple(peers("A"))))
-    leads = replica("A", role=Role.LEADER, commit=10)
+    leads = replica("A", role=ReplicaRole.LEADER, commit=10)
     now = holders(topology("A", departed=left("BC")), {"A": leads})
     assert verdict(before, now).keys == before
-    deposed = replica("ABC", role=Role.LEADER)  # leads nobody any more, and doesn't know it yet
+    deposed = replica(
+        "ABC", role=ReplicaRole.LEADER
+    )  # leads nobody any more, and doesn't know it yet
     now = holders(topology("A", departed=left("BC")), {"A": deposed})
     assert verdict(keys("ABC"), now).keys.pending == of("A", force=True)
 
@@ -334,20 +336,20 @@ def test_a_member_that_may_still_run_unheard_holds_the_reset_back() -> None:
 
 
 def test_old_members_stay_down_under_a_forced_pending() -> None:
-    waits = replica("ABCDE", role=Role.WAITING, configuration=None, term=0)
+    waits = replica("ABCDE", role=ReplicaRole.WAITING, configuration=None, term=0)
     now = holders(TWO_LEFT, {"A": waits, "B": waits})
     assert [node for node, order in told(RESETTING, now)] == ["A"]
 
 
 def test_the_reset_is_repeated_until_the_survivor_reports_that_it_leads_by_it() -> None:
     heard = replica("ABCDE", enforced_lineage=5)
-    begun = replica("ABCDE", role=Role.CANDIDATE, term=5_000_000_003, enforced_lineage=5)
+    begun = replica("ABCDE", role=ReplicaRole.CANDIDATE, term=5_000_000_003, enforced_lineage=5)
     now = holders(TWO_LEFT, {"A": begun, "B": heard})
     assert [type(order) for _, order in told(RESETTING, now)] == [ResetPeers]
     alone = ConfigurationReport(peers=peers("A"), token=5, lineage=5, index=11)
     leads = replica(
         "A",
-        role=Role.LEADER,
+        role=ReplicaRole.LEADER,
         term=5_000_000_003,
         configuration=alone,
         commit=11,
@@ -360,14 +362,14 @@ def test_the_reset_is_repeated_until_the_survivor_reports_that_it_leads_by_it() 
 def test_nobody_is_erased_before_the_reset_group_leads() -> None:
     # A leader of the old majority that is still confirmed erases nobody.
     members = {n: replica("AB", leader="B", enforced_lineage=5) for n in "AX"}
-    members["B"] = replica("AB", role=Role.LEADER, leader="B", commit=9, enforced_lineage=5)
+    members["B"] = replica("AB", role=ReplicaRole.LEADER, leader="B", commit=9, enforced_lineage=5)
     now = holders(topology("ABX"), members)
     assert not [o for _, o in told(RESETTING, now) if isinstance(o, StopReplica)]
 
 
 def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
     chain = (Link(nodes=("A",), term=5_000_000_001, index=11, token=5),)
-    leads = replica("A", role=Role.LEADER, commit=10, enforced_lineage=5)
+    leads = replica("A", role=ReplicaRole.LEADER, commit=10, enforced_lineage=5)
     now = holders(topology("AB"), {"A": leads, "B": replica("ABC")})
     starts = [
         (node, order.enforced_token)
@@ -380,7 +382,7 @@ def test_whoever_runs_without_knowing_the_last_reset_is_told() -> None:
 # ----------------------------------------------------------------------------------------- by hand
 
 
-def by_hand(before: PartitionKeys, now: Holders, asked_at: int = 8) -> Verdict:
+def by_hand(before: PartitionKeys, now: Holders, asked_at: int = 8) -> KeysVerdict:
     request = ResetRequest(token=before.configuration_token, topology_version=asked_at)
     return judge(before, now, due=None, revision=12, automatic=False, by_hand=request)
 
@@ -407,7 +409,7 @@ def test_a_reset_by_hand_gives_up_older_links_of_the_chain() -> None:
         Link(nodes=tuple("ABC"), term=1, index=1),
         Link(nodes=tuple("BC"), term=5_000_000_001, index=11, token=1),
     )
-    stopped = {"B": replica("BC", role=Role.WAITING, configuration=None, had_leader=False)}
+    stopped = {"B": replica("BC", role=ReplicaRole.WAITING, configuration=None, had_leader=False)}
     waits = replace(
         holders(topology("B", departed=left("AC")), stopped), inspected={"B": replica("BC")}
     )

@@ -30,9 +30,9 @@ from zonequake_protocol.admin import (
     OrderReply,
     OrderStatus,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
     StopReplica,
 )
 
@@ -52,7 +52,7 @@ LEADER = ReplicaStatus(
     zone="z",
     partition=0,
     incarnation="s",
-    role=Role.LEADER,
+    role=ReplicaRole.LEADER,
     term=1,
     leader="a",
     configuration=ConfigurationReport(

@@ -14,7 +14,7 @@ from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.chain import Unjudged, Unwound
 from zonequake_operator.high_availability.orders import inspections
 from zonequake_operator.high_availability.reset import Holders
-from zonequake_operator.high_availability.verdicts import Verdict, judge
+from zonequake_operator.high_availability.verdicts import KeysVerdict, judge
 from zonequake_operator.planning.kubernetes_events import announce_keys
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import (
@@ -32,9 +32,9 @@ from zonequake_protocol.admin import (
     OrderReply,
     OrderStatus,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
 )
 
 GROUP = "z.12345678.0"
@@ -47,7 +47,9 @@ SETTINGS = ReplicaSettings(
 )
 
 
-def status(user: tuple[int, int], role: Role = Role.FOLLOWER, **more: object) -> ReplicaStatus:
+def status(
+    user: tuple[int, int], role: ReplicaRole = ReplicaRole.FOLLOWER, **more: object
+) -> ReplicaStatus:
     made = ReplicaStatus(
         group=GROUP,
         zone="z",
@@ -155,7 +157,7 @@ def keys(pending: AssignmentSet | None = None, *links: Link) -> PartitionKeys:
 
 
 def waiting(nodes: str) -> dict[str, ReplicaStatus]:
-    resting = status((0, 0), Role.WAITING, configuration=None, term=0)
+    resting = status((0, 0), ReplicaRole.WAITING, configuration=None, term=0)
     return dict.fromkeys(nodes, resting)
 
 
@@ -174,7 +176,7 @@ def holders(
     )
 
 
-def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = None) -> Verdict:
+def verdict(before: PartitionKeys, now: Holders, due: ResetDue | None = None) -> KeysVerdict:
     return judge(before, now, due=due, revision=30)
 
 
@@ -242,7 +244,7 @@ def test_a_silent_member_may_be_alive() -> None:
 
 
 def test_a_broken_replica_has_not_reported() -> None:
-    replicas = waiting(EVERYONE) | {"G": status((0, 0), Role.BROKEN)}
+    replicas = waiting(EVERYONE) | {"G": status((0, 0), ReplicaRole.BROKEN)}
     found = verdict(keys(), holders(replicas, EXAMPLE_2))
     assert isinstance(found.awaits, Unjudged)
 

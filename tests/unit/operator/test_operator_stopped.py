@@ -14,7 +14,7 @@ from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.cold_start import Awaited
 from zonequake_operator.high_availability.reset import Holders, Undecided
-from zonequake_operator.high_availability.verdicts import Verdict, is_due, judge
+from zonequake_operator.high_availability.verdicts import KeysVerdict, is_due, judge
 from zonequake_operator.planning.kubernetes_events import announce_keys
 from zonequake_operator.rebalance.volatile_switch import begun_anew
 from zonequake_operator.resources.crd_schema import (
@@ -35,7 +35,7 @@ from zonequake_operator.resources.model import (
     Topology,
 )
 from zonequake_operator.resources.parsing import parse_partition
-from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaStatus, Role
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
 
 GROUP = "z.12345678.0"
 DUE = ResetDue(revision=11, topology_version=7)
@@ -69,7 +69,7 @@ def replica(members: str = "BCD", log: tuple[int, int] = (1, 10), **more: object
         zone="z",
         partition=0,
         incarnation="1",
-        role=Role.FOLLOWER,
+        role=ReplicaRole.FOLLOWER,
         term=2,
         token=1,
         configuration=ConfigurationReport(peers=list(peers(members)), token=1, index=1),
@@ -84,7 +84,7 @@ def replica(members: str = "BCD", log: tuple[int, int] = (1, 10), **more: object
 ALIVE = replica(had_leader=True)
 RUNS = replica()
 """It was started, and has had no leader yet."""
-WAITS = replica(role=Role.WAITING, configuration=None, term=0)
+WAITS = replica(role=ReplicaRole.WAITING, configuration=None, term=0)
 
 
 def holders(
@@ -108,7 +108,7 @@ def verdict(
     now: Holders,
     due: ResetDue | None = DUE,
     by_hand: ResetRequest | None = None,
-) -> Verdict:
+) -> KeysVerdict:
     return judge(before, now, due=due, revision=12, by_hand=by_hand)
 
 
@@ -198,7 +198,7 @@ def test_the_majority_of_a_locked_change_is_needed_too() -> None:
 
 
 def test_the_mark_ends_when_the_group_leads_again_and_then_a_loss_is_reset_as_before() -> None:
-    leads = replica(role=Role.LEADER, leader="C", commit=10, had_leader=True)
+    leads = replica(role=ReplicaRole.LEADER, leader="C", commit=10, had_leader=True)
     follows = replica(leader="C", had_leader=True)
     now = holders(topology("CD", 9, departed=left("B")), {"C": leads, "D": follows})
     led = verdict(STOPPED, now).keys
@@ -210,7 +210,7 @@ def test_the_mark_ends_when_the_group_leads_again_and_then_a_loss_is_reset_as_be
 
 def test_the_mark_of_a_running_reset_ends_with_its_stable_switch() -> None:
     alone = ConfigurationReport(peers=list(peers("D")), token=6, lineage=6, index=11)
-    leads = replica("D", role=Role.LEADER, commit=11, configuration=alone, had_leader=True)
+    leads = replica("D", role=ReplicaRole.LEADER, commit=11, configuration=alone, had_leader=True)
     now = holders(D_ALONE, {"D": leads})
     forced = keys(pending=of("D", force=True), configuration_token=6, stopped_token=TOKEN)
     assert verdict(forced, now).keys == forced
@@ -222,7 +222,7 @@ def test_once_all_are_back_and_too_many_hold_nothing_the_rest_is_all_that_there_
     """Nobody is left to wait for; a broken replica may still be repaired."""
     present = topology("BCD", 9, since=9, departed=left("BCD"))
     assert verdict(STOPPED, holders(present, {"D": RUNS})).keys.pending == of("D", force=True)
-    broken = {"D": RUNS, "C": replica(role=Role.BROKEN, configuration=None)}
+    broken = {"D": RUNS, "C": replica(role=ReplicaRole.BROKEN, configuration=None)}
     found = verdict(STOPPED, holders(present, broken))
     assert found.keys == STOPPED
     assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BC"), more=1)
@@ -395,7 +395,7 @@ def test_a_choice_that_is_not_there_any_more_comes_to_nothing(request_: ResetReq
 
 
 def test_a_choice_that_waits_is_looked_at_first() -> None:
-    resting = OLD | {"C": replica(role=Role.WAITING, configuration=None, term=0)}
+    resting = OLD | {"C": replica(role=ReplicaRole.WAITING, configuration=None, term=0)}
     present = topology("BCDE", 9, departed=left("A"))
     found = verdict(DEAD, holders(present, resting), by_hand=chosen("C"))
     assert (found.keys, found.inspect) == (DEAD, frozenset("C"))
@@ -410,7 +410,7 @@ def test_a_choice_is_refused_while_the_survivor_may_be_alive() -> None:
 
 def test_a_choice_that_was_started_since_is_not_taken_back() -> None:
     """B is alive, C restarted: with C alone in pending, no member is alive."""
-    resting = OLD | {"C": replica(role=Role.WAITING, configuration=None, term=0)}
+    resting = OLD | {"C": replica(role=ReplicaRole.WAITING, configuration=None, term=0)}
     now = holders(topology("BCDE", 9, departed=left("A")), resting, inspected={"C": OLD["C"]})
     after = verdict(DEAD, now, by_hand=chosen("C")).keys
     found = verdict(after, now)
@@ -418,7 +418,7 @@ def test_a_choice_that_was_started_since_is_not_taken_back() -> None:
 
 
 def test_a_survivor_that_stopped_with_all_others_is_given_up_by_hand() -> None:
-    resting = dict.fromkeys("BCDE", replica(role=Role.WAITING, configuration=None, term=0))
+    resting = dict.fromkeys("BCDE", replica(role=ReplicaRole.WAITING, configuration=None, term=0))
     present = topology("BCDE", 9, since=9, departed=left("ABCDE", 8))
     now = holders(present, resting, inspected=OLD)
     stopped = verdict(DEAD, now)

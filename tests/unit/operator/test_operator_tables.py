@@ -14,9 +14,9 @@ from zonequake_operator.resources.model import Reason, Zone, ZoneSpec, ZoneStatu
 from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
 )
 
 ZONE = Zone(
@@ -32,7 +32,7 @@ TABLE = Table(name="t", generation=3, resource_version="7", primary_zone="z", st
 
 
 def report(
-    *last_user_index: int, role: Role = Role.LEADER, uid: str = "01234567"
+    *last_user_index: int, role: ReplicaRole = ReplicaRole.LEADER, uid: str = "01234567"
 ) -> ReplicasReport:
     """One node that leads the first partitions, with these user entries in their logs."""
     node = node_identity("n1")
@@ -62,8 +62,8 @@ def report(
         ([report(0, 5)], {ZONE.uid: True}),
         ([report(5)], {ZONE.uid: True}),
         ([report(0)], {}),
-        ([report(0, 0, role=Role.FOLLOWER)], {}),
-        ([report(0, 5, role=Role.WAITING)], {ZONE.uid: True}),
+        ([report(0, 0, role=ReplicaRole.FOLLOWER)], {}),
+        ([report(0, 5, role=ReplicaRole.WAITING)], {ZONE.uid: True}),
         ([report(5, 5, uid="other")], {}),
         ([], {}),
     ],

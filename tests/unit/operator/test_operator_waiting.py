@@ -27,7 +27,7 @@ from zonequake_operator.resources.model import (
     ZoneSpec,
     ZoneStatus,
 )
-from zonequake_protocol.admin import CatchUpProgress, PeerName, ReplicasReport, Role, Stage
+from zonequake_protocol.admin import CatchUpProgress, PeerName, ReplicaRole, ReplicasReport, Stage
 
 NOON_MS = 1_795_348_800_000
 NODES = frozenset("abc")
@@ -137,7 +137,7 @@ def test_catch_up_that_gets_on_and_time_that_passes_write_nothing() -> None:
         found = reports(snapshot)
         for report in found.values():
             for place, each in enumerate(report.replicas):
-                if each.role is Role.LEADER:
+                if each.role is ReplicaRole.LEADER:
                     newcomer = CatchUpProgress(
                         peer=PeerName("D", "i"),
                         fraction=fraction,

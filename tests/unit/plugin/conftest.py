@@ -13,9 +13,9 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     NodeIdentity,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
     Stage,
 )
 
@@ -33,7 +33,7 @@ def replica(number: int, node: str, stable: str, **changes: object) -> ReplicaSt
         "zone": "z",
         "partition": number,
         "incarnation": "1",
-        "role": Role.LEADER if node == stable[0] else Role.FOLLOWER,
+        "role": ReplicaRole.LEADER if node == stable[0] else ReplicaRole.FOLLOWER,
         "term": 1,
         "leader": stable[0],
         "configuration": ConfigurationReport(

@@ -16,7 +16,7 @@ from zonequake_operator.planning.conditions import judge
 from zonequake_operator.resources.crd_schema import WireCondition
 from zonequake_operator.resources.model import Condition, ConditionType, Departure
 from zonequake_operator.resources.parsing import parse_conditions
-from zonequake_protocol.admin import LeaseTrouble, Role
+from zonequake_protocol.admin import LeaseTrouble, ReplicaRole
 
 
 def conditions_of(status: dict[str, object]) -> tuple[Condition, ...]:
@@ -70,8 +70,11 @@ def test_a_lost_majority_in_high_availability_waits_for_its_reset(
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"role": Role.BROKEN, "broken_reason": "a page is torn"}, "is broken: a page is torn"),
-        ({"role": Role.WAITING}, "waits for its start order"),
+        (
+            {"role": ReplicaRole.BROKEN, "broken_reason": "a page is torn"},
+            "is broken: a page is torn",
+        ),
+        ({"role": ReplicaRole.WAITING}, "waits for its start order"),
         ({"incarnation": "2"}, "is back without its data"),
         ({"incarnation": "2", "abstains": True}, "abstains: the partition was reset"),
     ],
@@ -240,7 +243,8 @@ def test_many_replicas_that_are_broken_each_in_its_way_share_a_sentence(
 ) -> None:
     def seen(count: int) -> list[Finding]:
         broken = {
-            (n, "c"): {"role": Role.BROKEN, "broken_reason": f"record {n}"} for n in range(count)
+            (n, "c"): {"role": ReplicaRole.BROKEN, "broken_reason": f"record {n}"}
+            for n in range(count)
         }
         return found(sight(dict.fromkeys(range(count), "abc"), changes=broken))
 
@@ -293,7 +297,7 @@ def test_a_majority_that_came_back_with_nothing_is_not_promised_to_serve_again(
         {0: "abc"},
         spec={"storage": "Volatile"},
         status={"conditions": [{**condition, "message": message}]},
-        changes={(0, "a"): {"role": Role.FOLLOWER, "leader": None}},
+        changes={(0, "a"): {"role": ReplicaRole.FOLLOWER, "leader": None}},
         without=[(0, "b"), (0, "c")],
     )
     (lost,) = found(seen)
@@ -308,7 +312,8 @@ def test_a_majority_that_came_back_with_nothing_is_not_promised_to_serve_again(
 
 CHAIN = {"chain": [{"nodes": list("abc"), "term": 1, "index": 5}, {"nodes": ["a"], "token": 3}]}
 STOPPED = {
-    (0, node): {"role": Role.WAITING, "configuration": None, "leader": None} for node in "abc"
+    (0, node): {"role": ReplicaRole.WAITING, "configuration": None, "leader": None}
+    for node in "abc"
 }
 
 

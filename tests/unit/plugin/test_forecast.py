@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from zonequake_ctl.zq.forecast import Forecast, Step, forecast
+from zonequake_ctl.zq.forecast import Forecast, ForecastStep, forecast
 from zonequake_ctl.zq.forecast_screen import forecast_screen, spec_changes
 from zonequake_ctl.zq.sight import Sight
 from zonequake_operator.nodes import affinity
 from zonequake_operator.resources.crd_schema import to_rfc3339
 from zonequake_operator.resources.model import Timers, ZoneSpec
-from zonequake_protocol.admin import ConfigurationReport, PeerName, Role
+from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole
 
 NOW_MS = 1_800_000_000_000
 
@@ -26,7 +26,7 @@ def placed(nodes: str, partitions: int, replicas: int) -> dict[int, str]:
     return {number: "".join(sorted(names)) for number, names in enumerate(sets)}
 
 
-def foretold(sight: Sight, **changes: object) -> tuple[Step, ...]:
+def foretold(sight: Sight, **changes: object) -> tuple[ForecastStep, ...]:
     zone = sight.zones[0]
     assert isinstance(zone.zone.spec, ZoneSpec)
     return forecast(zone.snapshot(sight), replace(zone.zone.spec, **changes)).steps  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def test_only_fields_that_differ_are_named(
 
 def stopped(sight: Callable[..., Sight], **more: object) -> Sight:
     """A HighAvailability partition whose nodes all stopped, after a reset to a."""
-    waiting = {"role": Role.WAITING, "configuration": None, "leader": None}
+    waiting = {"role": ReplicaRole.WAITING, "configuration": None, "leader": None}
     chain = [{"nodes": ["a", "b", "c"], "term": 1, "index": 5}, {"nodes": ["a"], "token": 3}]
     return sight(
         {0: "abc"},
@@ -170,7 +170,7 @@ def test_an_armed_reset_is_foretold_as_what_it_is(sight: Callable[..., Sight]) -
         nodes="a",
         spec={"consistencyMode": "HighAvailability", "replicas": 3},
         status={"reset": {**timer, "revision": 1, "topologyVersion": 1}},
-        changes={(0, "a"): {"role": Role.FOLLOWER, "leader": None, "had_leader": True}},
+        changes={(0, "a"): {"role": ReplicaRole.FOLLOWER, "leader": None, "had_leader": True}},
     )
     now, later = foretold(seen)
     assert now.moves == ()
@@ -206,7 +206,7 @@ def test_a_partition_without_its_majority_is_not_promised_a_move(
     assert spec is not None
     console = Console(width=160, no_color=True, highlight=False)
     with console.capture() as captured:
-        step = Step(after_ms=0, data_nodes=("a", "b", "c"), created={})
+        step = ForecastStep(after_ms=0, data_nodes=("a", "b", "c"), created={})
         shown = forecast_screen(
             "z",
             changes=[],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from zonequake_store.raft.api import Event, Ready, Role, Settings, Status, SupplyPeer
+from zonequake_store.raft.api import RaftEvent, RaftRole, Ready, Settings, Status, SupplyPeer
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import (
@@ -42,7 +42,7 @@ class SmallCluster:
         self.stores: dict[str, MemoryLogStore] = {}
         self.rafts: dict[str, Raft] = {}
         self.applied: dict[str, list[Entry]] = {}
-        self.events: dict[str, list[Event]] = {}
+        self.events: dict[str, list[RaftEvent]] = {}
         self.reads: dict[str, dict[int, int]] = {}
         self.aborted: dict[str, list[int]] = {}
         self.supplies: list[tuple[Peer, SupplyPeer]] = []
@@ -147,11 +147,11 @@ class SmallCluster:
         """Let `name` win an election that it can win."""
         for other in sorted(set(self.rafts) - {name} - self.down):
             for _ in range(self.settings.election_ticks):
-                if self.rafts[other].status().role is not Role.LEADER:
+                if self.rafts[other].status().role is not RaftRole.LEADER:
                     self.rafts[other].tick()
         raft = self.rafts[name]
         for _ in range(5 * self.settings.election_ticks):
-            if raft.status().role is Role.LEADER:
+            if raft.status().role is RaftRole.LEADER:
                 return raft
             self.tick(1, name)
         raise AssertionError(f"{name} was not elected: {raft.status()}")
@@ -166,7 +166,7 @@ class SmallCluster:
         return found
 
     def leader(self) -> str:
-        leading = [name for name in sorted(self.rafts) if self.status(name).role is Role.LEADER]
+        leading = [name for name in sorted(self.rafts) if self.status(name).role is RaftRole.LEADER]
         assert len(leading) == 1, leading
         return leading[0]
 

@@ -10,7 +10,7 @@ from zonequake_protocol.admin import Stage
 from zonequake_store.raft.api import (
     ConfigurationApplied,
     GrantAnswer,
-    Role,
+    RaftRole,
     StageChanged,
 )
 from zonequake_store.raft.errors import NotLeader
@@ -122,4 +122,4 @@ def test_a_leader_that_leaves_takes_nothing_new_and_waits_no_longer_than_an_elec
         cluster.rafts["a"].propose([b"more"])
     assert refused.value.leader in peers("bcd")
     cluster.tick(cluster.settings.election_ticks, "a")
-    assert cluster.status("a").role is Role.FOLLOWER
+    assert cluster.status("a").role is RaftRole.FOLLOWER

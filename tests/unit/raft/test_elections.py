@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.raft.small_cluster import SmallCluster, peer, peers
-from zonequake_store.raft.api import LeaderChanged, LeaderElected, Role
+from zonequake_store.raft.api import LeaderChanged, LeaderElected, RaftRole
 from zonequake_store.raft.errors import BootstrapRefused, NotLeader, ReadyOutstanding
 from zonequake_store.raft.messages import Configuration, Kind, Message
 
@@ -51,10 +51,10 @@ def test_a_single_member_elects_itself_only_after_its_vote_is_stored() -> None:
     ready = raft.ready()
     assert ready.hard_state is not None
     assert ready.hard_state.vote == peer("a")
-    assert raft.status().role is Role.CANDIDATE
+    assert raft.status().role is RaftRole.CANDIDATE
     cluster.store("a", ready)
     cluster.run()
-    assert raft.status().role is Role.LEADER
+    assert raft.status().role is RaftRole.LEADER
     assert raft.status().commit == 2
 
 
@@ -123,20 +123,20 @@ def test_votes_of_another_incarnation_do_not_elect() -> None:
     cluster.down = {"b", "c"}
     raft = cluster.rafts["a"]
     cluster.tick(11, "a")
-    assert raft.status().role is Role.PRE_CANDIDATE
+    assert raft.status().role is RaftRole.PRE_CANDIDATE
     for sender in (peer("b", "2"), peer("c", "2"), peer("x")):
         raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a"), sender=sender, term=2))
-    assert raft.status().role is Role.PRE_CANDIDATE
+    assert raft.status().role is RaftRole.PRE_CANDIDATE
     raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a", "2"), sender=peer("b"), term=2))
-    assert raft.status().role is Role.PRE_CANDIDATE
+    assert raft.status().role is RaftRole.PRE_CANDIDATE
     raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a"), sender=peer("b"), term=2))
-    assert raft.status().role is Role.CANDIDATE
+    assert raft.status().role is RaftRole.CANDIDATE
 
 
 def test_a_passive_replica_never_campaigns() -> None:
     cluster = SmallCluster(passive="d")
     cluster.tick(100, "d")
-    assert cluster.status("d").role is Role.FOLLOWER
+    assert cluster.status("d").role is RaftRole.FOLLOWER
     assert cluster.status("d").term == 0
 
 
@@ -145,7 +145,7 @@ def test_a_leader_without_quorum_steps_down() -> None:
     cluster.elect("a")
     cluster.isolate("a")
     cluster.tick(20, "a")
-    assert cluster.status("a").role is not Role.LEADER
+    assert cluster.status("a").role is not RaftRole.LEADER
     with pytest.raises(NotLeader):
         cluster.rafts["a"].propose([b"x"])
 
@@ -203,7 +203,7 @@ def test_a_stuck_leader_of_an_old_term_learns_of_the_new_one() -> None:
     cluster.elect("a")
     cluster.isolate("a")
     cluster.elect("b")
-    assert cluster.status("a").role is Role.LEADER
+    assert cluster.status("a").role is RaftRole.LEADER
     cluster.heal()
     cluster.tick(2)
     assert cluster.leader() == "b"
@@ -260,7 +260,7 @@ def test_a_removed_replica_with_a_later_term_ends_no_leadership() -> None:
         raft.step(
             Message(kind=kind, to=peer("a"), sender=peer("b", "2"), term=term + 5, log_term=99)
         )
-    assert (raft.status().role, raft.status().term) == (Role.LEADER, term)
+    assert (raft.status().role, raft.status().term) == (RaftRole.LEADER, term)
 
 
 def test_bootstrap_happens_once_and_only_at_members() -> None:

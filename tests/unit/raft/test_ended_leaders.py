@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.raft.small_cluster import SmallCluster, peer
-from zonequake_store.raft.api import LeaderChanged, Role, Settings
+from zonequake_store.raft.api import LeaderChanged, RaftRole, Settings
 from zonequake_store.raft.messages import Kind, Message
 
 
@@ -22,7 +22,7 @@ def leader(cluster: SmallCluster) -> str:
 
 
 def leads(cluster: SmallCluster, name: str) -> bool:
-    return cluster.status(name).role is Role.LEADER
+    return cluster.status(name).role is RaftRole.LEADER
 
 
 def kinds(cluster: SmallCluster, sender: str) -> list[Kind]:
@@ -36,7 +36,7 @@ def test_followers_with_proof_elect_another_without_any_tick() -> None:
     for name in "cb":
         cluster.rafts[name].node_ended("a", lot=0)
     cluster.run()
-    assert cluster.status("b").role is Role.LEADER, "the first by lot"
+    assert cluster.status("b").role is RaftRole.LEADER, "the first by lot"
     assert cluster.status("b").term == term + 1
     assert cluster.status("c").leader == peer("b")
     assert cluster.commands("b") == [b"x"]
@@ -48,7 +48,7 @@ def test_another_lot_lets_another_one_stand() -> None:
     for name in "bc":
         cluster.rafts[name].node_ended("a", lot=1)
     cluster.run()
-    assert cluster.status("c").role is Role.LEADER
+    assert cluster.status("c").role is RaftRole.LEADER
 
 
 def test_who_has_no_proof_refuses_as_long_as_it_heard_the_leader() -> None:
@@ -60,7 +60,7 @@ def test_who_has_no_proof_refuses_as_long_as_it_heard_the_leader() -> None:
     assert Kind.PRE_VOTE in kinds(cluster, "b")
     assert kinds(cluster, "c") == []
     assert cluster.status("c").leader == peer("a")
-    assert cluster.status("b").role is Role.PRE_CANDIDATE
+    assert cluster.status("b").role is RaftRole.PRE_CANDIDATE
 
 
 def test_whoever_refused_answers_when_its_own_proof_comes() -> None:
@@ -68,7 +68,7 @@ def test_whoever_refused_answers_when_its_own_proof_comes() -> None:
     cluster.down = {"a"}
     cluster.rafts["b"].node_ended("a")
     cluster.run()
-    assert cluster.status("b").role is Role.PRE_CANDIDATE
+    assert cluster.status("b").role is RaftRole.PRE_CANDIDATE
     cluster.rafts["c"].node_ended("a")
     cluster.run()
     assert leader(cluster) == "b", "without being asked again"
@@ -79,7 +79,7 @@ def test_a_wrong_proof_costs_a_question_and_no_leadership() -> None:
     term = cluster.status("a").term
     cluster.rafts["b"].node_ended("a")
     cluster.run()
-    assert cluster.status("b").role is Role.PRE_CANDIDATE
+    assert cluster.status("b").role is RaftRole.PRE_CANDIDATE
     cluster.tick(2)
     assert leader(cluster) == "a"
     assert (cluster.status("b").leader, cluster.status("b").term) == (peer("a"), term)
@@ -116,7 +116,7 @@ def test_the_second_stands_soon_if_nothing_comes_of_the_first() -> None:
     for name in "cde":
         cluster.rafts[name].node_ended("a", lot=0)
     cluster.run()
-    assert all(cluster.status(name).role is Role.FOLLOWER for name in "cde")
+    assert all(cluster.status(name).role is RaftRole.FOLLOWER for name in "cde")
     cluster.tick(2)
     assert leader(cluster) == "c"
 
@@ -128,7 +128,7 @@ def test_votes_that_were_split_are_asked_for_again_within_ticks() -> None:
     cluster.rafts["c"].node_ended("a", lot=1)
     cluster.rafts["c"]._replica.place = 1  # both stood at once; one of them waits longer now
     cluster.run()
-    assert [cluster.status(name).role for name in "bc"] == [Role.CANDIDATE] * 2
+    assert [cluster.status(name).role for name in "bc"] == [RaftRole.CANDIDATE] * 2
     cluster.tick(2)
     assert leader(cluster) == "b"
 
@@ -174,9 +174,9 @@ def test_a_vote_that_was_lost_is_asked_for_again() -> None:
     cluster.lose = lambda message: message.kind is not Kind.TIMEOUT_NOW and lose_first(message)
     cluster.run()
     assert lost
-    assert cluster.status("c").role is Role.CANDIDATE
+    assert cluster.status("c").role is RaftRole.CANDIDATE
     cluster.tick(1)
-    assert cluster.status("c").role is Role.LEADER, "in the same election"
+    assert cluster.status("c").role is RaftRole.LEADER, "in the same election"
 
 
 def test_a_request_to_take_over_that_was_lost_is_sent_again() -> None:

@@ -8,8 +8,8 @@ from tests.unit.raft.resetting import apart, holding, join, propose, reset, sile
 from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_protocol.terms import lineage_of, number_of, term_of
 from zonequake_store.raft.api import (
+    RaftRole,
     ResetAnswer,
-    Role,
 )
 from zonequake_store.raft.errors import BootstrapRefused, NotLeader
 from zonequake_store.raft.messages import (
@@ -82,7 +82,7 @@ def test_who_abstains_neither_campaigns_nor_votes_nor_follows_a_hand_over() -> N
     assert (term, b.status().abstains) == (term_of(5, 0), True)
     cluster.isolate("b")
     cluster.tick(60, "b")
-    assert (b.status().term, b.status().role) == (term, Role.FOLLOWER)
+    assert (b.status().term, b.status().role) == (term, RaftRole.FOLLOWER)
     for kind in (Kind.PRE_VOTE, Kind.VOTE):
         cluster.sent.clear()
         b.step(
@@ -98,7 +98,7 @@ def test_who_abstains_neither_campaigns_nor_votes_nor_follows_a_hand_over() -> N
         cluster.run()
         assert [message.reject for message in cluster.sent] == [True], kind
     b.step(Message(kind=Kind.TIMEOUT_NOW, to=peer("b"), sender=peer("c"), term=b.status().term))
-    assert b.status().role is Role.FOLLOWER
+    assert b.status().role is RaftRole.FOLLOWER
 
 
 def test_an_old_leader_hears_of_the_reset_from_anybody_even_a_stranger() -> None:
@@ -111,10 +111,10 @@ def test_an_old_leader_hears_of_the_reset_from_anybody_even_a_stranger() -> None
         kind=Kind.APPEND_REPLY, to=peer("a"), sender=stranger, term=term + 5, reject=True
     )
     a.step(heard)
-    assert a.status().role is Role.LEADER, "of its own lineage only members can end it"
+    assert a.status().role is RaftRole.LEADER, "of its own lineage only members can end it"
     a.step(Message(kind=Kind.PRE_VOTE, to=peer("a"), sender=stranger, term=term_of(5, 9)))
     cluster.run()
-    assert (a.status().role, a.status().term) == (Role.FOLLOWER, term_of(5, 0))
+    assert (a.status().role, a.status().term) == (RaftRole.FOLLOWER, term_of(5, 0))
 
 
 def test_a_vote_that_a_later_lineage_asks_for_is_refused_and_its_lineage_taken_note_of() -> None:
@@ -154,7 +154,7 @@ def test_a_refusal_in_a_later_lineage_ends_a_leadership_whoever_it_comes_from() 
         reject=True,
     )
     a.step(refusal)
-    assert (a.status().role, a.status().abstains) == (Role.FOLLOWER, True)
+    assert (a.status().role, a.status().abstains) == (RaftRole.FOLLOWER, True)
 
 
 def test_an_old_majority_whose_terms_went_far_on_is_still_below_the_reset() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.raft.small_cluster import peer, peers
 from zonequake_store.raft.messages import Configuration
-from zonequake_store.raft.quorum import Outcome, majority_value, outcome
+from zonequake_store.raft.quorum import VoteResult, majority_value, outcome
 
 
 @pytest.mark.parametrize(
@@ -29,25 +29,25 @@ def test_a_majority_has_reached_the_value(values: list[int], agreed: int) -> Non
 @pytest.mark.parametrize(
     ("new", "old", "yes", "no", "expected"),
     [
-        ("a", "", "", "", Outcome.PENDING),
-        ("a", "", "a", "", Outcome.WON),
-        ("abc", "", "ab", "", Outcome.WON),
-        ("abc", "", "a", "b", Outcome.PENDING),
-        ("abc", "", "a", "bc", Outcome.LOST),
-        ("abcd", "", "ab", "cd", Outcome.LOST),
-        ("abcd", "", "abc", "d", Outcome.WON),
-        ("abc", "", "axy", "", Outcome.PENDING),
-        ("bcd", "abc", "bc", "", Outcome.WON),
-        ("def", "abc", "abc", "", Outcome.PENDING),
-        ("def", "abc", "abcd", "", Outcome.PENDING),
-        ("def", "abc", "abde", "", Outcome.WON),
-        ("def", "abc", "abc", "de", Outcome.LOST),
-        ("d", "abc", "abd", "", Outcome.WON),
-        ("d", "abc", "d", "ab", Outcome.LOST),
+        ("a", "", "", "", VoteResult.PENDING),
+        ("a", "", "a", "", VoteResult.WON),
+        ("abc", "", "ab", "", VoteResult.WON),
+        ("abc", "", "a", "b", VoteResult.PENDING),
+        ("abc", "", "a", "bc", VoteResult.LOST),
+        ("abcd", "", "ab", "cd", VoteResult.LOST),
+        ("abcd", "", "abc", "d", VoteResult.WON),
+        ("abc", "", "axy", "", VoteResult.PENDING),
+        ("bcd", "abc", "bc", "", VoteResult.WON),
+        ("def", "abc", "abc", "", VoteResult.PENDING),
+        ("def", "abc", "abcd", "", VoteResult.PENDING),
+        ("def", "abc", "abde", "", VoteResult.WON),
+        ("def", "abc", "abc", "de", VoteResult.LOST),
+        ("d", "abc", "abd", "", VoteResult.WON),
+        ("d", "abc", "d", "ab", VoteResult.LOST),
     ],
 )
 def test_a_vote_needs_a_majority_of_each_half(
-    new: str, old: str, yes: str, no: str, expected: Outcome
+    new: str, old: str, yes: str, no: str, expected: VoteResult
 ) -> None:
     votes = dict.fromkeys(peers(yes), True) | dict.fromkeys(peers(no), False)
     assert outcome(Configuration(peers=peers(new), old_peers=peers(old)), votes) is expected
@@ -55,4 +55,4 @@ def test_a_vote_needs_a_majority_of_each_half(
 
 def test_another_incarnation_does_not_count() -> None:
     votes = {peer("a"): True, peer("b", "2"): True}
-    assert outcome(Configuration(peers=peers("abc")), votes) is Outcome.PENDING
+    assert outcome(Configuration(peers=peers("abc")), votes) is VoteResult.PENDING

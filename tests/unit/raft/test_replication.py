@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.unit.raft.small_cluster import SmallCluster, append, peer
-from zonequake_store.raft.api import Ready, Role, Settings
+from zonequake_store.raft.api import RaftRole, Ready, Settings
 from zonequake_store.raft.errors import LogCorrupted, NotLeader
 from zonequake_store.raft.messages import EntryKind, Kind, Message
 
@@ -297,7 +297,7 @@ def test_an_idle_leader_sends_one_heartbeat_per_peer_and_tick() -> None:
     assert kinds.count(Kind.HEARTBEAT) == kinds.count(Kind.HEARTBEAT_REPLY) == 10
     assert len(kinds) == 20
     assert all(not raft.has_ready() for raft in cluster.rafts.values())
-    assert cluster.status("a").role is Role.LEADER
+    assert cluster.status("a").role is RaftRole.LEADER
 
 
 def test_heartbeats_sent_before_they_are_due_put_off_the_next_ones() -> None:

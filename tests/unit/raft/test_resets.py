@@ -10,8 +10,8 @@ from zonequake_protocol.terms import lineage_of, number_of, term_of
 from zonequake_store.raft.api import (
     ConfigurationApplied,
     LineageBegun,
+    RaftRole,
     ResetAnswer,
-    Role,
 )
 from zonequake_store.raft.errors import InvalidPeers, ResetRefused
 from zonequake_store.raft.messages import (
@@ -33,7 +33,7 @@ def test_a_survivor_leads_alone_in_the_next_term_of_a_new_lineage() -> None:
     before = cluster.status("c")
     assert reset(cluster) is ResetAnswer.RECEIVED
     status = cluster.status("c")
-    assert (status.role, status.configuration) == (Role.LEADER, FORCED)
+    assert (status.role, status.configuration) == (RaftRole.LEADER, FORCED)
     assert status.term == term_of(5, number_of(before.term) + 1)
     assert status.commit == status.last_index == before.last_index + 1
     assert cluster.commands("c") == [b"x"] * 8, "what it had becomes the lineage's"
@@ -217,7 +217,7 @@ def test_later_configurations_and_leaders_keep_the_lineage() -> None:
     assert cluster.status("d").configuration == expected
     cluster.rafts["c"].transfer_leadership(peer("d"))
     cluster.run()
-    assert cluster.status("d").role is Role.LEADER
+    assert cluster.status("d").role is RaftRole.LEADER
     assert cluster.status("d").configuration == expected
     assert lineage_of(cluster.status("d").term) == 5
     assert cluster.of_type("d", ConfigurationApplied)[-1].lineage == 5

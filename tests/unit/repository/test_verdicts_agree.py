@@ -9,7 +9,7 @@ from zonequake_chaos.record import outcome as chaos
 
 
 def test_both_have_the_same_verdicts_in_the_same_precedence() -> None:
-    assert [v.value for v in analysis.Verdict] == [v.value for v in chaos.Verdict]
+    assert [v.value for v in analysis.Verdict] == [v.value for v in chaos.RunVerdict]
 
 
 def test_both_end_with_the_same_exit_codes() -> None:
@@ -19,7 +19,7 @@ def test_both_end_with_the_same_exit_codes() -> None:
 
 
 def test_both_find_the_same_verdict_worst() -> None:
-    for names in itertools.product([v.value for v in chaos.Verdict], repeat=2):
+    for names in itertools.product([v.value for v in chaos.RunVerdict], repeat=2):
         by_analysis = analysis.worst(analysis.Verdict(name) for name in names)
-        assert by_analysis.value == chaos.worst(chaos.Verdict(name) for name in names).value
+        assert by_analysis.value == chaos.worst(chaos.RunVerdict(name) for name in names).value
     assert analysis.worst([]).value == chaos.worst([]).value

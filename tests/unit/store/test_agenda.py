@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from zonequake_store.node.ticks import Agenda
-from zonequake_store.raft.api import Event, Settings
+from zonequake_store.raft.api import RaftEvent, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.memory import MemoryLogStore
@@ -33,7 +33,7 @@ class Group:
         self.stores = {peer: MemoryLogStore() for peer in PEERS}
         self.replicas = {peer: self._replica(number) for number, peer in enumerate(PEERS)}
         self.sent: list[tuple[int, Message]] = []
-        self.told: list[tuple[int, Peer, Event]] = []
+        self.told: list[tuple[int, Peer, RaftEvent]] = []
         self.cut: frozenset[Peer] = frozenset()
         self.looked_at = 0
         self.awake = dict.fromkeys(PEERS)

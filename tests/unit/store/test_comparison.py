@@ -7,8 +7,8 @@ from typing import cast
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.catchup.comparison import Comparison
 from zonequake_store.catchup.demander import REPEAT_TICKS
-from zonequake_store.catchup.messages import Checkpoint, Report, Verdict
-from zonequake_store.raft.api import Role
+from zonequake_store.catchup.messages import Checkpoint, Report, ReportVerdict
+from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.state.client_table import ClientTable
@@ -25,8 +25,8 @@ class Standing:
         self.leader: Peer | None = group.leader
 
     @property
-    def role(self) -> Role:
-        return Role.LEADER if self.leader == self.me else Role.FOLLOWER
+    def role(self) -> RaftRole:
+        return RaftRole.LEADER if self.leader == self.me else RaftRole.FOLLOWER
 
     @property
     def configuration(self) -> Configuration:
@@ -59,7 +59,7 @@ class Member:
     def checkpoint(self) -> Checkpoint:
         return self.current
 
-    def send(self, frame: Report | Verdict) -> None:
+    def send(self, frame: Report | ReportVerdict) -> None:
         self.group.sent.append(frame)
         to = self.group.members[frame.to.node]
         if frame.to.node in self.group.down or to.broken:
@@ -102,7 +102,7 @@ class Group:
         self.peers = tuple(Peer(name, "1") for name in names)
         self.leader = self.peers[0]
         self.down = set(down)
-        self.sent: list[Report | Verdict] = []
+        self.sent: list[Report | ReportVerdict] = []
         self.members = {peer.node: Member(self, peer) for peer in self.peers}
         for peer, lwm in zip(self.peers, counters, strict=True):
             if peer.node not in self.down:
@@ -165,7 +165,7 @@ def test_a_report_of_an_older_entry_is_answered_and_judges_nobody() -> None:
     group.members["a"].apply(12, 6)
     group.sent.clear()
     group.members["b"].comparison.applied()
-    assert isinstance(group.sent[-1], Verdict)
+    assert isinstance(group.sent[-1], ReportVerdict)
     assert group.sent[-1].unequal is None
     assert group.broken == ""
 
@@ -244,7 +244,7 @@ def test_a_leader_that_nobody_has_agreed_with_yet_judges_no_copy_that_comes_back
 
 def test_a_verdict_about_other_counters_than_the_reported_ones_breaks_nobody() -> None:
     group = Group(5, 5, 5)
-    stale = Verdict(
+    stale = ReportVerdict(
         "z.0.0", Peer("c", "1"), group.leader, 3, 9, (Checkpoint(9, 1, 1), Checkpoint(9, 5, 5))
     )
     group.members["c"].comparison.judged(stale)

@@ -17,9 +17,9 @@ from zonequake_protocol.admin import (
     OrderReply,
     OrderStatus,
     PeerName,
+    ReplicaRole,
     ReplicaStatus,
     ResetPeers,
-    Role,
 )
 from zonequake_protocol.client import Read, Reply, RequestId, Status
 from zonequake_protocol.terms import term_of
@@ -34,9 +34,9 @@ from zonequake_store.state.transactions import (
     PrepareCommand,
     RefuseCommand,
     RollbackCommand,
-    Step,
     StepKind,
     TransactionId,
+    TransactionStep,
 )
 
 
@@ -117,7 +117,7 @@ async def test_a_fake_start_replays_what_is_committed_and_changes_nothing(tmp_pa
         assert first == second
         found = first.replica
         assert found is not None
-        assert found.role is Role.WAITING
+        assert found.role is ReplicaRole.WAITING
         assert not found.is_alive
         # The commit index is stored with the next other write: the replay may stop before the end.
         assert (found.term, found.last_index, found.last_user_index) == (ran[0], ran[3], ran[5])
@@ -149,7 +149,7 @@ async def test_the_last_user_entry_is_that_of_the_log_committed_or_not(tmp_path:
 
 
 TRANSACTION = TransactionId("z.00000000.1", 1, 1)
-STEPS = (Step(StepKind.WRITE, "k", 1),)
+STEPS = (TransactionStep(StepKind.WRITE, "k", 1),)
 REQUEST = RequestId("c", 1)
 CLIENTS: dict[str, Command] = {
     "set": SetCommand("k", 1),

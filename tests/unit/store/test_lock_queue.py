@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonequake_protocol.client import Append, Cas, Read, RequestId, Transaction, Write
 from zonequake_store.replica.requests import begin_of
-from zonequake_store.state.transactions import Step, StepKind, TransactionId
+from zonequake_store.state.transactions import StepKind, TransactionId, TransactionStep
 from zonequake_store.transactions.locks import LockTable
 
 
@@ -48,8 +48,8 @@ def test_a_transaction_is_split_by_groups_each_with_its_own_steps_and_their_plac
         )
     )
     assert begin.steps == {
-        "g0": (Step(StepKind.WRITE, "a", 1), Step(StepKind.APPEND, "c", 2)),
-        "g1": (Step(StepKind.READ, "b"), Step(StepKind.CAS, "d", 4, 3)),
+        "g0": (TransactionStep(StepKind.WRITE, "a", 1), TransactionStep(StepKind.APPEND, "c", 2)),
+        "g1": (TransactionStep(StepKind.READ, "b"), TransactionStep(StepKind.CAS, "d", 4, 3)),
     }
     assert begin.places == {"g0": (0, 2), "g1": (1, 3)}
     assert begin.nodes == {"g0": ("n0",), "g1": ("n1", "n2")}

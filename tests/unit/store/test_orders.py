@@ -15,8 +15,8 @@ from zonequake_protocol.admin import (
     OrderStatus,
     PeerName,
     ReconfigurationStatus,
+    ReplicaRole,
     ResetPeers,
-    Role,
     Stage,
     StartReplica,
 )
@@ -103,7 +103,11 @@ async def test_a_start_order_with_a_later_forced_token_ends_a_leadership_and_its
         assert await answer(node, start) is OrderStatus.RECEIVED
         assert (await offered).status in (Status.UNKNOWN, Status.NOT_LEADER)
         report = replica_status(replica)
-        assert (report.role, report.abstains, report.enforced_lineage) == (Role.FOLLOWER, True, 5)
+        assert (report.role, report.abstains, report.enforced_lineage) == (
+            ReplicaRole.FOLLOWER,
+            True,
+            5,
+        )
         assert (await node.offer(replica, "k", 8)).status is Status.NOT_LEADER
         assert await answer(node, msgspec.structs.replace(start, token=4)) is OrderStatus.STALE
 

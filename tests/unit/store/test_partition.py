@@ -17,9 +17,9 @@ from zonequake_store.state.commands import (
     AppendCommand,
     CasCommand,
     Command,
-    Outcome,
+    CommandOutcome,
+    CommandVerdict,
     SetCommand,
-    Verdict,
     decode_command,
     encode_command,
 )
@@ -59,7 +59,7 @@ def value_of(partition: Partition, key: str) -> object:
 def test_a_write_sets_the_register_and_says_where() -> None:
     partition, _ = fresh()
     outcome = partition.apply(3, 1, SetCommand("k", 7, b"filler"))
-    assert (outcome.verdict, outcome.term, outcome.index) == (Verdict.DONE, 3, 1)
+    assert (outcome.verdict, outcome.term, outcome.index) == (CommandVerdict.DONE, 3, 1)
     cell = partition.read("k")
     assert cell is not None
     assert (cell.value, cell.index, cell.filler) == (7, 1, b"filler")
@@ -69,25 +69,25 @@ def test_a_cas_that_finds_another_value_changes_nothing_and_tells_it() -> None:
     partition, _ = fresh()
     partition.apply(1, 1, SetCommand("k", 7))
     outcome = partition.apply(1, 2, CasCommand("k", 8, 9))
-    assert (outcome.verdict, outcome.value) == (Verdict.UNEQUAL, 7)
+    assert (outcome.verdict, outcome.value) == (CommandVerdict.UNEQUAL, 7)
     assert value_of(partition, "k") == 7
-    assert partition.apply(1, 3, CasCommand("k", 7, 9)).verdict is Verdict.DONE
+    assert partition.apply(1, 3, CasCommand("k", 7, 9)).verdict is CommandVerdict.DONE
     assert value_of(partition, "k") == 9
 
 
 def test_a_cas_on_an_absent_key_expects_none() -> None:
     partition, _ = fresh()
-    assert partition.apply(1, 1, CasCommand("k", None, 1)).verdict is Verdict.DONE
-    assert partition.apply(1, 2, CasCommand("k", None, 2)).verdict is Verdict.UNEQUAL
+    assert partition.apply(1, 1, CasCommand("k", None, 1)).verdict is CommandVerdict.DONE
+    assert partition.apply(1, 2, CasCommand("k", None, 2)).verdict is CommandVerdict.UNEQUAL
 
 
 def test_a_key_is_a_register_or_a_list_but_never_both() -> None:
     partition, _ = fresh()
     partition.apply(1, 1, SetCommand("register", 1))
     partition.apply(1, 2, AppendCommand("list", 1))
-    assert partition.apply(1, 3, AppendCommand("register", 2)).verdict is Verdict.WRONG_TYPE
-    assert partition.apply(1, 4, SetCommand("list", 2)).verdict is Verdict.WRONG_TYPE
-    assert partition.apply(1, 5, CasCommand("list", None, 2)).verdict is Verdict.WRONG_TYPE
+    assert partition.apply(1, 3, AppendCommand("register", 2)).verdict is CommandVerdict.WRONG_TYPE
+    assert partition.apply(1, 4, SetCommand("list", 2)).verdict is CommandVerdict.WRONG_TYPE
+    assert partition.apply(1, 5, CasCommand("list", None, 2)).verdict is CommandVerdict.WRONG_TYPE
     assert (value_of(partition, "register"), value_of(partition, "list")) == (1, (1,))
 
 
@@ -104,9 +104,9 @@ def test_a_repeated_append_is_applied_once_and_gets_the_first_answer() -> None:
 def test_a_repeated_cas_gets_the_first_answer_although_the_value_changed() -> None:
     partition, _ = fresh()
     command = CasCommand("k", None, 1, RequestId("c", 1))
-    assert partition.apply(1, 1, command).verdict is Verdict.DONE
+    assert partition.apply(1, 1, command).verdict is CommandVerdict.DONE
     partition.apply(1, 2, SetCommand("k", 2))
-    assert partition.apply(1, 3, command).verdict is Verdict.DONE
+    assert partition.apply(1, 3, command).verdict is CommandVerdict.DONE
     assert value_of(partition, "k") == 2
 
 
@@ -124,7 +124,7 @@ def test_a_forgotten_outcome_is_never_applied_again() -> None:
         partition.apply(1, n + 1, AppendCommand("list", n, RequestId("c", n + 1)))
     index = client_table.MAX_RESULTS_PER_CLIENT + 2
     outcome = partition.apply(1, index, AppendCommand("list", 0, RequestId("c", 1)))
-    assert outcome.verdict is Verdict.FORGOTTEN
+    assert outcome.verdict is CommandVerdict.FORGOTTEN
     value = value_of(partition, "list")
     assert isinstance(value, tuple)
     assert value.count(0) == 1
@@ -139,7 +139,7 @@ def test_the_lowest_sequences_are_forgotten_first_in_whatever_order_they_came() 
     floor = 0
     for index, sequence in enumerate(sequences, 1):
         outcome = partition.apply(1, index, SetCommand("k", 1, b"", RequestId("c", sequence)))
-        assert (outcome.verdict is Verdict.FORGOTTEN) == (sequence < floor)
+        assert (outcome.verdict is CommandVerdict.FORGOTTEN) == (sequence < floor)
         if sequence > floor:
             remembered.add(sequence)
         if len(remembered) > client_table.MAX_RESULTS_PER_CLIENT:
@@ -164,11 +164,11 @@ def test_a_retry_that_comes_after_its_client_was_evicted_is_not_applied_again() 
     partition.apply(1, 1, late)
     for index, client in enumerate("bcd", 2):
         partition.apply(1, index, AppendCommand("list", index, RequestId(client, 1, index - 1)))
-    assert partition.apply(1, 5, late).verdict is Verdict.FORGOTTEN
+    assert partition.apply(1, 5, late).verdict is CommandVerdict.FORGOTTEN
     # Its client comes back with a new request; the old one is no newer for that.
     new = AppendCommand("list", 6, RequestId("a", 2, 5))
-    assert partition.apply(1, 6, new).verdict is Verdict.DONE
-    assert partition.apply(1, 7, late).verdict is Verdict.FORGOTTEN
+    assert partition.apply(1, 6, new).verdict is CommandVerdict.DONE
+    assert partition.apply(1, 7, late).verdict is CommandVerdict.FORGOTTEN
     assert value_of(partition, "list") == (1, 2, 3, 4, 6)
 
 
@@ -177,9 +177,9 @@ def test_a_client_that_comes_when_the_table_is_full_is_told_where_to_begin() -> 
     for index, client in enumerate("ab", 1):
         partition.apply(1, index, SetCommand("k", index, b"", RequestId(client, 1)))
     refused = partition.apply(1, 3, SetCommand("k", 3, b"", RequestId("c", 9)))
-    assert (refused.verdict, refused.index) == (Verdict.FORGOTTEN, 3)
+    assert (refused.verdict, refused.index) == (CommandVerdict.FORGOTTEN, 3)
     again = SetCommand("k", 3, b"", RequestId("c", 9, refused.index))
-    assert partition.apply(1, 4, again).verdict is Verdict.DONE
+    assert partition.apply(1, 4, again).verdict is CommandVerdict.DONE
 
 
 def test_entries_must_follow_each_other() -> None:
@@ -237,16 +237,16 @@ def test_a_request_is_applied_when_it_is_new_and_never_again_however_late_it_is_
     requests: list[tuple[str, int]],
 ) -> None:
     partition, _ = fresh()
-    sent: dict[tuple[str, int], tuple[AppendCommand, Outcome]] = {}
+    sent: dict[tuple[str, int], tuple[AppendCommand, CommandOutcome]] = {}
     for index, (client, sequence) in enumerate(requests, 1):
         if (client, sequence) in sent:
             command, first = sent[client, sequence]
             again = partition.apply(1, index, command)
-            assert again == first or again.verdict is Verdict.FORGOTTEN
+            assert again == first or again.verdict is CommandVerdict.FORGOTTEN
         else:
             command = AppendCommand("list", index, RequestId(client, sequence, index - 1))
             sent[client, sequence] = command, partition.apply(1, index, command)
-            assert sent[client, sequence][1].verdict is Verdict.DONE
+            assert sent[client, sequence][1].verdict is CommandVerdict.DONE
     assert value_of(partition, "list") in (None, tuple(c.value for c, _ in sent.values()))
 
 

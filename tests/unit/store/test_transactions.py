@@ -14,9 +14,9 @@ from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.commands import (
     AppendCommand,
     Command,
-    Outcome,
+    CommandOutcome,
+    CommandVerdict,
     SetCommand,
-    Verdict,
     decode_command,
     encode_command,
 )
@@ -30,9 +30,9 @@ from zonequake_store.state.transactions import (
     PrepareCommand,
     RefuseCommand,
     RollbackCommand,
-    Step,
     StepKind,
     TransactionId,
+    TransactionStep,
     TransactionTable,
 )
 from zonequake_store.storage.cells import MemoryCells, Overlay
@@ -50,7 +50,7 @@ class Owner:
             self.cells, clients=ClientTable(), transactions=TransactionTable(), state=AppliedState()
         )
 
-    def apply(self, command: Command, *, term: int = 1) -> Outcome:
+    def apply(self, command: Command, *, term: int = 1) -> CommandOutcome:
         index = self.partition.index + 1
         return self.partition.apply(term, index, decode_command(encode_command(command)))
 
@@ -80,11 +80,13 @@ def tx(number: int, *, group: str = HERE, term: int = 1) -> TransactionId:
     return TransactionId(group, term, number)
 
 
-def writes(*keys: str, value: int = 1) -> tuple[Step, ...]:
-    return tuple(Step(StepKind.WRITE, key, value) for key in keys)
+def writes(*keys: str, value: int = 1) -> tuple[TransactionStep, ...]:
+    return tuple(TransactionStep(StepKind.WRITE, key, value) for key in keys)
 
 
-def prepare(number: int, *steps: Step, floor: int = 0, group: str = HERE) -> PrepareCommand:
+def prepare(
+    number: int, *steps: TransactionStep, floor: int = 0, group: str = HERE
+) -> PrepareCommand:
     return PrepareCommand(tx(number, group=group), floor, ("n0", "n1"), steps)
 
 
@@ -107,7 +109,7 @@ def test_the_documents_two_transactions_move_every_counter_alike_on_three_owners
     ]
     for step, (command, expected) in enumerate(script):
         for number, owner in enumerate(owners):
-            assert owner.apply(command).verdict is Verdict.DONE
+            assert owner.apply(command).verdict is CommandVerdict.DONE
             assert owner.counters() == expected, f"step {step}, owner s{number + 1}"
         owners[step % 3].restart()
     assert [owner.value(f"k{n}") for owner in owners for n in range(1, 6)] == [1] * 15
@@ -138,7 +140,9 @@ def test_plain_writes_beside_a_prepared_transaction_are_applied_above_its_range(
 def test_a_key_that_is_only_read_takes_no_number() -> None:
     owner = Owner()
     owner.apply(SetCommand("a", 7))
-    outcome = owner.apply(prepare(1, Step(StepKind.READ, "a"), Step(StepKind.READ, "b")))
+    outcome = owner.apply(
+        prepare(1, TransactionStep(StepKind.READ, "a"), TransactionStep(StepKind.READ, "b"))
+    )
     assert outcome.results == (7, None)
     assert owner.counters() == (1, 1, ())
     owner.apply(decide(1))
@@ -150,11 +154,11 @@ def test_a_key_that_is_written_changed_or_appended_to_takes_one_number() -> None
     owner.apply(SetCommand("b", 7))
     steps = (
         *writes("a", "a"),
-        Step(StepKind.CAS, "b", 8, 7),
-        Step(StepKind.APPEND, "c", 9),
-        Step(StepKind.READ, "d"),
+        TransactionStep(StepKind.CAS, "b", 8, 7),
+        TransactionStep(StepKind.APPEND, "c", 9),
+        TransactionStep(StepKind.READ, "d"),
     )
-    assert owner.apply(prepare(1, *steps)).verdict is Verdict.DONE
+    assert owner.apply(prepare(1, *steps)).verdict is CommandVerdict.DONE
     assert owner.counters() == (1, 4, ())
     owner.apply(decide(1))
     assert owner.counters() == (4, 4, ())
@@ -177,12 +181,12 @@ def test_steps_see_what_the_steps_before_them_did_and_nothing_shows_before_the_c
     owner = Owner()
     owner.apply(AppendCommand("list", 1))
     steps = (
-        Step(StepKind.READ, "list"),
-        Step(StepKind.APPEND, "list", 2),
-        Step(StepKind.READ, "list"),
-        Step(StepKind.WRITE, "k", "text", None, b"filler"),
-        Step(StepKind.CAS, "k", 9, "text"),
-        Step(StepKind.READ, "k"),
+        TransactionStep(StepKind.READ, "list"),
+        TransactionStep(StepKind.APPEND, "list", 2),
+        TransactionStep(StepKind.READ, "list"),
+        TransactionStep(StepKind.WRITE, "k", "text", None, b"filler"),
+        TransactionStep(StepKind.CAS, "k", 9, "text"),
+        TransactionStep(StepKind.READ, "k"),
     )
     outcome = owner.apply(prepare(1, *steps))
     assert outcome.results == ((1,), None, (1, 2), None, None, 9)
@@ -197,12 +201,12 @@ def test_steps_see_what_the_steps_before_them_did_and_nothing_shows_before_the_c
 def test_a_step_that_cannot_be_done_prepares_nothing() -> None:
     owner = Owner()
     owner.apply(SetCommand("k", 5))
-    unequal = owner.apply(prepare(1, *writes("a"), Step(StepKind.CAS, "k", 6, 4)))
-    assert (unequal.verdict, unequal.value) == (Verdict.UNEQUAL, 5)
-    wrong = owner.apply(prepare(2, *writes("a"), Step(StepKind.APPEND, "k", 6)))
-    assert wrong.verdict is Verdict.WRONG_TYPE
+    unequal = owner.apply(prepare(1, *writes("a"), TransactionStep(StepKind.CAS, "k", 6, 4)))
+    assert (unequal.verdict, unequal.value) == (CommandVerdict.UNEQUAL, 5)
+    wrong = owner.apply(prepare(2, *writes("a"), TransactionStep(StepKind.APPEND, "k", 6)))
+    assert wrong.verdict is CommandVerdict.WRONG_TYPE
     assert owner.counters() == (1, 1, ())
-    assert owner.apply(SetCommand("a", 1)).verdict is Verdict.DONE, "nothing is locked"
+    assert owner.apply(SetCommand("a", 1)).verdict is CommandVerdict.DONE, "nothing is locked"
 
 
 # ── locks ────────────────────────────────────────────────────────────────────────────────────────
@@ -210,17 +214,17 @@ def test_a_step_that_cannot_be_done_prepares_nothing() -> None:
 
 def test_a_locked_key_takes_no_plain_write_and_no_other_transaction_until_the_end() -> None:
     owner = Owner()
-    owner.apply(prepare(1, *writes("k"), Step(StepKind.READ, "r")))
+    owner.apply(prepare(1, *writes("k"), TransactionStep(StepKind.READ, "r")))
     request = RequestId("plain", 1)
     locked = owner.apply(SetCommand("k", 5, request_id=request))
-    assert (locked.verdict, locked.value) == (Verdict.LOCKED, str(tx(1)))
-    assert owner.apply(AppendCommand("r", 5)).verdict is Verdict.LOCKED, "what is read stays"
-    assert owner.apply(prepare(2, *writes("a", "k"))).verdict is Verdict.LOCKED
+    assert (locked.verdict, locked.value) == (CommandVerdict.LOCKED, str(tx(1)))
+    assert owner.apply(AppendCommand("r", 5)).verdict is CommandVerdict.LOCKED, "what is read stays"
+    assert owner.apply(prepare(2, *writes("a", "k"))).verdict is CommandVerdict.LOCKED
     assert owner.counters() == (0, 1, ())
     owner.apply(decide(1))
-    assert owner.apply(SetCommand("k", 5, request_id=request)).verdict is Verdict.DONE
+    assert owner.apply(SetCommand("k", 5, request_id=request)).verdict is CommandVerdict.DONE
     assert owner.value("k") == 5
-    assert owner.apply(prepare(3, *writes("a", "k"))).verdict is Verdict.DONE
+    assert owner.apply(prepare(3, *writes("a", "k"))).verdict is CommandVerdict.DONE
 
 
 def test_one_prepared_transaction_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,8 +232,10 @@ def test_one_prepared_transaction_too_many_is_refused(monkeypatch: pytest.Monkey
     owner = Owner()
     owner.apply(prepare(1, *writes("a")))
     owner.apply(prepare(2, *writes("b")))
-    assert owner.apply(prepare(3, *writes("c"))).verdict is Verdict.FULL
-    assert owner.apply(prepare(2, *writes("b"))).verdict is Verdict.DONE, "it is prepared already"
+    assert owner.apply(prepare(3, *writes("c"))).verdict is CommandVerdict.FULL
+    assert owner.apply(prepare(2, *writes("b"))).verdict is CommandVerdict.DONE, (
+        "it is prepared already"
+    )
 
 
 # ── doubled and late parts ───────────────────────────────────────────────────────────────────────
@@ -238,7 +244,7 @@ def test_one_prepared_transaction_too_many_is_refused(monkeypatch: pytest.Monkey
 def test_a_prepare_that_comes_twice_reserves_once_and_answers_alike() -> None:
     owner = Owner()
     owner.apply(SetCommand("k", 3))
-    command = prepare(1, Step(StepKind.READ, "k"), *writes("k"))
+    command = prepare(1, TransactionStep(StepKind.READ, "k"), *writes("k"))
     first = owner.apply(command)
     second = owner.apply(command)
     assert (first.verdict, first.results) == (second.verdict, second.results)
@@ -247,7 +253,7 @@ def test_a_prepare_that_comes_twice_reserves_once_and_answers_alike() -> None:
 
 def test_a_commit_that_comes_twice_is_applied_once() -> None:
     owner = Owner()
-    owner.apply(prepare(1, Step(StepKind.APPEND, "list", 1), group=ELSEWHERE))
+    owner.apply(prepare(1, TransactionStep(StepKind.APPEND, "list", 1), group=ELSEWHERE))
     owner.apply(CommitCommand(tx(1, group=ELSEWHERE)))
     owner.apply(CommitCommand(tx(1, group=ELSEWHERE)))
     assert (owner.value("list"), owner.counters()) == ((1,), (1, 1, ()))
@@ -258,11 +264,11 @@ def test_a_prepare_that_comes_after_its_end_is_late(
     end: type[CommitCommand | RollbackCommand],
 ) -> None:
     owner = Owner()
-    command = prepare(1, Step(StepKind.APPEND, "list", 1), group=ELSEWHERE)
+    command = prepare(1, TransactionStep(StepKind.APPEND, "list", 1), group=ELSEWHERE)
     owner.apply(command)
     owner.apply(end(tx(1, group=ELSEWHERE)))
     before = owner.value("list"), owner.counters()
-    assert owner.apply(command).verdict is Verdict.LATE
+    assert owner.apply(command).verdict is CommandVerdict.LATE
     owner.apply(CommitCommand(tx(1, group=ELSEWHERE)))
     assert (owner.value("list"), owner.counters()) == before
 
@@ -272,7 +278,7 @@ def test_a_rollback_that_comes_before_its_prepare_blocks_it() -> None:
     owner.apply(RollbackCommand(tx(5, group=ELSEWHERE)))
     owner.restart()
     late = prepare(5, *writes("k"), group=ELSEWHERE)
-    assert owner.apply(late).verdict is Verdict.LATE
+    assert owner.apply(late).verdict is CommandVerdict.LATE
     assert owner.counters() == (0, 0, ())
 
 
@@ -287,8 +293,8 @@ def test_what_ended_below_the_coordinators_floor_is_forgotten_and_still_late() -
     assert len(owner.partition.transactions.records()[0][1]) < size_before
     for number in (1, 2, 3, 4, 8, 9):
         late = prepare(number, *writes("k"), group=ELSEWHERE)
-        assert owner.apply(late).verdict is Verdict.LATE
-    assert owner.apply(prepare(10, *writes("k"), group=ELSEWHERE)).verdict is Verdict.DONE
+        assert owner.apply(late).verdict is CommandVerdict.LATE
+    assert owner.apply(prepare(10, *writes("k"), group=ELSEWHERE)).verdict is CommandVerdict.DONE
 
 
 def test_a_new_term_of_the_coordinator_makes_the_prepares_of_older_ones_late() -> None:
@@ -297,8 +303,10 @@ def test_a_new_term_of_the_coordinator_makes_the_prepares_of_older_ones_late() -
     owner.apply(held)
     owner.apply(PrepareCommand(tx(1, group=ELSEWHERE, term=2), 1, (), writes("a")))
     old = PrepareCommand(tx(9, group=ELSEWHERE, term=1), 9, (), writes("b"))
-    assert owner.apply(old).verdict is Verdict.LATE
-    assert owner.apply(held).verdict is Verdict.DONE, "what is prepared stays until it is decided"
+    assert owner.apply(old).verdict is CommandVerdict.LATE
+    assert owner.apply(held).verdict is CommandVerdict.DONE, (
+        "what is prepared stays until it is decided"
+    )
     owner.apply(CommitCommand(tx(4, group=ELSEWHERE, term=1)))
     assert owner.value("held") == 1
 
@@ -324,20 +332,20 @@ def test_a_decision_counts_only_in_the_term_whose_leader_began_the_transaction()
     owner = Owner()
     owner.apply(prepare(1, *writes("a")))
     outcome = owner.apply(decide(1), term=2)
-    assert outcome.verdict is Verdict.LATE
+    assert outcome.verdict is CommandVerdict.LATE
     assert (owner.value("a"), owner.counters()) == (None, (1, 1, ()))
 
 
 def test_a_decision_without_a_prepared_part_commits_nothing() -> None:
     owner = Owner()
-    assert owner.apply(decide(1)).verdict is Verdict.LATE
+    assert owner.apply(decide(1)).verdict is CommandVerdict.LATE
     assert not owner.partition.clients.sessions, "the request may still be done"
 
 
 def test_a_request_that_is_decided_twice_is_committed_once_and_answered_alike() -> None:
     owner = Owner()
     request = RequestId("c", 1)
-    append = Step(StepKind.APPEND, "list", 1)
+    append = TransactionStep(StepKind.APPEND, "list", 1)
     owner.apply(prepare(1, append))
     first = owner.apply(DecideCommand(tx(1), request, (), ((5, 6),)))
     owner.restart()
@@ -357,7 +365,7 @@ def test_a_refusal_is_remembered_and_gives_way_to_what_was_carried_out_before() 
     request = RequestId("c", 7)
     owner.apply(prepare(1, *writes("a")))
     refused = owner.apply(RefuseCommand(tx(1), request, 5))
-    assert (refused.verdict, refused.value) == (Verdict.UNEQUAL, 5)
+    assert (refused.verdict, refused.value) == (CommandVerdict.UNEQUAL, 5)
     assert not owner.partition.transactions.locks
     owner.apply(prepare(2, *writes("a")))
     assert owner.apply(DecideCommand(tx(2), request, (), (None,))) == refused
@@ -406,7 +414,7 @@ def test_the_prepared_and_the_decided_are_flushed_with_cells_and_counters(tmp_pa
 KEYS = [f"k{n}" for n in range(6)]
 STEPS = st.lists(
     st.builds(
-        Step,
+        TransactionStep,
         st.sampled_from([StepKind.READ, StepKind.WRITE]),
         st.sampled_from(KEYS),
         st.integers(0, 3),

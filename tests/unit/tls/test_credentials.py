@@ -9,7 +9,7 @@ import pytest
 
 from zonequake_cluster.supply.certificate_authority import Authority
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role, domain_of, identity_of
+from zonequake_tls.identity import TlsRole, domain_of, identity_of
 from zonequake_tls.settings import TlsSettings
 
 DOMAIN = domain_of("zq", "shop")
@@ -23,7 +23,7 @@ class Files:
         self._version = 0
 
     def bring(self, authority: Authority, *, trusted: Authority) -> None:
-        name = identity_of(Role.STORE, DOMAIN)
+        name = identity_of(TlsRole.STORE, DOMAIN)
         signed = authority.sign(name, hosts=[name])
         contents = {
             "tls.crt": signed.certificate,
@@ -64,15 +64,15 @@ def test_whoever_was_let_in_before_is_also_after_a_good_and_then_an_unusable_ver
     ours, another = (Authority.made(name, datetime.now(UTC)) for name in ("ours", "nobody's"))
     files.bring(ours, trusted=ours)
     settings = TlsSettings(directory=files.folder, domain=DOMAIN)
-    credentials = Credentials(settings, Role.STORE, monotonic_s=lambda: clock[0])
-    before = credentials.for_accepting(Role.LOAD)
+    credentials = Credentials(settings, TlsRole.STORE, monotonic_s=lambda: clock[0])
+    before = credentials.for_accepting(TlsRole.LOAD)
     files.bring(ours, trusted=ours)
     clock[0] += 2
     assert credentials.problem is None
     assert credentials.expiry_s, "it has looked at the next version, for which nobody came in yet"
     files.bring(another, trusted=ours)
     clock[0] += 2
-    now = credentials.for_accepting(Role.LOAD)
+    now = credentials.for_accepting(TlsRole.LOAD)
     assert credentials.problem is not None
     assert now is not before
-    assert now.allowed == {identity_of(Role.LOAD, DOMAIN)}
+    assert now.allowed == {identity_of(TlsRole.LOAD, DOMAIN)}

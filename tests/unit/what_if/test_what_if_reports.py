@@ -9,7 +9,7 @@ import pytest
 from zonequake_ctl.what_if import rounds
 from zonequake_operator.planning.plan import Plan, plan
 from zonequake_operator.resources.model import Snapshot
-from zonequake_protocol.admin import Role
+from zonequake_protocol.admin import ReplicaRole
 
 FIVE = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
 MODES = ["Queue", "Update", "Cancel"]
@@ -278,7 +278,7 @@ def leaders(snapshot: Snapshot) -> dict[str, int]:
         node: replica.term
         for node, report in snapshot.reports.items()
         for replica in report.replicas
-        if replica.role is Role.LEADER
+        if replica.role is ReplicaRole.LEADER
     }
 
 

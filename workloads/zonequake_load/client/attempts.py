@@ -52,7 +52,7 @@ PAUSE_FLOOR = 0.25
 """The part of a pause that no news shortens: two nodes that name each other as leader must not be
 asked at the speed of the network."""
 
-Step = Read | Write | Cas | Append
+KeyRequest = Read | Write | Cas | Append
 
 _GIVE_UP = frozenset({Status.INVALID, Status.WRONG_PARTITION})
 
@@ -291,7 +291,7 @@ class Pursuit:
             return _request(operation, group, request_id)
         assert request_id is not None, "a transaction has a name"
         table = self._table
-        steps: list[Step] = []
+        steps: list[KeyRequest] = []
         nodes: dict[str, list[str]] = {}
         for step in operation.steps:
             partition = table.partition_of(step.key)
@@ -302,7 +302,7 @@ class Pursuit:
         return TransactionBody(group, steps, request_id, nodes)
 
 
-def _request(operation: Operation, group: str, request_id: RequestId | None) -> Step:
+def _request(operation: Operation, group: str, request_id: RequestId | None) -> KeyRequest:
     match operation.f:
         case Function.READ:
             return Read(group, operation.key, operation.bounded, operation.max_staleness_ms)

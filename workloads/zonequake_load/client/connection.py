@@ -18,7 +18,7 @@ import msgspec
 from zonequake_load.errors import NotSent, Unanswered
 from zonequake_protocol.client import MAX_FRAME_BYTES, Body, Reply, Request
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 
 CONNECT_TIMEOUT_S = 0.3
 """A node on the same network answers in milliseconds; a dead one must not cost more than this."""
@@ -179,8 +179,8 @@ def tls_words(credentials: Credentials | None) -> dict[str, Any]:
     if credentials is None:
         return {}
     return {
-        "ssl": credentials.for_connecting(Role.STORE),
-        "server_hostname": credentials.name_of(Role.STORE),
+        "ssl": credentials.for_connecting(TlsRole.STORE),
+        "server_hostname": credentials.name_of(TlsRole.STORE),
     }
 
 

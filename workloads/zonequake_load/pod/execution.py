@@ -8,7 +8,7 @@ import msgspec
 
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_load.pod.control import Phase
-from zonequake_load.pod.history import Call, Recorder, Role
+from zonequake_load.pod.history import Call, OperationRole, Recorder
 from zonequake_load.pod.identity import Numbers
 from zonequake_load.pod.tally import Tally
 from zonequake_load.targets.protocol import Target, perform
@@ -46,7 +46,7 @@ class Executor:
         operation: Operation,
         *,
         phase: Phase,
-        role: Role,
+        role: OperationRole,
         partition: int,
         sched_ns: int,
         limits: Limits,
@@ -76,7 +76,11 @@ class Executor:
         outcome = Outcome(type=Type.INFO, attempts=0, error="the load was stopped meanwhile")
         try:
             asked = operation
-            if self.reads_local and operation.f is Function.READ and role is not Role.FINAL:
+            if (
+                self.reads_local
+                and operation.f is Function.READ
+                and role is not OperationRole.FINAL
+            ):
                 asked = msgspec.structs.replace(operation, bounded=True)
             outcome = await perform(self.target, asked, limits=limits, once=once)
         finally:

@@ -28,7 +28,7 @@ SUFFIX = ".jsonl"
 SYNC_INTERVAL_S = 1.0
 
 
-class Role(StrEnum):
+class OperationRole(StrEnum):
     """Why an operation was sent; `load` includes the preload."""
 
     LOAD = "load"
@@ -36,7 +36,7 @@ class Role(StrEnum):
     FINAL = "final"
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line. Times in ns: `sched`, `inv`, `time` of the monotonic `clock`, `wall` unix time."""
 
     schema: int = SCHEMA
@@ -44,7 +44,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     f: Function
     process: int
     op: str
-    role: Role
+    role: OperationRole
     zone: str
     partition: int
     key: str
@@ -90,7 +90,7 @@ class HistoryFile:
         self._dirty = False
         self._encoder = msgspec.json.Encoder()
 
-    def append(self, event: Event) -> None:
+    def append(self, event: HistoryEvent) -> None:
         """Hand one line to the kernel. Raises HistoryError; the load must then stop."""
         line = memoryview(self._encoder.encode(event) + b"\n")
         try:
@@ -141,12 +141,12 @@ class HistoryFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One operation of one process, from its invoke on; see `Event` for the fields."""
+    """One operation of one process, from its invoke on; see `HistoryEvent` for the fields."""
 
     operation: Operation
     process: int
     op: str
-    role: Role
+    role: OperationRole
     partition: int
     sched_ns: int
     inv_ns: int
@@ -189,10 +189,12 @@ class Recorder:
 
     def _append(self, call: Call, type_: Type, outcome: Outcome | None) -> None:
         event = event_of(call, type_, outcome, zone=self._zone, clock=self.clock)
-        (self._probe if call.role is Role.PROBE else self._load).append(event)
+        (self._probe if call.role is OperationRole.PROBE else self._load).append(event)
 
 
-def event_of(call: Call, type_: Type, outcome: Outcome | None, *, zone: str, clock: Clock) -> Event:
+def event_of(
+    call: Call, type_: Type, outcome: Outcome | None, *, zone: str, clock: Clock
+) -> HistoryEvent:
     """A call's invoke (no outcome) or its completion, which happens now."""
     operation = call.operation
     is_read = operation.f is Function.READ
@@ -203,7 +205,7 @@ def event_of(call: Call, type_: Type, outcome: Outcome | None, *, zone: str, clo
             value = outcome.value
         elif operation.f is Function.CAS and outcome.applied is False:
             found = outcome.value
-    return Event(
+    return HistoryEvent(
         type=type_,
         f=operation.f,
         process=call.process,

@@ -14,7 +14,7 @@ import msgspec
 from zonequake_load.operation import Function, Limits, Operation, Type
 from zonequake_load.pod.control import LoadPlan, Phase
 from zonequake_load.pod.execution import Executor, Process
-from zonequake_load.pod.history import Role
+from zonequake_load.pod.history import OperationRole
 from zonequake_load.pod.pacing import Stop, sleep_until
 from zonequake_load.pod.probe import run_probes
 from zonequake_load.pod.recovery import Past
@@ -98,7 +98,7 @@ class Phases:
             filler=bytes(key.filler_bytes),
         )
         written = await self._run(
-            process, operation, key.partition, self._now_ns(), Phase.PRELOAD, Role.LOAD
+            process, operation, key.partition, self._now_ns(), Phase.PRELOAD, OperationRole.LOAD
         )
         if written:
             self._past.written.add(key.key)
@@ -138,7 +138,7 @@ class Phases:
             # What still waits was scheduled before the stop and never begun.
             while not queue.empty():
                 queue.get_nowait()
-                self._executor.tally.dropped(Phase.LOAD, Role.LOAD)
+                self._executor.tally.dropped(Phase.LOAD, OperationRole.LOAD)
             for _ in range(self._plan.processes):
                 queue.put_nowait(None)
 
@@ -176,7 +176,7 @@ class Phases:
             try:
                 queue.put_nowait(_Due(planned=planned, sched_ns=sched_ns))
             except asyncio.QueueFull:
-                self._executor.tally.dropped(Phase.LOAD, Role.LOAD)
+                self._executor.tally.dropped(Phase.LOAD, OperationRole.LOAD)
 
     async def _lane(self, queue: asyncio.Queue[_Due | None]) -> None:
         """One process after the other, one operation after the other, until a None."""
@@ -187,7 +187,9 @@ class Phases:
                 operation = msgspec.structs.replace(
                     operation, expected=self._memory.expected(operation.key)
                 )
-            await self._run(process, operation, partition, due.sched_ns, Phase.LOAD, Role.LOAD)
+            await self._run(
+                process, operation, partition, due.sched_ns, Phase.LOAD, OperationRole.LOAD
+            )
 
     # --- final -----------------------------------------------------------------------------------
 
@@ -219,7 +221,9 @@ class Phases:
             process.id, process.operations = self._executor.numbers.next_process(), 0
         operation = Operation(f=Function.READ, key=key)
         reader = process.id
-        ok = await self._run(process, operation, partition, self._now_ns(), Phase.FINAL, Role.FINAL)
+        ok = await self._run(
+            process, operation, partition, self._now_ns(), Phase.FINAL, OperationRole.FINAL
+        )
         if ok:
             self._past.finally_read[key].add(reader)
         return ok
@@ -264,7 +268,7 @@ class Phases:
         partition: int,
         sched_ns: int,
         phase: Phase,
-        role: Role,
+        role: OperationRole,
     ) -> bool:
         """One operation with retries; True if it ended ok."""
         # The deadline counts from now: a late operation still gets its full time.

@@ -12,7 +12,7 @@ import asyncio
 from zonequake_load.operation import Function, Limits, Operation
 from zonequake_load.pod.control import Phase, Probes
 from zonequake_load.pod.execution import Executor
-from zonequake_load.pod.history import Role
+from zonequake_load.pod.history import OperationRole
 from zonequake_load.pod.pacing import Stop, sleep_until
 from zonequake_load.pod.schedule import probe_arrivals, probe_interval_ns
 from zonequake_load.pod.workload import probe_stem
@@ -53,7 +53,7 @@ async def run_probes(
             executor.new_process(),
             operation,
             phase=Phase.LOAD,
-            role=Role.PROBE,
+            role=OperationRole.PROBE,
             partition=partition,
             sched_ns=due_ns,
             limits=limits,
@@ -66,7 +66,7 @@ async def run_probes(
             if not await sleep_until(due_ns, clock, stop):
                 return
             if clock.monotonic_ns() - due_ns >= deadline_ns:
-                executor.tally.dropped(Phase.LOAD, Role.PROBE)
+                executor.tally.dropped(Phase.LOAD, OperationRole.PROBE)
                 continue
             partition = partitions[position]
             stem = probe_stem(partition, ordinal, turns_before + offset_ns // interval_ns)

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from zonequake_load.operation import Function, Type
-from zonequake_load.pod.history import SUFFIX, Role
+from zonequake_load.pod.history import SUFFIX, OperationRole
 
 
 class _Line(msgspec.Struct):
     type: Type
     f: Function
     process: int
-    role: Role
+    role: OperationRole
     partition: int
     key: str
 
@@ -59,5 +59,5 @@ def _take(past: Past, event: _Line) -> None:
         return
     if event.f is Function.WRITE:
         past.written.add(event.key)
-    elif event.role is Role.FINAL:
+    elif event.role is OperationRole.FINAL:
         past.finally_read[event.key].add(event.process)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from zonequake_load.operation import Outcome, Type
 from zonequake_load.pod.control import Counts, Phase, PhaseCounts
-from zonequake_load.pod.history import Call, Role
+from zonequake_load.pod.history import Call, OperationRole
 
 LATE_NS = 10_000_000
 """An operation that begins so long after its time counts as late."""
@@ -86,7 +86,7 @@ class Tally:
             self._completions.append([second, 0])
         self._completions[-1][1] += 1
 
-    def dropped(self, phase: Phase, role: Role) -> None:
+    def dropped(self, phase: Phase, role: OperationRole) -> None:
         self._counts(phase, role).dropped += 1
         self._dropped.labels(role).inc()
 
@@ -96,6 +96,6 @@ class Tally:
         recent = (n for at, n in self._completions if second - RATE_WINDOW_S <= at < second)
         return sum(recent) / RATE_WINDOW_S
 
-    def _counts(self, phase: Phase, role: Role) -> Counts:
+    def _counts(self, phase: Phase, role: OperationRole) -> Counts:
         counts = self.phases.setdefault(phase, PhaseCounts())
-        return counts.probes if role is Role.PROBE else counts.operations
+        return counts.probes if role is OperationRole.PROBE else counts.operations

@@ -24,8 +24,8 @@ from typing import Protocol
 
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.catchup.demander import REPEAT_TICKS, unequal_counters
-from zonequake_store.catchup.messages import Checkpoint, Report, Verdict
-from zonequake_store.raft.api import Role
+from zonequake_store.catchup.messages import Checkpoint, Report, ReportVerdict
+from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Peer
 
@@ -36,7 +36,7 @@ class ComparisonEdge(Protocol):
     def checkpoint(self) -> Checkpoint:
         """The replica's counters as of what it has applied."""
 
-    def send(self, frame: Report | Verdict) -> None:
+    def send(self, frame: Report | ReportVerdict) -> None:
         """Have it leave; it may get lost."""
 
     def break_down(self, reason: str) -> None:
@@ -106,7 +106,7 @@ class Comparison:
         """A follower says what it has (to a leader)."""
         status = self._raft.status()
         own = self._checkpoints.latest
-        if status.role is not Role.LEADER or own is None or status.configuration is None:
+        if status.role is not RaftRole.LEADER or own is None or status.configuration is None:
             return
         found, members = report.checkpoint, status.configuration.members
         if not found.is_at(own) or report.sender not in members:
@@ -147,9 +147,9 @@ class Comparison:
                 self._answer(peer, own.index, None if found == right else (found, right))
 
     def _answer(self, to: Peer, index: int, unequal: tuple[Checkpoint, Checkpoint] | None) -> None:
-        self._edge.send(Verdict(self._group, to, self._me, self._raft.term, index, unequal))
+        self._edge.send(ReportVerdict(self._group, to, self._me, self._raft.term, index, unequal))
 
-    def judged(self, verdict: Verdict) -> None:
+    def judged(self, verdict: ReportVerdict) -> None:
         """The leader says what it thinks of a report (to a follower)."""
         if verdict.term != self._raft.term or self._reported.index != verdict.index:
             return

@@ -24,9 +24,9 @@ from zonequake_store.catchup.messages import (
     Invite,
     Piece,
     Report,
+    ReportVerdict,
     Staging,
     Supply,
-    Verdict,
 )
 from zonequake_store.catchup.staged_state import StagedState, discard
 from zonequake_store.catchup.supplied_state import SuppliedState
@@ -176,7 +176,7 @@ class CatchUp:
                 self._demander(replica).dismissed(frame)
             case Report():
                 self._comparison(replica).reported(frame)
-            case Verdict():
+            case ReportVerdict():
                 self._comparison(replica).judged(frame)
 
     def _demanded(self, replica: Replica, demand: Demand) -> None:
@@ -271,7 +271,7 @@ class _ComparedReplica:
     def checkpoint(self) -> Checkpoint:
         return checkpoint_of(self._replica.partition)
 
-    def send(self, frame: Report | Verdict) -> None:
+    def send(self, frame: Report | ReportVerdict) -> None:
         self._host.send_frame(frame.to.node, frame)
 
     def break_down(self, reason: str) -> None:

@@ -137,7 +137,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag="report"):
     checkpoint: Checkpoint
 
 
-class Verdict(msgspec.Struct, frozen=True, array_like=True, tag="verdict"):
+class ReportVerdict(msgspec.Struct, frozen=True, array_like=True, tag="verdict"):
     """A leader's answer to a report of entry `index`; `unequal`: what was found, what is right."""
 
     group: str

@@ -18,8 +18,8 @@ from zonequake_store.catchup.messages import (
     Invite,
     Piece,
     Report,
+    ReportVerdict,
     Supply,
-    Verdict,
 )
 from zonequake_store.network.decoding import checked
 from zonequake_store.network.transaction_messages import TransactionMessage
@@ -50,7 +50,7 @@ class TransactionLetter(msgspec.Struct, frozen=True, array_like=True, tag="tx"):
     message: TransactionMessage
 
 
-CatchUpFrame = Invite | Demand | Supply | Piece | Dismissal | Report | Verdict
+CatchUpFrame = Invite | Demand | Supply | Piece | Dismissal | Report | ReportVerdict
 Frame = Hello | Messages | CatchUpFrame | TransactionLetter
 
 encode_frame = msgspec.msgpack.Encoder().encode

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from zonequake_store.state.commands import Outcome
-from zonequake_store.state.transactions import Member, Step, TransactionId
+from zonequake_store.state.commands import CommandOutcome
+from zonequake_store.state.transactions import Member, TransactionId, TransactionStep
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="p"):
@@ -29,7 +29,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     transaction: TransactionId
     floor: int
     nodes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TransactionStep, ...]
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag="v"):
@@ -40,7 +40,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag="v"):
 
     transaction: TransactionId
     member: Member
-    outcome: Outcome
+    outcome: CommandOutcome
     error: str | None = None
 
 

@@ -29,7 +29,7 @@ from zonequake_store.network.peer_link import Link, Outgoing
 from zonequake_store.network.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
 from zonequake_tls.connection_limits import Crowd
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 from zonequake_tls.listener import Guard, Listener, listen
 
 # Several snapshot pieces and APPENDs in flight fit; what is more would only arrive too late.
@@ -118,8 +118,8 @@ class Transport:
             lambda: Outgoing(self.departures),
             host,
             port,
-            ssl=self._credentials.for_connecting(Role.STORE),
-            server_hostname=self._credentials.name_of(Role.STORE),
+            ssl=self._credentials.for_connecting(TlsRole.STORE),
+            server_hostname=self._credentials.name_of(TlsRole.STORE),
         )
 
     def renew_after_s(self) -> float | None:

@@ -40,7 +40,7 @@ from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.storage.directory import Storage
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.http_server import serve
-from zonequake_tls.identity import Role
+from zonequake_tls.identity import TlsRole
 from zonequake_tls.listener import Guard
 from zonequake_tls.memory_trim import map_large_buffers
 from zonequake_tls.metrics import CertificateCollector, CrowdCollector
@@ -127,7 +127,7 @@ class Node:
         )
         allowed = settings.tls.clients if settings.tls is not None else ()
         peer_port = await transport.listen(
-            settings.bind, settings.peer_port, self._guard("peers", Role.STORE)
+            settings.bind, settings.peer_port, self._guard("peers", TlsRole.STORE)
         )
         client_port = await clients.listen(
             settings.bind, settings.client_port, self._guard("clients", *allowed)
@@ -146,7 +146,7 @@ class Node:
         if self._credentials is not None:
             registry.register(CertificateCollector(self._credentials, self._refused))
         serving = [await serve(admin.application, settings.bind, settings.admin_port, name="admin")]
-        guard = self._guard("orders", Role.OPERATOR)
+        guard = self._guard("orders", TlsRole.OPERATOR)
         if guard is not None:
             application, port = admin.guarded_application, settings.orders_port
             serving.append(
@@ -260,7 +260,7 @@ def _credentials(settings: NodeSettings) -> Credentials | None:
     if settings.tls is None:
         return None
     try:
-        return Credentials(settings.tls, Role.STORE)
+        return Credentials(settings.tls, TlsRole.STORE)
     except UnusableCredentials as error:
         raise SettingsError(str(error)) from error
 

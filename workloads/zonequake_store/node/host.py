@@ -41,8 +41,8 @@ from zonequake_store.node.outbox import Outbox
 from zonequake_store.node.storage_watch import StorageWatch
 from zonequake_store.node.ticks import Agenda
 from zonequake_store.raft.api import (
-    Event,
     LeaderChanged,
+    RaftEvent,
     Ready,
     SupplyPeer,
 )
@@ -282,7 +282,7 @@ class Host(Edge):
         for node in nodes:
             self.transport.send(node, frame)
 
-    def note(self, replica: Replica, event: Event) -> None:
+    def note(self, replica: Replica, event: RaftEvent) -> None:
         """Write what the core told into the journal."""
         if isinstance(event, LeaderChanged):
             if replica.leads:

@@ -97,7 +97,7 @@ class LogReader(Protocol):
         ...
 
 
-class Role(enum.StrEnum):
+class RaftRole(enum.StrEnum):
     """What a replica is in its term."""
 
     FOLLOWER = "follower"
@@ -235,7 +235,7 @@ class ReconfigurationError:
     token: int
 
 
-Event = (
+RaftEvent = (
     LeaderChanged
     | LeaderElected
     | LineageBegun
@@ -283,7 +283,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[ReadState, ...] = ()
     aborted_reads: tuple[int, ...] = ()
     supplies: tuple[SupplyPeer, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[RaftEvent, ...] = ()
 
     @property
     def must_store(self) -> bool:
@@ -299,7 +299,7 @@ class Status:
     started ("alive" is design §3, hole 9).
     """
 
-    role: Role
+    role: RaftRole
     term: int
     lineage: int
     abstains: bool

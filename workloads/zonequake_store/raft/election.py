@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from zonequake_protocol.terms import number_of, term_of
 from zonequake_store.raft import quorum
-from zonequake_store.raft.api import LineageBegun, Role
+from zonequake_store.raft.api import LineageBegun, RaftRole
 from zonequake_store.raft.leader import Leader
 from zonequake_store.raft.messages import Configuration, Kind, Message, Peer
 from zonequake_store.raft.replica import Replica
@@ -34,10 +34,10 @@ def tick(replica: Replica) -> None:
         return  # it waits for its disk, for nobody else
     replica.elapsed_ticks += 1
     if replica.elapsed_ticks < replica.timeout_ticks:
-        if replica.role is not Role.FOLLOWER and replica.elapsed_ticks.bit_count() == 1:
+        if replica.role is not RaftRole.FOLLOWER and replica.elapsed_ticks.bit_count() == 1:
             _ask(replica)
         return
-    if replica.role is not Role.FOLLOWER:
+    if replica.role is not RaftRole.FOLLOWER:
         replica.urgent = False  # haste has failed once
     if _may_stand(replica):
         _start_pre_vote(replica)
@@ -49,7 +49,7 @@ def skip(replica: Replica, ticks: int) -> int:
     """Let ticks pass that do nothing but count, `ticks` at most; returns how many."""
     if replica.forced is not None:
         return ticks
-    if replica.role is not Role.FOLLOWER:
+    if replica.role is not RaftRole.FOLLOWER:
         return 0  # it may have to ask again
     skipped = max(0, min(ticks, replica.timeout_ticks - replica.elapsed_ticks - 1))
     replica.elapsed_ticks += skipped
@@ -58,7 +58,7 @@ def skip(replica: Replica, ticks: int) -> int:
 
 def quiet_ticks(replica: Replica) -> int:
     """See `Raft.quiet_ticks`."""
-    if replica.role is not Role.FOLLOWER and replica.forced is None:
+    if replica.role is not RaftRole.FOLLOWER and replica.forced is None:
         return 0
     return max(0, replica.timeout_ticks - replica.elapsed_ticks - 1)
 
@@ -105,7 +105,7 @@ def on_request(replica: Replica, message: Message) -> None:
     if granted and message.kind is Kind.VOTE:
         replica.vote = message.sender
         replica.elapsed_ticks = 0
-    elif granted and replica.urgent and replica.role is Role.FOLLOWER:
+    elif granted and replica.urgent and replica.role is RaftRole.FOLLOWER:
         replica.elapsed_ticks = 0  # somebody else stands: let them
     _answer(replica, message, granted=granted)
 
@@ -133,17 +133,17 @@ def _answer(replica: Replica, message: Message, *, granted: bool) -> None:
 
 def on_reply(replica: Replica, message: Message) -> None:
     """An answer to the election that runs; others are late."""
-    wanted = Role.PRE_CANDIDATE if message.kind is Kind.PRE_VOTE_REPLY else Role.CANDIDATE
+    wanted = RaftRole.PRE_CANDIDATE if message.kind is Kind.PRE_VOTE_REPLY else RaftRole.CANDIDATE
     if replica.role is not wanted:
         return
-    if not message.reject and wanted is Role.PRE_CANDIDATE and message.term != replica.term + 1:
+    if not message.reject and wanted is RaftRole.PRE_CANDIDATE and message.term != replica.term + 1:
         return  # granted to an older pre-election
     count(replica, message.sender, granted=not message.reject)
 
 
 def own_vote_stored(replica: Replica, term: int, vote: Peer | None) -> None:
     """A hard state is durable. If it is this candidate's own vote, it counts from now on."""
-    if replica.role is Role.CANDIDATE and term == replica.term and vote == replica.me:
+    if replica.role is RaftRole.CANDIDATE and term == replica.term and vote == replica.me:
         count(replica, replica.me, granted=True)
 
 
@@ -152,20 +152,20 @@ def count(replica: Replica, voter: Peer, *, granted: bool) -> None:
     assert configuration is not None, "only members campaign"
     replica.votes.setdefault(voter, granted)
     match quorum.outcome(configuration, replica.votes):
-        case quorum.Outcome.WON if replica.role is Role.PRE_CANDIDATE:
+        case quorum.VoteResult.WON if replica.role is RaftRole.PRE_CANDIDATE:
             _start_vote(replica, asked_by_leader=False)
-        case quorum.Outcome.WON:
+        case quorum.VoteResult.WON:
             _lead(replica)
-        case quorum.Outcome.LOST:
+        case quorum.VoteResult.LOST:
             replica.urgent = False
             replica.become_follower(replica.term, None, "the election was lost")
-        case quorum.Outcome.PENDING:
+        case quorum.VoteResult.PENDING:
             _try_again_soon(replica, configuration)
 
 
 def _try_again_soon(replica: Replica, configuration: Configuration) -> None:
     """All that can vote have, for several candidates: don't wait for those who can't."""
-    if not replica.urgent or replica.role is not Role.CANDIDATE:
+    if not replica.urgent or replica.role is not RaftRole.CANDIDATE:
         return
     if all(
         peer in replica.votes for peer in configuration.members if peer.node != replica.ended_node
@@ -179,7 +179,7 @@ def _may_stand(replica: Replica) -> bool:
 
 
 def _start_pre_vote(replica: Replica) -> None:
-    replica.role = Role.PRE_CANDIDATE
+    replica.role = RaftRole.PRE_CANDIDATE
     replica.set_leader(None)
     replica.restart_election_timer()
     replica.votes = {}
@@ -188,7 +188,7 @@ def _start_pre_vote(replica: Replica) -> None:
 
 
 def _start_vote(replica: Replica, *, asked_by_leader: bool) -> None:
-    replica.role = Role.CANDIDATE
+    replica.role = RaftRole.CANDIDATE
     replica.term += 1
     replica.vote = replica.me
     replica.set_leader(None)
@@ -200,7 +200,7 @@ def _start_vote(replica: Replica, *, asked_by_leader: bool) -> None:
 
 def start_forced(replica: Replica, configuration: Configuration) -> None:
     """Stand for the forced configuration {me}: its own vote, once stored, is the majority."""
-    replica.role = Role.CANDIDATE
+    replica.role = RaftRole.CANDIDATE
     replica.term = term_of(configuration.lineage, number_of(replica.term) + 1)
     replica.vote = replica.me
     replica.forced = configuration
@@ -211,7 +211,7 @@ def start_forced(replica: Replica, configuration: Configuration) -> None:
 def _ask(replica: Replica) -> None:
     """Ask all who have not answered yet."""
     log = replica.log
-    pre_vote = replica.role is Role.PRE_CANDIDATE
+    pre_vote = replica.role is RaftRole.PRE_CANDIDATE
     transfer = not pre_vote and replica.asked_by_leader
     assert log.configuration is not None, "only members campaign"
     replica.out.after_store.extend(
@@ -231,7 +231,7 @@ def _ask(replica: Replica) -> None:
 
 
 def _lead(replica: Replica) -> None:
-    replica.role = Role.LEADER
+    replica.role = RaftRole.LEADER
     replica.votes = {}
     replica.elapsed_ticks = 0
     replica.set_leader(replica.me)

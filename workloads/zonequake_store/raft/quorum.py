@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from zonequake_store.raft.messages import Configuration, Peer
 
 
-class Outcome(enum.Enum):
+class VoteResult(enum.Enum):
     """Of a vote."""
 
     WON = "won"
@@ -28,7 +28,7 @@ def majority_value(values: Sequence[int]) -> int:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def half_outcome(half: Sequence[Peer], votes: Mapping[Peer, bool]) -> Outcome:
+def half_outcome(half: Sequence[Peer], votes: Mapping[Peer, bool]) -> VoteResult:
     needed = len(half) // 2 + 1
     yes = no = 0
     for peer in half:
@@ -38,16 +38,16 @@ def half_outcome(half: Sequence[Peer], votes: Mapping[Peer, bool]) -> Outcome:
         elif vote is False:
             no += 1
     if not half or yes >= needed:
-        return Outcome.WON
-    return Outcome.LOST if no > len(half) - needed else Outcome.PENDING
+        return VoteResult.WON
+    return VoteResult.LOST if no > len(half) - needed else VoteResult.PENDING
 
 
-def outcome(configuration: Configuration, votes: Mapping[Peer, bool]) -> Outcome:
+def outcome(configuration: Configuration, votes: Mapping[Peer, bool]) -> VoteResult:
     """Outcome of a vote; votes of others than its peers don't count."""
     halves = {
         half_outcome(configuration.peers, votes),
         half_outcome(configuration.old_peers, votes),
     }
-    if Outcome.LOST in halves:
-        return Outcome.LOST
-    return Outcome.PENDING if Outcome.PENDING in halves else Outcome.WON
+    if VoteResult.LOST in halves:
+        return VoteResult.LOST
+    return VoteResult.PENDING if VoteResult.PENDING in halves else VoteResult.WON

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zonequake_protocol.terms import lineage_of, term_of
-from zonequake_store.raft.api import Event, LeaderChanged, ReadState, Role, Settings, SupplyPeer
+from zonequake_store.raft.api import (
+    LeaderChanged,
+    RaftEvent,
+    RaftRole,
+    ReadState,
+    Settings,
+    SupplyPeer,
+)
 from zonequake_store.raft.catchup import CatchUpLimit
 from zonequake_store.raft.freshness import Freshness
 from zonequake_store.raft.log import RaftLog
@@ -29,7 +36,7 @@ class Outbox:
         self.reads: list[ReadState] = []
         self.aborted_reads: list[int] = []
         self.supplies: list[SupplyPeer] = []
-        self.events: list[Event] = []
+        self.events: list[RaftEvent] = []
 
 
 class Replica:
@@ -78,7 +85,7 @@ class Replica:
         self.random = random
         self.term = hard_state.term
         self.vote = hard_state.vote
-        self.role = Role.FOLLOWER
+        self.role = RaftRole.FOLLOWER
         self.leader: Peer | None = None
         self.leadership: Leader | None = None
         self.votes: dict[Peer, bool] = {}
@@ -169,7 +176,7 @@ class Replica:
             self.term = term
             self.vote = None
             self.leader = None if leader else self.leader  # the same leader anew is news
-        self.role = Role.FOLLOWER
+        self.role = RaftRole.FOLLOWER
         self.votes = {}
         self.urgent = self.urgent and leader is None
         self.set_leader(leader)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonequake_protocol.terms import lineage_of
 from zonequake_store.raft import election, follower
-from zonequake_store.raft.api import Role
+from zonequake_store.raft.api import RaftRole
 from zonequake_store.raft.messages import Kind, Message
 from zonequake_store.raft.replica import Replica
 
@@ -20,7 +20,7 @@ def step(replica: Replica, message: Message) -> None:
     if message.term != replica.term and not _accept_term(replica, message):
         return
     if kind in FROM_LEADERS:
-        if replica.leader != message.sender or replica.role is not Role.FOLLOWER:
+        if replica.leader != message.sender or replica.role is not RaftRole.FOLLOWER:
             replica.become_follower(message.term, message.sender, "another leader was heard")
         replica.elapsed_ticks = 0
         if kind is Kind.APPEND:

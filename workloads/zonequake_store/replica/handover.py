@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from zonequake_protocol.client import Transaction
 from zonequake_store.replica.reads import Answer
-from zonequake_store.replica.requests import Operation
+from zonequake_store.replica.requests import KeyOperation
 
 HOLD_TICKS = 3
 """Of 100 ms: longer than a hand-over takes on a busy machine, shorter than a client waits for an
@@ -31,7 +31,7 @@ class Held:
     """One request and its client."""
 
     id: int
-    operation: Operation | Transaction
+    operation: KeyOperation | Transaction
     answer: Answer
 
 

@@ -15,9 +15,9 @@ from zonequake_protocol.admin import (
     Grant,
     OrderReply,
     OrderStatus,
+    ReplicaRole,
     ReplicaStatus,
     ResetPeers,
-    Role,
     StartReplica,
     StopReplica,
     TransferLeadership,
@@ -145,7 +145,7 @@ def looked_at(replica: Replica) -> ReplicaStatus:
         ready = replica.raft.ready()
         replica.apply(ready.committed)
         replica.raft.stored(ready)
-    return msgspec.structs.replace(replica_status(replica), role=Role.WAITING)
+    return msgspec.structs.replace(replica_status(replica), role=ReplicaRole.WAITING)
 
 
 def failed(error: str) -> OrderReply:

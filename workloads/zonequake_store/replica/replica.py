@@ -39,7 +39,7 @@ from zonequake_store.replica.log import DurableLog, MemoryLog
 from zonequake_store.replica.planted_clock_order import WallOrder
 from zonequake_store.replica.reads import Answer, Reading, WaitingReads
 from zonequake_store.replica.requests import (
-    Operation,
+    KeyOperation,
     begin_of,
     command_of,
     fault_in,
@@ -174,7 +174,7 @@ class Replica:
 
     # ── clients ──────────────────────────────────────────────────────────────────────────────
 
-    def offer(self, id_: int, operation: Operation | Transaction, answer: Answer) -> bool:
+    def offer(self, id_: int, operation: KeyOperation | Transaction, answer: Answer) -> bool:
         """Take a client's operation; True if a turn is needed, False if it is answered already."""
         if self.permission is not None and not _takes_any_age(operation):
             if not self.permission.holds:
@@ -185,7 +185,7 @@ class Replica:
             answer = self.permission.guard(answer)
         return self._take(id_, operation, answer)
 
-    def _take(self, id_: int, operation: Operation | Transaction, answer: Answer) -> bool:
+    def _take(self, id_: int, operation: KeyOperation | Transaction, answer: Answer) -> bool:
         if isinstance(operation, Transaction):
             return self._begin(id_, operation, answer)
         fault = self._fault_of(operation)
@@ -226,7 +226,7 @@ class Replica:
         self._reads.ask(Reading(id_, answer, read.key))
         return True
 
-    def _fault_of(self, operation: Operation) -> tuple[Status, str] | None:
+    def _fault_of(self, operation: KeyOperation) -> tuple[Status, str] | None:
         right = partition_of(operation.key, self.record.partitions)
         if right != self.record.partition:
             return Status.WRONG_PARTITION, f"the key belongs to partition {right}"
@@ -246,7 +246,7 @@ class Replica:
         return self.transactions.has_work
 
     def _elsewhere(
-        self, id_: int, operation: Operation | Transaction, answer: Answer, leader: Peer | None
+        self, id_: int, operation: KeyOperation | Transaction, answer: Answer, leader: Peer | None
     ) -> bool:
         """Not from here: say who leads, or keep it until that is known. No turn is needed."""
         if not self._handover.hold(Held(id_, operation, answer)):
@@ -462,6 +462,6 @@ class Replica:
             self.record = msgspec.structs.replace(self.record, token=token)
 
 
-def _takes_any_age(operation: Operation | Transaction) -> bool:
+def _takes_any_age(operation: KeyOperation | Transaction) -> bool:
     """Whether it is a read of whatever a replica has: its answer promises nothing."""
     return isinstance(operation, Read) and operation.bounded and not operation.max_staleness_ms

@@ -19,17 +19,17 @@ from zonequake_protocol.client import (
 )
 from zonequake_store.state.commands import AppendCommand, CasCommand, PlainCommand, SetCommand
 from zonequake_store.state.partition import MAX_KEY_BYTES
-from zonequake_store.state.transactions import Step, StepKind
+from zonequake_store.state.transactions import StepKind, TransactionStep
 from zonequake_store.transactions.coordinator import Begin
 
-Operation = Read | Write | Cas | Append
+KeyOperation = Read | Write | Cas | Append
 
 MAX_TRANSACTION_NODES = 1024
 # What a client says is asked of DNS.
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def fault_in(operation: Operation) -> str | None:
+def fault_in(operation: KeyOperation) -> str | None:
     """What is wrong with an operation, whatever partition its key is of."""
     key = operation.key
     if not key or len(key.encode()) > MAX_KEY_BYTES:
@@ -91,7 +91,7 @@ def command_of(operation: Write | Cas | Append) -> PlainCommand:
 
 def begin_of(transaction: Transaction) -> Begin:
     """A transaction without fault, as its coordinator takes it."""
-    steps: defaultdict[str, list[Step]] = defaultdict(list)
+    steps: defaultdict[str, list[TransactionStep]] = defaultdict(list)
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, step in enumerate(transaction.steps):
         steps[step.group].append(_step(step))
@@ -104,20 +104,20 @@ def begin_of(transaction: Transaction) -> Begin:
     )
 
 
-def _step(operation: Operation) -> Step:
+def _step(operation: KeyOperation) -> TransactionStep:
     key = operation.key
     match operation:
         case Read():
-            return Step(StepKind.READ, key)
+            return TransactionStep(StepKind.READ, key)
         case Write():
-            return Step(StepKind.WRITE, key, operation.value, None, operation.filler)
+            return TransactionStep(StepKind.WRITE, key, operation.value, None, operation.filler)
         case Cas():
-            return Step(StepKind.CAS, key, operation.value, operation.expected)
+            return TransactionStep(StepKind.CAS, key, operation.value, operation.expected)
         case Append():
-            return Step(StepKind.APPEND, key, operation.value)
+            return TransactionStep(StepKind.APPEND, key, operation.value)
 
 
-def _size_bytes(operation: Operation) -> int:
+def _size_bytes(operation: KeyOperation) -> int:
     texts: list[object] = [operation.key]
     if not isinstance(operation, Read):
         texts.append(operation.value)

@@ -8,23 +8,22 @@ from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
     PeerName,
+    ReplicaRole,
     ReplicaStatus,
-    Role,
 )
 from zonequake_protocol.client import PartitionRoute
 from zonequake_protocol.terms import lineage_of, number_of
-from zonequake_store.raft.api import PeerProgress, StageChanged
-from zonequake_store.raft.api import Role as RaftRole
+from zonequake_store.raft.api import PeerProgress, RaftRole, StageChanged
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica.replica import Replica
 from zonequake_store.state.commands import holds_user_command
 from zonequake_store.storage.log_writes import GroupRecord
 
 _ROLES = {
-    RaftRole.FOLLOWER: Role.FOLLOWER,
-    RaftRole.PRE_CANDIDATE: Role.CANDIDATE,
-    RaftRole.CANDIDATE: Role.CANDIDATE,
-    RaftRole.LEADER: Role.LEADER,
+    RaftRole.FOLLOWER: ReplicaRole.FOLLOWER,
+    RaftRole.PRE_CANDIDATE: ReplicaRole.CANDIDATE,
+    RaftRole.CANDIDATE: ReplicaRole.CANDIDATE,
+    RaftRole.LEADER: ReplicaRole.LEADER,
 }
 
 
@@ -99,7 +98,7 @@ def resting_status(group: str, record: GroupRecord, broken: str | None) -> Repli
         zone=record.zone,
         partition=record.partition,
         incarnation=record.incarnation,
-        role=Role.WAITING if broken is None else Role.BROKEN,
+        role=ReplicaRole.WAITING if broken is None else ReplicaRole.BROKEN,
         term=0,
         token=record.token,
         broken_reason=broken,

@@ -18,8 +18,8 @@ from typing import Protocol
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.raft.api import (
     ConfigurationApplied,
-    Event,
     LeaderChanged,
+    RaftEvent,
     Ready,
     SupplyPeer,
 )
@@ -51,7 +51,7 @@ class Edge(Protocol):
         """Have letters of its transactions go to the leaders of other groups; none is promised to
         arrive. Who receives one hands it to `replica.transactions.receive` and takes a turn."""
 
-    def note(self, replica: Replica, event: Event) -> None:
+    def note(self, replica: Replica, event: RaftEvent) -> None:
         """The core told of something; `replica.leader` is up to date already."""
 
     def applied(self, replica: Replica, count: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zonequake_protocol.terms import lineage_of, number_of
-from zonequake_store.raft.api import Event, LeaderChanged, LineageBegun, StageChanged
+from zonequake_store.raft.api import LeaderChanged, LineageBegun, RaftEvent, StageChanged
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.status import stage_event
 from zonequake_store.serving.journal import Journal
@@ -15,7 +15,7 @@ def note_replica(journal: Journal, kind: str, record: GroupRecord, reason: str) 
     _add(journal, kind, record, {"incarnation": record.incarnation, "reason": reason})
 
 
-def note_core(journal: Journal, replica: Replica, event: Event) -> None:
+def note_core(journal: Journal, replica: Replica, event: RaftEvent) -> None:
     """What a replica's core told, if anybody reads of it."""
     record = replica.record
     data: dict[str, object]

@@ -15,12 +15,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from zonequake_protocol.admin import ReplicaStatus, Role, Stage
+from zonequake_protocol.admin import ReplicaRole, ReplicaStatus, Stage
 from zonequake_store.lease.clock import boottime_s
 from zonequake_store.node.host import Host
 
 _STAGES = {Stage.NONE: 0, Stage.CATCHING_UP: 1, Stage.JOINT: 2, Stage.STABLE: 3}
-_ROLES = {role: value for value, role in enumerate(Role)}
+_ROLES = {role: value for value, role in enumerate(ReplicaRole)}
 _COMMIT_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0)
 _REPLICA_LABELS = ("zone", "partition")
 
@@ -133,7 +133,7 @@ class NodeCollector(Collector):
                 "last_index": status.last_index,
                 "token": status.token,
             }
-            if status.role is Role.LEADER:
+            if status.role is ReplicaRole.LEADER:
                 values["rebalance_stage"] = _STAGES[status.stage]
                 values["caught_up"] = int(status.caught_up)
             for name, value in values.items():

@@ -27,7 +27,7 @@ from collections.abc import Iterable
 import msgspec
 
 from zonequake_protocol.client import RequestId
-from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 
 # 4,096 clients times a few results keep a group's table in the low megabytes.
 MAX_CLIENTS = 4096
@@ -42,7 +42,7 @@ class Session(msgspec.Struct, array_like=True):
 
     last_index: int = 0
     floor: int = 0
-    results: dict[int, Outcome] = {}
+    results: dict[int, CommandOutcome] = {}
     mark: int = 0
 
     def copied(self) -> Session:
@@ -62,7 +62,7 @@ class ClientTable:
         self.changed: set[str] = set()
         self.evicted: set[str] = set()
 
-    def lookup(self, request_id: RequestId, term: int, index: int) -> Outcome | None:
+    def lookup(self, request_id: RequestId, term: int, index: int) -> CommandOutcome | None:
         """The first outcome of this request, FORGOTTEN, or None if it is new."""
         session = self.sessions.get(request_id.client)
         if session is None:
@@ -71,7 +71,7 @@ class ClientTable:
             return session.results[request_id.sequence]
         else:
             forgotten = request_id.sequence <= session.floor or request_id.since < session.mark
-        return Outcome(Verdict.FORGOTTEN, term, index) if forgotten else None
+        return CommandOutcome(CommandVerdict.FORGOTTEN, term, index) if forgotten else None
 
     def _mark(self) -> int:
         """What was evicted with whole clients was applied below this index."""
@@ -79,7 +79,7 @@ class ClientTable:
             return 0
         return next(iter(self.sessions.values())).last_index
 
-    def remember(self, request_id: RequestId, outcome: Outcome) -> None:
+    def remember(self, request_id: RequestId, outcome: CommandOutcome) -> None:
         """Note the outcome of a request that `lookup` called new; evict what is too much."""
         client = request_id.client
         session = self.sessions.pop(client, None)

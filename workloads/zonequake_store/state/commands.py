@@ -80,7 +80,7 @@ def holds_user_command(data: bytes) -> bool:
         return True
 
 
-class Verdict(enum.IntEnum):
+class CommandVerdict(enum.IntEnum):
     """What applying a command came to."""
 
     DONE = 0
@@ -92,7 +92,7 @@ class Verdict(enum.IntEnum):
     FULL = 6  # more transactions are prepared than a partition may have
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class CommandOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a command came to, and where in the partition's order.
 
     `value` is the value written; of an UNEQUAL cas it is the value found; of LOCKED, WRONG_TYPE and
@@ -100,7 +100,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
     for a step that reads nothing.
     """
 
-    verdict: Verdict
+    verdict: CommandVerdict
     term: int
     index: int
     value: int | str | tuple[int, ...] | None = None

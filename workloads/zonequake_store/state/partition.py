@@ -24,10 +24,10 @@ from zonequake_store.state.commands import (
     CasCommand,
     CellValue,
     Command,
-    Outcome,
+    CommandOutcome,
+    CommandVerdict,
     PlainCommand,
     SetCommand,
-    Verdict,
     is_user_command,
 )
 from zonequake_store.state.counters import PartitionUpdateCounter, Range
@@ -42,10 +42,10 @@ from zonequake_store.state.transactions import (
     ReadValue,
     RefuseCommand,
     RollbackCommand,
-    Step,
     StepKind,
     TransactionCommand,
     TransactionId,
+    TransactionStep,
     TransactionTable,
     keys_written,
 )
@@ -147,7 +147,7 @@ class Partition:
         """The cell of a key as of `index`."""
         return self._cells.get(key)
 
-    def apply(self, term: int, index: int, command: Command) -> Outcome:
+    def apply(self, term: int, index: int, command: Command) -> CommandOutcome:
         """Apply the command of entry (term, index), which follows the last one applied."""
         self._advance(term, index)
         if is_user_command(command):
@@ -160,7 +160,9 @@ class Partition:
             if known is not None:
                 return known
             outcome = self._execute(term, index, command)
-            if outcome.verdict is not Verdict.LOCKED:  # not an outcome: the client tries again
+            if (
+                outcome.verdict is not CommandVerdict.LOCKED
+            ):  # not an outcome: the client tries again
                 self.clients.remember(request_id, outcome)
             return outcome
         return self._execute(term, index, command)
@@ -171,7 +173,7 @@ class Partition:
         if configuration:
             self.last_configuration_term, self.last_configuration_index = term, index
 
-    def foresee(self, term: int, index: int, command: PlainCommand) -> Outcome:
+    def foresee(self, term: int, index: int, command: PlainCommand) -> CommandOutcome:
         """What the command would come to if it were applied now, without applying it.
 
         Only for planted faults: `ack-before-commit`, `order-by-wall-clock`.
@@ -187,11 +189,11 @@ class Partition:
             self.term = term
             self.lineage = lineage_of(term)
 
-    def _execute(self, term: int, index: int, command: PlainCommand) -> Outcome:
+    def _execute(self, term: int, index: int, command: PlainCommand) -> CommandOutcome:
         locks = self.transactions.locks
         if locks and command.key in locks:
             holder = str(locks[command.key].holder)
-            return Outcome(Verdict.LOCKED, term, index, holder)
+            return CommandOutcome(CommandVerdict.LOCKED, term, index, holder)
         outcome, cell = _decide(self._cells.get(command.key), term, index, command)
         if cell is not None:
             self._cells.put(command.key, cell)
@@ -205,11 +207,11 @@ class Partition:
         lock = self.transactions.locks.get(key)
         return lock is not None and lock.writes
 
-    def judge(self, term: int, index: int, steps: tuple[Step, ...]) -> Outcome:
+    def judge(self, term: int, index: int, steps: tuple[TransactionStep, ...]) -> CommandOutcome:
         """What the steps of a part come to here and now, without applying them."""
         return self._judge(term, index, steps)[0]
 
-    def _transact(self, term: int, index: int, command: TransactionCommand) -> Outcome:
+    def _transact(self, term: int, index: int, command: TransactionCommand) -> CommandOutcome:
         match command:
             case PrepareCommand():
                 return self._prepare(term, index, command)
@@ -224,29 +226,29 @@ class Partition:
             case ForgetCommand():
                 for transaction in command.transactions:
                     self.transactions.forget(transaction)
-        return Outcome(Verdict.DONE, term, index)
+        return CommandOutcome(CommandVerdict.DONE, term, index)
 
-    def _prepare(self, term: int, index: int, command: PrepareCommand) -> Outcome:
+    def _prepare(self, term: int, index: int, command: PrepareCommand) -> CommandOutcome:
         transaction, table = command.transaction, self.transactions
         table.raise_floor(transaction, command.floor)
         known = table.prepared.get(transaction)
         if known is not None:
             return self.judge(term, index, known.steps)  # its keys are locked: the same as before
         if table.is_late(transaction):
-            return Outcome(Verdict.LATE, term, index, str(transaction))
+            return CommandOutcome(CommandVerdict.LATE, term, index, str(transaction))
         lock = table.holder((step.key for step in command.steps), transaction)
         if lock is not None:
-            return Outcome(Verdict.LOCKED, term, index, str(lock.holder))
+            return CommandOutcome(CommandVerdict.LOCKED, term, index, str(lock.holder))
         if len(table.prepared) >= MAX_PREPARED:
-            return Outcome(Verdict.FULL, term, index)
+            return CommandOutcome(CommandVerdict.FULL, term, index)
         outcome = self.judge(term, index, command.steps)
-        if outcome.verdict is Verdict.DONE:
+        if outcome.verdict is CommandVerdict.DONE:
             delta = len(keys_written(command.steps))
             start = self.counter.reserve(delta) if delta else self.counter.hwm
             table.prepare(Prepared(transaction, command.nodes, command.steps, start, delta, index))
         return outcome
 
-    def _conclude(self, term: int, index: int, command: DecideCommand) -> Outcome:
+    def _conclude(self, term: int, index: int, command: DecideCommand) -> CommandOutcome:
         """Commit, unless the request was answered before or this decision isn't the leader's own.
 
         Committed is exactly what is DONE at `index`; else this transaction is aborted.
@@ -258,22 +260,22 @@ class Partition:
             return known
         if transaction not in table.prepared or transaction.term != term:
             self._roll_back(transaction)
-            return Outcome(Verdict.LATE, term, index, str(transaction))
+            return CommandOutcome(CommandVerdict.LATE, term, index, str(transaction))
         self._commit(term, index, transaction)
-        outcome = Outcome(Verdict.DONE, term, index, results=command.results)
+        outcome = CommandOutcome(CommandVerdict.DONE, term, index, results=command.results)
         if known is None:
             self.clients.remember(command.request_id, outcome)
         if command.others:
             table.decide(Decision(transaction, command.others))
         return outcome
 
-    def _refuse(self, term: int, index: int, command: RefuseCommand) -> Outcome:
+    def _refuse(self, term: int, index: int, command: RefuseCommand) -> CommandOutcome:
         """Give a transaction up for good, unless the request was answered before."""
         self._roll_back(command.transaction)
         known = self.clients.lookup(command.request_id, term, index)
         if known is not None and self.deduplicate:
             return known
-        outcome = Outcome(Verdict.UNEQUAL, term, index, command.found)
+        outcome = CommandOutcome(CommandVerdict.UNEQUAL, term, index, command.found)
         if known is None:
             self.clients.remember(command.request_id, outcome)
         return outcome
@@ -283,7 +285,7 @@ class Partition:
         if part is None:
             return  # it was committed before
         outcome, cells = self._judge(term, index, part.steps)
-        assert outcome.verdict is Verdict.DONE, "its keys were locked since it was judged"
+        assert outcome.verdict is CommandVerdict.DONE, "its keys were locked since it was judged"
         for key, cell in cells.items():
             self._cells.put(key, cell)
         if part.delta:
@@ -295,8 +297,8 @@ class Partition:
             self.counter.update(part.start, part.delta)
 
     def _judge(
-        self, term: int, index: int, steps: tuple[Step, ...]
-    ) -> tuple[Outcome, dict[str, Cell]]:
+        self, term: int, index: int, steps: tuple[TransactionStep, ...]
+    ) -> tuple[CommandOutcome, dict[str, Cell]]:
         """The steps' outcome, one after the other, and the cells to put: none if one of them does
         not come to DONE."""
         cells: dict[str, Cell] = {}
@@ -311,10 +313,10 @@ class Partition:
                 return outcome, {}
             cells[step.key] = cell
             results.append(None)
-        return Outcome(Verdict.DONE, term, index, results=tuple(results)), cells
+        return CommandOutcome(CommandVerdict.DONE, term, index, results=tuple(results)), cells
 
 
-def _command_of(step: Step) -> PlainCommand:
+def _command_of(step: TransactionStep) -> PlainCommand:
     key, value = step.key, step.value
     match step.kind:
         case StepKind.WRITE if value is not None:
@@ -329,24 +331,26 @@ def _command_of(step: Step) -> PlainCommand:
 
 def _decide(
     cell: Cell | None, term: int, index: int, command: PlainCommand
-) -> tuple[Outcome, Cell | None]:
+) -> tuple[CommandOutcome, Cell | None]:
     """The outcome of a command on a key's cell, and the cell to put in its place."""
     found = None if cell is None else cell.value
     holds_list = type(found) is tuple
     if isinstance(command, AppendCommand):
         if cell is not None and not holds_list:
-            return Outcome(Verdict.WRONG_TYPE, term, index), None
+            return CommandOutcome(CommandVerdict.WRONG_TYPE, term, index), None
         longer = (*found, command.value) if isinstance(found, tuple) else (command.value,)
-        return Outcome(Verdict.DONE, term, index, command.value), Cell(longer, index)
+        return CommandOutcome(CommandVerdict.DONE, term, index, command.value), Cell(longer, index)
     if holds_list:
-        return Outcome(Verdict.WRONG_TYPE, term, index), None
+        return CommandOutcome(CommandVerdict.WRONG_TYPE, term, index), None
     if isinstance(command, CasCommand):
         # 1 == True in Python, but the wire holds integers and text alone.
         if found != command.expected:
-            return Outcome(Verdict.UNEQUAL, term, index, found), None
+            return CommandOutcome(CommandVerdict.UNEQUAL, term, index, found), None
         filler = b"" if cell is None else cell.filler
-        return Outcome(Verdict.DONE, term, index, command.value), Cell(command.value, index, filler)
-    return Outcome(Verdict.DONE, term, index, command.value), Cell(
+        return CommandOutcome(CommandVerdict.DONE, term, index, command.value), Cell(
+            command.value, index, filler
+        )
+    return CommandOutcome(CommandVerdict.DONE, term, index, command.value), Cell(
         command.value, index, command.filler
     )
 

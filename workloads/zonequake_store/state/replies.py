@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zonequake_protocol.client import Reply, Status, Value
 from zonequake_protocol.terms import lineage_of
-from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 from zonequake_store.state.partition import Partition
 from zonequake_store.state.transactions import ReadValue
 
@@ -30,11 +30,11 @@ def locked_reply(id_: int, partition: Partition, key: str) -> Reply:
     return Reply(id_, Status.LOCKED, error=_LOCKED.format(holder))
 
 
-def outcome_reply(id_: int, outcome: Outcome) -> Reply:
+def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
     """What applying a command came to."""
     lineage = lineage_of(outcome.term)
     match outcome.verdict:
-        case Verdict.DONE:
+        case CommandVerdict.DONE:
             read = outcome.results
             return Reply(
                 id_,
@@ -45,7 +45,7 @@ def outcome_reply(id_: int, outcome: Outcome) -> Reply:
                 index=outcome.index,
                 results=None if read is None else [on_wire(value) for value in read],
             )
-        case Verdict.UNEQUAL:
+        case CommandVerdict.UNEQUAL:
             return Reply(
                 id_,
                 Status.OK,
@@ -55,24 +55,24 @@ def outcome_reply(id_: int, outcome: Outcome) -> Reply:
                 term=outcome.term,
                 index=outcome.index,
             )
-        case Verdict.WRONG_TYPE:
+        case CommandVerdict.WRONG_TYPE:
             return Reply(
                 id_,
                 Status.INVALID,
                 error="the key holds a list where a register is wanted, "
                 "or a register where a list is wanted",
             )
-        case Verdict.LOCKED | Verdict.LATE:
+        case CommandVerdict.LOCKED | CommandVerdict.LATE:
             return Reply(
                 id_,
                 Status.LOCKED,
                 error=_LOCKED.format(outcome.value),
             )
-        case Verdict.FULL:
+        case CommandVerdict.FULL:
             return Reply(
                 id_, Status.OVERLOADED, error="too many transactions are prepared in this partition"
             )
-        case Verdict.FORGOTTEN:
+        case CommandVerdict.FORGOTTEN:
             return Reply(
                 id_,
                 Status.FORGOTTEN,

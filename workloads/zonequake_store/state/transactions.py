@@ -68,7 +68,7 @@ class StepKind(enum.IntEnum):
     APPEND = 3
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class TransactionStep(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One step. A cas that finds something else than `expected` aborts the transaction."""
 
     kind: StepKind
@@ -91,7 +91,7 @@ class PrepareCommand(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     transaction: TransactionId
     floor: int
     nodes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TransactionStep, ...]
 
 
 class DecideCommand(msgspec.Struct, frozen=True, array_like=True, tag="d"):
@@ -146,7 +146,7 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True):
 
     transaction: TransactionId
     nodes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TransactionStep, ...]
     start: int
     delta: int
     index: int
@@ -316,7 +316,7 @@ class TransactionTable:
         return stored, sorted(keys - known.keys())
 
 
-def keys_written(steps: Iterable[Step]) -> set[str]:
+def keys_written(steps: Iterable[TransactionStep]) -> set[str]:
     """The keys that these steps write: each takes one number of the update counter."""
     return {step.key for step in steps if step.kind is not StepKind.READ}
 

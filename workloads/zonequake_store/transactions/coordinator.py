@@ -38,7 +38,7 @@ import msgspec
 
 from zonequake_protocol.client import Reply, RequestId, Status
 from zonequake_store.network.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
-from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 from zonequake_store.state.partition import Partition
 from zonequake_store.state.replies import outcome_reply
 from zonequake_store.state.transactions import (
@@ -47,8 +47,8 @@ from zonequake_store.state.transactions import (
     ForgetCommand,
     ReadValue,
     RefuseCommand,
-    Step,
     TransactionId,
+    TransactionStep,
 )
 from zonequake_store.transactions.participant import Post
 
@@ -77,7 +77,7 @@ class Begin:
     """
 
     request_id: RequestId
-    steps: dict[str, tuple[Step, ...]]
+    steps: dict[str, tuple[TransactionStep, ...]]
     places: dict[str, tuple[int, ...]]
     nodes: dict[str, tuple[str, ...]]
 
@@ -184,18 +184,18 @@ class Coordinator:
         """A group has prepared its part, or refuses to."""
         active = self._active.get(vote.transaction)
         if active is None:
-            if vote.outcome.verdict is Verdict.DONE:
+            if vote.outcome.verdict is CommandVerdict.DONE:
                 self.ask(Ask(vote.transaction, vote.member))
             return
         group = vote.member.group
         if active.state is not _State.PREPARING or group not in active.begin.steps:
             return
-        if vote.outcome.verdict is Verdict.UNEQUAL:
+        if vote.outcome.verdict is CommandVerdict.UNEQUAL:
             active.state = _State.DECIDING
             request_id, found = active.begin.request_id, vote.outcome.value
             self._post.proposals.append(RefuseCommand(vote.transaction, request_id, found))
             return
-        if vote.outcome.verdict is not Verdict.DONE:
+        if vote.outcome.verdict is not CommandVerdict.DONE:
             self._abort(vote.transaction, _refusal(vote))
             return
         active.votes[group] = vote
@@ -224,7 +224,7 @@ class Coordinator:
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────
 
-    def applied(self, command: DecideCommand | RefuseCommand, outcome: Outcome) -> None:
+    def applied(self, command: DecideCommand | RefuseCommand, outcome: CommandOutcome) -> None:
         """A decision was applied, of this leader or of one before."""
         transaction = command.transaction
         if isinstance(command, RefuseCommand):
@@ -234,7 +234,7 @@ class Coordinator:
         decision = self.partition.transactions.decisions.get(transaction)
         if decision is not None:
             self._tell(decision)
-        committed = outcome.verdict is Verdict.DONE and outcome.index == self.partition.index
+        committed = outcome.verdict is CommandVerdict.DONE and outcome.index == self.partition.index
         if not committed:
             for member in command.others:
                 self._send(member.group, Finish(transaction, False), member.nodes)

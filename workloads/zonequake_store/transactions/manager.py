@@ -22,7 +22,7 @@ from zonequake_store.network.transaction_messages import (
     TransactionMessage,
     Vote,
 )
-from zonequake_store.state.commands import Outcome
+from zonequake_store.state.commands import CommandOutcome
 from zonequake_store.state.partition import Partition
 from zonequake_store.state.transactions import (
     DecideCommand,
@@ -95,7 +95,7 @@ class TransactionManager:
             self._receive(message, sender)
             self._settle()
 
-    def applied(self, command: TransactionCommand, outcome: Outcome) -> None:
+    def applied(self, command: TransactionCommand, outcome: CommandOutcome) -> None:
         """A transaction command was applied by this replica, which leads."""
         self.participant.applied(command, outcome)
         if isinstance(command, (DecideCommand, RefuseCommand)):

@@ -18,16 +18,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from zonequake_store.network.transaction_messages import Ask, Done, Finish, Letter, Prepare, Vote
-from zonequake_store.state.commands import Outcome, Verdict
+from zonequake_store.state.commands import CommandOutcome, CommandVerdict
 from zonequake_store.state.partition import Partition
 from zonequake_store.state.transactions import (
     CommitCommand,
     Member,
     PrepareCommand,
     RollbackCommand,
-    Step,
     TransactionCommand,
     TransactionId,
+    TransactionStep,
 )
 from zonequake_store.transactions.locks import LockTable
 
@@ -102,12 +102,14 @@ class Participant:
             part = table.prepared[transaction]
             self._vote(transaction, partition.judge(partition.term, index, part.steps), sender)
         elif table.is_late(transaction):
-            late = Outcome(Verdict.LATE, partition.term, index, str(transaction))
+            late = CommandOutcome(CommandVerdict.LATE, partition.term, index, str(transaction))
             self._vote(transaction, late, sender)
         elif transaction in self._parts:
             self._parts[transaction] = _Part(message, sender)
         elif len(self._parts) >= MAX_WAITING:
-            self._vote(transaction, Outcome(Verdict.FULL, partition.term, index), sender)
+            self._vote(
+                transaction, CommandOutcome(CommandVerdict.FULL, partition.term, index), sender
+            )
         else:
             self._parts[transaction] = _Part(message, sender)
             if self._locks.request(transaction, {step.key for step in message.steps}):
@@ -134,12 +136,14 @@ class Participant:
 
     def refuse(self, message: Prepare, sender: str, error: str) -> None:
         """These steps can't be prepared here, whatever the state is."""
-        outcome = Outcome(Verdict.WRONG_TYPE, self.partition.term, self.partition.index)
+        outcome = CommandOutcome(
+            CommandVerdict.WRONG_TYPE, self.partition.term, self.partition.index
+        )
         self._vote(message.transaction, outcome, sender, error)
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────
 
-    def applied(self, command: TransactionCommand, outcome: Outcome) -> None:
+    def applied(self, command: TransactionCommand, outcome: CommandOutcome) -> None:
         """A transaction command was applied, of this leader or of one before."""
         match command:
             case PrepareCommand(transaction=transaction):
@@ -189,7 +193,7 @@ class Participant:
                     continue  # the one before it in this loop made room
                 part = self._parts.pop(transaction)
                 self._propose(self._locks.release(transaction))
-                locked = Outcome(Verdict.LOCKED, term, index, str(holder))
+                locked = CommandOutcome(CommandVerdict.LOCKED, term, index, str(holder))
                 self._vote(transaction, locked, part.sender, _WAITED.format(holder))
         for transaction, age in self._ages.items():
             self._ages[transaction] = age + 1
@@ -198,7 +202,7 @@ class Participant:
 
     # ── parts of these ───────────────────────────────────────────────────────────────────────
 
-    def _hold(self, transaction: TransactionId, steps: Iterable[Step]) -> None:
+    def _hold(self, transaction: TransactionId, steps: Iterable[TransactionStep]) -> None:
         self._locks.hold(transaction, {step.key for step in steps})
         self._ages.setdefault(transaction, 0)
 
@@ -210,7 +214,11 @@ class Participant:
             )
 
     def _vote(
-        self, transaction: TransactionId, outcome: Outcome, sender: str, error: str | None = None
+        self,
+        transaction: TransactionId,
+        outcome: CommandOutcome,
+        sender: str,
+        error: str | None = None,
     ) -> None:
         vote = Vote(transaction, Member(self.group, self.nodes), outcome, error)
         self._post.letters.append(Letter(transaction.group, vote, (sender,)))

@@ -10,19 +10,19 @@ import numpy as np
 
 from zonequake_analysis.checks.register_zones import ABSENT, Clusters, violations
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
 
 _UNSEEN = -1
 
 
 def registers(c: Columns) -> Bools:
     """By key, whether zones find no order for its reads, writes and cas."""
-    ok = c.outcome == Outcome.OK.value
+    ok = c.outcome == OutcomeCode.OK.value
     cas = c.f == Function.CAS.value
     refused = cas & ok & ~c.applied
     writes = (c.f == Function.WRITE.value) | (cas & ~refused)
     rows = np.flatnonzero(
-        (c.outcome != Outcome.FAIL.value)
+        (c.outcome != OutcomeCode.FAIL.value)
         & (ok | writes)
         & ~c.bounded
         & ~c.has_list
@@ -61,10 +61,10 @@ def registers(c: Columns) -> Bools:
 
 def lists(c: Columns) -> Bools:
     """By key, whether prefixes could find no order for its appends and reads."""
-    ok = c.outcome == Outcome.OK.value
+    ok = c.outcome == OutcomeCode.OK.value
     append = c.f == Function.APPEND.value
     usable = (
-        (append & (c.outcome != Outcome.FAIL.value)) | ((c.f == Function.READ.value) & ok)
+        (append & (c.outcome != OutcomeCode.FAIL.value)) | ((c.f == Function.READ.value) & ok)
     ) & (~c.bounded & (append | c.has_list | (c.value == NULL)))
     is_list = np.bincount(c.key[usable & (append | c.has_list)], minlength=c.keys) > 0
     usable &= is_list[c.key]

@@ -22,7 +22,7 @@ from zonequake_analysis.checks.screens.segments import (
     running,
     spread,
 )
-from zonequake_analysis.inputs.shapes import Function, Outcome
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 _NO_RANK = -1
 
@@ -43,7 +43,7 @@ class Unanswered:
 def suspects(c: Columns) -> Bools:
     """By key, whether the claimed order could fail at it."""
     judged, writes = _judged(c)
-    answered = c.outcome == Outcome.OK.value
+    answered = c.outcome == OutcomeCode.OK.value
     unanswered = _unanswered(c, judged, writes)
     placed = unanswered.rank != _NO_RANK
     early = np.flatnonzero(placed)[np.argsort(unanswered.place[placed], kind="stable")]
@@ -61,7 +61,7 @@ def suspects(c: Columns) -> Bools:
 def shared_entries(c: Columns) -> Bools:
     """By partition, whether two writes could have one place."""
     judged, writes = _judged(c)
-    rows = np.flatnonzero(judged & writes & (c.outcome == Outcome.OK.value) & ~c.copy)
+    rows = np.flatnonzero(judged & writes & (c.outcome == OutcomeCode.OK.value) & ~c.copy)
     order = ordered(c.partition[rows], c.position[rows])
     partition = c.partition[rows][order]
     twice = ~heads(partition, c.position[rows][order])
@@ -72,16 +72,16 @@ def shared_entries(c: Columns) -> Bools:
 
 def _judged(c: Columns) -> tuple[Bools, Bools]:
     """Rows that are judged, without keys that have an answer without a place; which ones write."""
-    ok = c.outcome == Outcome.OK.value
+    ok = c.outcome == OutcomeCode.OK.value
     read = c.f == Function.READ.value
-    judged = (c.outcome != Outcome.FAIL.value) & ~c.bounded & ~(read & ~ok)
+    judged = (c.outcome != OutcomeCode.FAIL.value) & ~c.bounded & ~(read & ~ok)
     holes = marked(c.key[judged & ok & (c.position < 0)], c.keys)
     writes = ~read & ((c.f != Function.CAS.value) | c.applied | ~ok)
     return judged & ~holes[c.key], writes
 
 
 def _unanswered(c: Columns, judged: Bools, writes: Bools) -> Unanswered:
-    ok = c.outcome == Outcome.OK.value
+    ok = c.outcome == OutcomeCode.OK.value
     rows = np.flatnonzero(judged & ~ok)
     count = len(rows)
     doubtful = np.zeros(c.keys, bool)
@@ -145,7 +145,7 @@ def _expects_hidden(c: Columns, unanswered: Unanswered, rows: Ints) -> Bools:
     """Whether what an unanswered cas expected is the value of a write that nothing observed."""
     hidden = unanswered.rows[unanswered.rank == _NO_RANK]
     result = np.zeros(len(rows), bool)
-    asking = np.flatnonzero((c.outcome[rows] != Outcome.OK.value) & (c.expected[rows] != NULL))
+    asking = np.flatnonzero((c.outcome[rows] != OutcomeCode.OK.value) & (c.expected[rows] != NULL))
     if len(hidden) and len(asking):
         cas = rows[asking]
         result[asking] = lookup(c.key[hidden], c.value[hidden], c.key[cas], c.expected[cas]) >= 0

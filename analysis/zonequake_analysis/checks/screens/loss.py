@@ -16,7 +16,7 @@ from zonequake_analysis.checks.screens.segments import (
     running,
     spread,
 )
-from zonequake_analysis.inputs.shapes import Function, Outcome
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 _ABSENT = -1
 """Version of an absent key, below every place."""
@@ -24,7 +24,7 @@ _ABSENT = -1
 
 def suspects(c: Columns) -> Bools:
     """By key, whether `loss` could find a lost value, a stale read or flicker."""
-    judged = (c.outcome == Outcome.OK.value) & ~c.bounded
+    judged = (c.outcome == OutcomeCode.OK.value) & ~c.bounded
     rows, version, write = _registers(c, judged)
     list_rows, list_version, bad = _lists(c, judged)
     rows = np.concatenate([rows, list_rows])
@@ -105,7 +105,7 @@ def _lists(c: Columns, judged: Bools) -> tuple[Ints, Ints, Bools]:
 
 def went_back(c: Columns) -> Bools:
     """By partition, whether a process could have been answered from an earlier place."""
-    rows = np.flatnonzero((c.outcome == Outcome.OK.value) & ~c.bounded & (c.position >= 0))
+    rows = np.flatnonzero((c.outcome == OutcomeCode.OK.value) & ~c.bounded & (c.position >= 0))
     names, process = np.unique(c.process[rows], return_inverse=True)
     session = c.partition[rows] * max(1, len(names)) + process
     order = ordered(session, c.inv[rows])
@@ -121,7 +121,7 @@ def went_back(c: Columns) -> Bools:
 
 def coverage(c: Columns) -> tuple[int, int]:
     """Acknowledged writes, and those that no later read of their key covers. Exact."""
-    judged = (c.outcome == Outcome.OK.value) & ~c.bounded
+    judged = (c.outcome == OutcomeCode.OK.value) & ~c.bounded
     write = (
         (c.f == Function.WRITE.value)
         | (c.f == Function.APPEND.value)

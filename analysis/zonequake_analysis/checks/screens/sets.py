@@ -6,14 +6,14 @@ import numpy as np
 
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns
 from zonequake_analysis.checks.screens.segments import NEVER, heads, marked, ordered, spread
-from zonequake_analysis.inputs.shapes import Function, Outcome
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 _ATTEMPTED, _POSSIBLE, _SEEN = 1, 2, 4
 
 
 def suspects(c: Columns) -> Bools:
     """By key, whether `sets` could find anything."""
-    ok = c.outcome == Outcome.OK.value
+    ok = c.outcome == OutcomeCode.OK.value
     read, cas = c.f == Function.READ.value, c.f == Function.CAS.value
     refused = cas & ok & ~c.applied
     attempts = np.flatnonzero(~read & (c.value != NULL))
@@ -25,7 +25,7 @@ def suspects(c: Columns) -> Bools:
     rows = np.concatenate([attempts, seeing, in_list])
     element = np.concatenate([c.value[attempts], shown[seeing], elements])
     attempt = np.arange(len(rows)) < len(attempts)
-    possible = (c.outcome != Outcome.FAIL.value) & ~refused
+    possible = (c.outcome != OutcomeCode.FAIL.value) & ~refused
     says = np.where(attempt, _ATTEMPTED + _POSSIBLE * possible[rows], _SEEN).astype(np.uint8)
     at = c.position[rows]
     written = np.where(attempt & (ok & ~refused)[rows], at, -1)

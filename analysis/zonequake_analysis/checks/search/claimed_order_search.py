@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zonequake_analysis.checks.search.reference import State, Step, apply
+from zonequake_analysis.checks.search.reference import ReferenceStep, State, apply
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 
 
-def follows_claim(steps: Sequence[Step], positions: Sequence[int | None]) -> bool:
+def follows_claim(steps: Sequence[ReferenceStep], positions: Sequence[int | None]) -> bool:
     """Whether `steps` in the order of `positions` respect real time and explain every answer.
 
     An unanswered write has no position, and may stand anywhere or nowhere. A history with an answer

@@ -16,7 +16,7 @@ State = int | tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ReferenceStep:
     """One operation on one key. An unanswered write has `fin_ns` = NEVER_NS.
 
     `value`: what was written, or read (tuple for a list, None for absent). `found`: what a refused
@@ -32,7 +32,7 @@ class Step:
     refused: bool = False
 
 
-def is_linearizable(steps: Sequence[Step]) -> bool:
+def is_linearizable(steps: Sequence[ReferenceStep]) -> bool:
     """Whether some order of `steps` respects real time and explains every answer."""
     dead: set[tuple[int, State]] = set()
     must = sum(1 << i for i, step in enumerate(steps) if step.fin_ns != NEVER_NS)
@@ -56,7 +56,7 @@ def is_linearizable(steps: Sequence[Step]) -> bool:
     return search(0, None)
 
 
-def apply(step: Step, state: State) -> tuple[bool, State]:
+def apply(step: ReferenceStep, state: State) -> tuple[bool, State]:
     """Whether `step` may happen in `state`, and the state after it."""
     if step.f is Function.READ:
         return step.value == state, state

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.register_zones import ABSENT, Clusters, violations
-from zonequake_analysis.checks.search.reference import State, Step, is_linearizable
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, Outcome, Role
+from zonequake_analysis.checks.search.reference import ReferenceStep, State, is_linearizable
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode, RoleCode
 
 _T = TypeVar("_T")
 
@@ -47,7 +47,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class WitnessOperation:
     """An operation as the witness shows it."""
 
     op: str
@@ -55,7 +55,7 @@ class Operation:
     node: str
     role: str
     outcome: str
-    step: Step
+    step: ReferenceStep
     term: int | None
     index: int | None
     bounded: bool = False
@@ -65,7 +65,7 @@ class Operation:
 class Witness:
     """Operations that show a finding; `proven` if the search found no order for them."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[WitnessOperation, ...]
     proven: bool
 
 
@@ -84,21 +84,21 @@ def operations_of(ops: DataFrame, key_ids: Sequence[int]) -> dict[int, list[Row]
     return by_key
 
 
-def operation(row: Row) -> Operation:
+def operation(row: Row) -> WitnessOperation:
     """A row of `ops` as an operation."""
     f = Function(row["f"])
-    outcome = Outcome(row["outcome"])
-    refused = f is Function.CAS and outcome is Outcome.OK and not row["applied"]
+    outcome = OutcomeCode(row["outcome"])
+    refused = f is Function.CAS and outcome is OutcomeCode.OK and not row["applied"]
     value: State = row["value"]
     if row["list"] is not None:
         value = tuple(row["list"])
-    return Operation(
+    return WitnessOperation(
         op=row["op"],
         process=row["process"],
         node=row["node"] or "",
-        role=Role(row["role"]).name.lower(),
+        role=RoleCode(row["role"]).name.lower(),
         outcome=outcome.name.lower(),
-        step=Step(
+        step=ReferenceStep(
             f=f,
             inv_ns=row["inv"],
             fin_ns=row["fin"],
@@ -113,7 +113,7 @@ def operation(row: Row) -> Operation:
     )
 
 
-def find_witness(operations: Sequence[Operation], finding: Finding) -> Witness:
+def find_witness(operations: Sequence[WitnessOperation], finding: Finding) -> Witness:
     """The smallest violation found among `operations` of the finding's key."""
     judged = [
         o
@@ -150,7 +150,7 @@ def find_witness(operations: Sequence[Operation], finding: Finding) -> Witness:
     return Witness(operations=tuple(sorted(small, key=lambda o: o.step.inv_ns)), proven=proven)
 
 
-def _steps(operations: Sequence[Operation]) -> list[Step]:
+def _steps(operations: Sequence[WitnessOperation]) -> list[ReferenceStep]:
     return [o.step for o in operations]
 
 
@@ -171,7 +171,7 @@ def _minimize(items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> lis
     return left
 
 
-def _explained(some: Sequence[Operation], whole: Sequence[Operation]) -> bool:
+def _explained(some: Sequence[WitnessOperation], whole: Sequence[WitnessOperation]) -> bool:
     """Whether no read lost its write: that would be a phantom of our own making."""
     written = {o.step.value for o in whole if _writes(o.step)}
     kept = {o.step.value for o in some if _writes(o.step)}
@@ -182,16 +182,16 @@ def _explained(some: Sequence[Operation], whole: Sequence[Operation]) -> bool:
     return True
 
 
-def _writes(step: Step) -> bool:
+def _writes(step: ReferenceStep) -> bool:
     return step.f is not Function.READ and not step.refused
 
 
-def _element(step: Step) -> int:
+def _element(step: ReferenceStep) -> int:
     shown = step.found if step.refused else step.value
     return shown if isinstance(shown, int) else ABSENT
 
 
-def _relaxed(steps: Sequence[Step], known: AbstractSet[int]) -> list[Step]:
+def _relaxed(steps: Sequence[ReferenceStep], known: AbstractSet[int]) -> list[ReferenceStep]:
     """A cas whose expected value was `known` and then dropped becomes a write: it forbids less."""
     dropped = known - {_element(step) for step in steps} - {ABSENT}
     return [
@@ -202,7 +202,7 @@ def _relaxed(steps: Sequence[Step], known: AbstractSet[int]) -> list[Step]:
     ]
 
 
-def _project(operations: Sequence[Operation], elements: set[int]) -> list[Operation]:
+def _project(operations: Sequence[WitnessOperation], elements: set[int]) -> list[WitnessOperation]:
     """The history with every other element forgotten."""
     projected = []
     for o in operations:
@@ -216,16 +216,18 @@ def _project(operations: Sequence[Operation], elements: set[int]) -> list[Operat
     return projected
 
 
-def registers_fail(steps: Sequence[Step]) -> bool:
+def registers_fail(steps: Sequence[ReferenceStep]) -> bool:
     """The zone test over the operations of one register: True if no order exists."""
-    clusters: dict[int, list[Step]] = {}
+    clusters: dict[int, list[ReferenceStep]] = {}
     for step in steps:
         clusters.setdefault(_element(step), []).append(step)
 
-    def column(of: Callable[[list[Step]], int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def column(
+        of: Callable[[list[ReferenceStep]], int],
+    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.array([of(group) for group in clusters.values()], dtype=np.int64)
 
-    def writes(group: list[Step]) -> list[Step]:
+    def writes(group: list[ReferenceStep]) -> list[ReferenceStep]:
         return [step for step in group if _writes(step)]
 
     codes = violations(
@@ -250,7 +252,7 @@ def registers_fail(steps: Sequence[Step]) -> bool:
     return bool(codes.any())
 
 
-def lists_fail(steps: Sequence[Step]) -> bool:
+def lists_fail(steps: Sequence[ReferenceStep]) -> bool:
     """The prefix test over the operations of one list: True if no order exists."""
     reads = [(step, step.value or ()) for step in steps if step.f is Function.READ]
     shown = [elements for _, elements in reads if isinstance(elements, tuple)]
@@ -281,10 +283,10 @@ def lists_fail(steps: Sequence[Step]) -> bool:
     return False
 
 
-def _around(operations: Sequence[Operation], finding: Finding) -> list[Operation]:
+def _around(operations: Sequence[WitnessOperation], finding: Finding) -> list[WitnessOperation]:
     """Operations named by the finding: those that start then, and those of its value or place."""
 
-    def named(o: Operation) -> bool:
+    def named(o: WitnessOperation) -> bool:
         value = o.step.value
         mentions = finding.value is not None and (
             finding.value in (value, o.step.found)

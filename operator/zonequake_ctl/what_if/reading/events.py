@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from zonequake_ctl.what_if.reading.located import Place
+from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_ctl.what_if.reading.question import (
     Alter,
     Applied,
     Cancelled,
     CaughtUp,
     Drop,
-    Event,
     GroupRestart,
     LeaderElected,
     Membership,
@@ -20,7 +19,8 @@ from zonequake_ctl.what_if.reading.question import (
     ReplicaLost,
     ResetByHand,
     StageReported,
-    Target,
+    TargetEvent,
+    TimelineEvent,
 )
 from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_whole
 from zonequake_ctl.what_if.reading.zone_fields import read_changes
@@ -29,11 +29,11 @@ from zonequake_protocol.admin import Stage
 _COMMON = ("at", "revision")
 
 
-def read_events(place: Place | None, partitions: int) -> tuple[Event, ...]:
+def read_events(place: TextPlace | None, partitions: int) -> tuple[TimelineEvent, ...]:
     """Events in the order of their times. Raises WhatIfError."""
     if place is None or place.value is None:
         return ()
-    events: list[Event] = []
+    events: list[TimelineEvent] = []
     for item in place.items("a list of events"):
         event = _event(item, partitions)
         if events and event.at_ms < events[-1].at_ms:
@@ -43,7 +43,7 @@ def read_events(place: Place | None, partitions: int) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _event(place: Place, partitions: int) -> Event:
+def _event(place: TextPlace, partitions: int) -> TimelineEvent:
     fields = place.fields(_EVENT_KEYS)
     if "at" not in fields:
         place.refuse("at, the second at which it happens")
@@ -66,18 +66,18 @@ def _event(place: Place, partitions: int) -> Event:
     return _KINDS[kind](fields[kind], at_ms, revision, partitions)
 
 
-def _alter(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _alter(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
     return Alter(at_ms=at_ms, revision=revision, changes=read_changes(place))
 
 
-def _target(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _target(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
     fields = _of_partition(place, required=("nodes",))
     number = read_number(fields["partition"], partitions)
     nodes = fields["nodes"].names()
-    return Target(at_ms=at_ms, revision=revision, partition=number, nodes=nodes)
+    return TargetEvent(at_ms=at_ms, revision=revision, partition=number, nodes=nodes)
 
 
-def _applied(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _applied(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
     fields = _of_partition(place, required=("peers",), optional=("term", "index"))
     return Applied(
         at_ms=at_ms,
@@ -89,7 +89,9 @@ def _applied(place: Place, at_ms: int, revision: int | None, partitions: int) ->
     )
 
 
-def _leader_elected(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _leader_elected(
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     fields = _of_partition(place, required=("node",), optional=("term", "peers"))
     return LeaderElected(
         at_ms=at_ms,
@@ -102,8 +104,8 @@ def _leader_elected(place: Place, at_ms: int, revision: int | None, partitions: 
 
 
 def _reconfiguration_error(
-    place: Place, at_ms: int, revision: int | None, partitions: int
-) -> Event:
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     fields = _of_partition(place, required=("status",))
     return ReconfigurationError(
         at_ms=at_ms,
@@ -113,7 +115,9 @@ def _reconfiguration_error(
     )
 
 
-def _replica_lost(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _replica_lost(
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     fields = _of_partition(place, required=("node",))
     return ReplicaLost(
         at_ms=at_ms,
@@ -123,7 +127,9 @@ def _replica_lost(place: Place, at_ms: int, revision: int | None, partitions: in
     )
 
 
-def _cancelled(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _cancelled(
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     fields = _of_partition(place, required=("result",))
     return Cancelled(
         at_ms=at_ms,
@@ -133,13 +139,15 @@ def _cancelled(place: Place, at_ms: int, revision: int | None, partitions: int) 
     )
 
 
-def _caught_up(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _caught_up(
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     fields = _of_partition(place, required=("peers",))
     number = read_number(fields["partition"], partitions)
     return CaughtUp(at_ms=at_ms, revision=revision, partition=number, peers=fields["peers"].names())
 
 
-def _stage(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _stage(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
     fields = _of_partition(place, required=("stage",))
     value = fields["stage"].value
     word = "NONE" if value is None else str(value)
@@ -155,7 +163,9 @@ def _stage(place: Place, at_ms: int, revision: int | None, partitions: int) -> E
     )
 
 
-def _group_restart(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _group_restart(
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     fields = _of_partition(place, required=("alive",))
     number = read_number(fields["partition"], partitions)
     return GroupRestart(
@@ -163,7 +173,9 @@ def _group_restart(place: Place, at_ms: int, revision: int | None, partitions: i
     )
 
 
-def _reset_by_hand(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _reset_by_hand(
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     fields = _of_partition(place, required=(), optional=("survivor",))
     return ResetByHand(
         at_ms=at_ms,
@@ -173,17 +185,19 @@ def _reset_by_hand(place: Place, at_ms: int, revision: int | None, partitions: i
     )
 
 
-def _operator_restart(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _operator_restart(
+    place: TextPlace, at_ms: int, revision: int | None, partitions: int
+) -> TimelineEvent:
     _must_be_true(place)
     return OperatorRestart(at_ms=at_ms, revision=revision)
 
 
-def _drop(place: Place, at_ms: int, revision: int | None, partitions: int) -> Event:
+def _drop(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
     _must_be_true(place)
     return Drop(at_ms=at_ms, revision=revision)
 
 
-_KINDS: Mapping[str, Callable[[Place, int, int | None, int], Event]] = {
+_KINDS: Mapping[str, Callable[[TextPlace, int, int | None, int], TimelineEvent]] = {
     "alter": _alter,
     "target": _target,
     "applied": _applied,
@@ -202,8 +216,8 @@ _EVENT_KEYS = (*_COMMON, "join", "leave", *_KINDS)
 
 
 def _of_partition(
-    place: Place, *, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, Place]:
+    place: TextPlace, *, required: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, TextPlace]:
     fields = place.fields(("partition", *required, *optional))
     for key in ("partition", *required):
         if key not in fields:
@@ -211,6 +225,6 @@ def _of_partition(
     return fields
 
 
-def _must_be_true(place: Place) -> None:
+def _must_be_true(place: TextPlace) -> None:
     if place.value is not True:
         place.refuse("true")

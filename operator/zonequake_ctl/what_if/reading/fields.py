@@ -12,7 +12,7 @@ from typing import TypeVar
 import yaml
 
 from zonequake_ctl.what_if.reading.events import read_events
-from zonequake_ctl.what_if.reading.located import Place, shown
+from zonequake_ctl.what_if.reading.located import TextPlace, shown
 from zonequake_ctl.what_if.reading.question import (
     GivenKeys,
     GivenLink,
@@ -38,7 +38,7 @@ def read(text: str) -> Question:
         raise WhatIfError(f"the file isn't YAML: {error}") from error
     top = {
         key: inner
-        for key, inner in Place(document).fields(_TOP).items()
+        for key, inner in TextPlace(document).fields(_TOP).items()
         if inner.value is not None  # `events:` with nothing behind it
     }
     zone = read_spec(top["zone"]) if "zone" in top else {}
@@ -82,20 +82,20 @@ _UniqueKeys.add_constructor("tag:yaml.org,2002:map", _unique)
 
 
 def _by_partition(
-    place: Place | None, partitions: int, read_one: Callable[[Place], T]
+    place: TextPlace | None, partitions: int, read_one: Callable[[TextPlace], T]
 ) -> dict[int, T]:
     found: dict[int, T] = {}
     if place is None or place.value is None:
         return found
     for key, inner in place.entries("a mapping of partition numbers"):
-        number = read_number(Place(key, place.path), partitions)
+        number = read_number(TextPlace(key, place.path), partitions)
         if number in found:
-            Place(key, place.path).refuse("each partition once")
+            TextPlace(key, place.path).refuse("each partition once")
         found[number] = read_one(inner)
     return found
 
 
-def _keys(place: Place) -> GivenKeys:
+def _keys(place: TextPlace) -> GivenKeys:
     fields = place.fields(
         (
             "stable",
@@ -131,7 +131,7 @@ def _keys(place: Place) -> GivenKeys:
     return keys
 
 
-def _set(place: Place | None, *, flags: bool) -> GivenSet | None:
+def _set(place: TextPlace | None, *, flags: bool) -> GivenSet | None:
     if place is None or place.value is None:
         return None
     if isinstance(place.value, list):
@@ -150,7 +150,7 @@ def _set(place: Place | None, *, flags: bool) -> GivenSet | None:
     return found if found.nodes else None
 
 
-def _chain(place: Place | None) -> tuple[GivenLink, ...]:
+def _chain(place: TextPlace | None) -> tuple[GivenLink, ...]:
     if place is None or place.value is None:
         return ()
     links = []
@@ -168,13 +168,13 @@ def _chain(place: Place | None) -> tuple[GivenLink, ...]:
     return tuple(links)
 
 
-def _replicas(place: Place) -> dict[str, GivenReplica]:
+def _replicas(place: TextPlace) -> dict[str, GivenReplica]:
     found = {}
     for name, inner in place.entries("a mapping of node names to what they would report"):
         fields = inner.fields(("term", "index", "lastUserCmdTerm", "lastUserCmdIdx", "lastCfgIdx"))
         user_index = read_whole(fields.get("lastUserCmdIdx"), "an index")
         term = read_whole(fields.get("term"), "a term")
-        found[Place(name, place.path).text("a node's name")] = GivenReplica(
+        found[TextPlace(name, place.path).text("a node's name")] = GivenReplica(
             term=term,
             index=read_whole(fields.get("index"), "an index"),
             last_user_cmd_term=read_whole(fields.get("lastUserCmdTerm"), "a term")
@@ -186,7 +186,7 @@ def _replicas(place: Place) -> dict[str, GivenReplica]:
     return found
 
 
-def _names(place: Place | None) -> tuple[str, ...]:
+def _names(place: TextPlace | None) -> tuple[str, ...]:
     return () if place is None or place.value is None else place.names()
 
 
@@ -203,4 +203,4 @@ def _check_leaves(question: Question) -> None:
         if isinstance(event, Membership):
             for name in event.leave:
                 if name not in known:
-                    Place(name, f"events[{i}].leave").refuse("a node of the topology")
+                    TextPlace(name, f"events[{i}].leave").refuse("a node of the topology")

@@ -13,7 +13,7 @@ from zonequake_kube.errors import WhatIfError
 MAX_SHOWN_CHARS = 80
 
 
-class Place:
+class TextPlace:
     """One value of the file, and how to read it strictly.
 
     Each reader returns the value as the type that it names, or raises WhatIfError with the place,
@@ -31,7 +31,7 @@ class Place:
         where = self.path or "the file"
         raise WhatIfError(f"{where}: found {shown(self.value)}, expected {expected}")
 
-    def fields(self, allowed: Collection[str]) -> dict[str, Place]:
+    def fields(self, allowed: Collection[str]) -> dict[str, TextPlace]:
         """A mapping with only these keys, by key."""
         if not isinstance(self.value, dict):
             self.refuse(f"a mapping with {_listed(allowed)}")
@@ -44,20 +44,20 @@ class Place:
                     f"{where}: found the unknown key {shown(key)}{hint}, expected only "
                     f"{_listed(allowed)}"
                 )
-        return {key: Place(inner, self._below(key)) for key, inner in self.value.items()}
+        return {key: TextPlace(inner, self._below(key)) for key, inner in self.value.items()}
 
-    def entries(self, expected: str) -> Iterator[tuple[object, Place]]:
+    def entries(self, expected: str) -> Iterator[tuple[object, TextPlace]]:
         """A mapping's keys as written, with their values."""
         if not isinstance(self.value, dict):
             self.refuse(expected)
         for key, inner in self.value.items():
-            yield key, Place(inner, self._below(key))
+            yield key, TextPlace(inner, self._below(key))
 
-    def items(self, expected: str) -> list[Place]:
+    def items(self, expected: str) -> list[TextPlace]:
         """A list's items."""
         if not isinstance(self.value, list):
             self.refuse(expected)
-        return [Place(item, f"{self.path}[{i}]") for i, item in enumerate(self.value)]
+        return [TextPlace(item, f"{self.path}[{i}]") for i, item in enumerate(self.value)]
 
     def text(self, expected: str) -> str:
         """A text that isn't empty."""

@@ -64,7 +64,7 @@ class GivenReplica:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class TimelineEvent:
     """Something that happens; without `revision` it gets the next one."""
 
     at_ms: int
@@ -72,7 +72,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership(Event):
+class Membership(TimelineEvent):
     """A topology version: nodes join, leave, or both (a topology leap)."""
 
     join: Mapping[str, Attributes] = field(default_factory=dict)
@@ -82,21 +82,21 @@ class Membership(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alter(Event):
+class Alter(TimelineEvent):
     """ALTER ZONE: fields of the spec that change; None takes one away."""
 
     changes: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEvent(Event):
+class PartitionEvent(TimelineEvent):
     """An event of one partition."""
 
     partition: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target(PartitionEvent):
+class TargetEvent(PartitionEvent):
     """A trigger with `nodes` in place of the calculated set."""
 
     nodes: tuple[str, ...]
@@ -170,12 +170,12 @@ class ResetByHand(PartitionEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRestart(Event):
+class OperatorRestart(TimelineEvent):
     """The operator forgets all that isn't in the resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop(Event):
+class Drop(TimelineEvent):
     """DROP ZONE."""
 
 
@@ -187,6 +187,6 @@ class Question:
     zone: Mapping[str, object]
     partitions: Mapping[int, GivenKeys] = field(default_factory=dict)
     replicas: Mapping[int, Mapping[str, GivenReplica]] = field(default_factory=dict)
-    events: tuple[Event, ...] = ()
+    events: tuple[TimelineEvent, ...] = ()
     until_ms: int | None = None
     auto_apply: bool = False

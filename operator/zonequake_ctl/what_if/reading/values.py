@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from zonequake_ctl.what_if.reading.located import Place
+from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_ctl.what_if.reading.question import Attributes
 
 
-def read_nodes(place: Place) -> dict[str, Attributes]:
+def read_nodes(place: TextPlace) -> dict[str, Attributes]:
     """Nodes by name, each with attributes or a list of tags. Raises WhatIfError."""
     nodes: dict[str, Attributes] = {}
     for name, inner in place.entries("a mapping of node names to attributes"):
-        nodes[Place(name, place.path or "topology").text("a node's name")] = _attributes(inner)
+        nodes[TextPlace(name, place.path or "topology").text("a node's name")] = _attributes(inner)
     return nodes
 
 
-def _attributes(place: Place) -> Attributes:
+def _attributes(place: TextPlace) -> Attributes:
     expected = "attributes ({region: EU}) or a list of tags ([EU, SSD])"
     if place.value is None:
         return {}
@@ -36,7 +36,7 @@ def _attribute(value: object) -> str:
     return str(value)
 
 
-def read_number(place: Place, partitions: int) -> int:
+def read_number(place: TextPlace, partitions: int) -> int:
     """A partition's number, written as a number or as a text. Raises WhatIfError."""
     value = place.value
     if isinstance(value, str) and value.isascii() and value.isdigit():
@@ -47,6 +47,6 @@ def read_number(place: Place, partitions: int) -> int:
     return value
 
 
-def read_whole(place: Place | None, what: str) -> int:
+def read_whole(place: TextPlace | None, what: str) -> int:
     """A whole number, 0 if it isn't there. Raises WhatIfError."""
     return 0 if place is None else place.whole(f"{what}, a whole number (0 or more)")

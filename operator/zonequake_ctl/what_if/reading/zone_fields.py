@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zonequake_ctl.what_if.reading.located import Place
+from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_operator.errors import FilterError
 from zonequake_operator.nodes import filter as filters
 from zonequake_operator.resources.model import ChangePeersMode, ConsistencyMode, Storage, ZoneSpec
@@ -41,7 +41,7 @@ _FIELDS = (
 )
 
 
-def read_spec(place: Place) -> dict[str, object]:
+def read_spec(place: TextPlace) -> dict[str, object]:
     """A DistributionZone spec, checked as the API server would. Raises WhatIfError."""
     return {
         key: inner.value
@@ -50,7 +50,7 @@ def read_spec(place: Place) -> dict[str, object]:
     }
 
 
-def read_changes(place: Place) -> dict[str, object]:
+def read_changes(place: TextPlace) -> dict[str, object]:
     """What ALTER ZONE changes; null takes a field away. Raises WhatIfError."""
     fields = _checked(place, removable=True)
     for key in IMMUTABLE:
@@ -68,7 +68,7 @@ def parsed(spec: Mapping[str, object]) -> ZoneSpec:
     return found
 
 
-def _checked(place: Place, *, removable: bool) -> dict[str, Place]:
+def _checked(place: TextPlace, *, removable: bool) -> dict[str, TextPlace]:
     fields = place.fields(_FIELDS)
     for key, inner in fields.items():
         if inner.value is not None or not removable:
@@ -80,7 +80,7 @@ def _checked(place: Place, *, removable: bool) -> dict[str, Place]:
     return fields
 
 
-def _check(key: str, place: Place) -> None:
+def _check(key: str, place: TextPlace) -> None:
     if key in _NAMES:
         if place.value not in _NAMES[key]:
             place.refuse(" or ".join(_NAMES[key]))
@@ -101,12 +101,12 @@ def _check(key: str, place: Place) -> None:
         place.flag()
 
 
-def _up_to(place: Place, expected: str, least: int, most: int) -> None:
+def _up_to(place: TextPlace, expected: str, least: int, most: int) -> None:
     if place.whole(expected, least) > most:
         place.refuse(expected)
 
 
-def _check_filter(place: Place) -> None:
+def _check_filter(place: TextPlace) -> None:
     expected = 'a filter such as ("US" || "EU") && "SSD"'
     if not isinstance(place.value, str):
         place.refuse(expected)

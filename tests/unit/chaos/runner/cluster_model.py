@@ -20,9 +20,9 @@ from zonequake_protocol.admin import (
     ConfigurationReport,
     NodeIdentity,
     PeerName,
+    ReplicaRole,
     ReplicasReport,
     ReplicaStatus,
-    Role,
     Stage,
     StoreEvent,
 )
@@ -280,7 +280,7 @@ class ClusterModel:
             zone=str(self.zone),
             partition=group.partition,
             incarnation="0" * 16,
-            role=Role.LEADER if leads else Role.FOLLOWER,
+            role=ReplicaRole.LEADER if leads else ReplicaRole.FOLLOWER,
             term=group.term,
             configuration=ConfigurationReport(
                 peers=[PeerName(node=n, incarnation="i") for n in group.members],

@@ -13,7 +13,7 @@ import yaml
 from aiohttp import web
 
 from tests.unit.chaos.runner.fake_cluster import FakeCluster
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def cluster(cluster_type: type[FakeCluster]) -> AsyncIterator[FakeCluster]
 
 
 @pytest.fixture
-def place(cluster: FakeCluster, tmp_path: Path) -> Place:
+def place(cluster: FakeCluster, tmp_path: Path) -> ReleasePlace:
     host, port = cluster.address
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
@@ -52,7 +52,7 @@ def place(cluster: FakeCluster, tmp_path: Path) -> Place:
             }
         )
     )
-    return Place(
+    return ReleasePlace(
         kubeconfig=kubeconfig, context="x", namespace="zonequake", release="zq", embedded=False
     )
 

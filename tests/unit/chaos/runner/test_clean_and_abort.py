@@ -16,9 +16,9 @@ from zonequake_chaos.cleanup import prove as cleaning_up
 from zonequake_chaos.commands.clean import abort, clean, find_run
 from zonequake_chaos.commands.run import Ask, run_once
 from zonequake_chaos.record.cleanup_journal import Debt, Journal, RemoveFinalizer
-from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import GuardError, HarnessError, JournalFailed, UsageError
 
 QUICK = [
@@ -29,7 +29,7 @@ OUTAGE = "zonequake.io/outage"
 
 
 def start(
-    place: Place, out: Path, *overrides: str
+    place: ReleasePlace, out: Path, *overrides: str
 ) -> asyncio.Task[tuple[RunFolder, HarnessReport]]:
     """The scenario node-outage, whose fault lasts a minute."""
     words = [*QUICK, "faults.0.holdSeconds=60", *overrides]
@@ -37,7 +37,7 @@ def start(
     return asyncio.create_task(run_once(asked, place, Console(file=io.StringIO(), width=300)))
 
 
-def left_by_a_dead_run(cluster: Any, folder: Path, place: Place, run: str = "dead") -> None:
+def left_by_a_dead_run(cluster: Any, folder: Path, place: ReleasePlace, run: str = "dead") -> None:
     """A folder and the traces of a harness that was killed in the middle of an outage."""
     RunFolder.create(folder)
     where = {
@@ -73,7 +73,7 @@ def mark(cluster: Any, run: str, folder: Path | str = "/gone", replicas: int = 3
     }
 
 
-def nowhere() -> Place:
+def nowhere() -> ReleasePlace:
     raise AssertionError("a folder says itself where its run was")
 
 
@@ -89,7 +89,7 @@ def dead_runs_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     for _ in range(2):
@@ -101,7 +101,7 @@ async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
 
 
 async def test_a_debt_that_nobody_recorded_is_found_by_looking(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     cluster.stopped.add("zq-default-1")
@@ -115,7 +115,7 @@ async def test_a_debt_that_nobody_recorded_is_found_by_looking(
 
 
 async def test_an_operator_that_was_left_stopped_is_found_by_looking(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     labels = {"app.kubernetes.io/component": "operator"}
@@ -131,7 +131,7 @@ async def test_an_operator_that_was_left_stopped_is_found_by_looking(
 
 
 async def test_a_run_whose_folder_is_lost_is_cleaned_by_its_name_and_by_all(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     for word in ("dead", None):
         left_by_a_dead_run(cluster, tmp_path / f"folder-of-{word}", place)
@@ -142,7 +142,7 @@ async def test_a_run_whose_folder_is_lost_is_cleaned_by_its_name_and_by_all(
 
 
 async def test_a_name_that_no_mark_bears_is_said_since_it_may_be_misspelled(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     unknown = "marks of runs (none names daed)"
@@ -152,7 +152,7 @@ async def test_a_name_that_no_mark_bears_is_said_since_it_may_be_misspelled(
 
 
 async def test_what_cannot_be_undone_is_not_proven_and_the_mark_stays(
-    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     give_up_soon(monkeypatch)
@@ -170,7 +170,7 @@ async def test_what_cannot_be_undone_is_not_proven_and_the_mark_stays(
 
 
 async def test_without_an_api_server_nothing_is_proven(
-    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     give_up_soon(monkeypatch)
@@ -185,7 +185,7 @@ async def test_without_an_api_server_nothing_is_proven(
 
 
 async def test_a_debt_of_another_version_is_not_forgotten(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     with (tmp_path / "run" / "cleanup.jsonl").open("a") as file:
@@ -196,7 +196,7 @@ async def test_a_debt_of_another_version_is_not_forgotten(
 
 
 async def test_two_cleaners_at_once_both_prove_it(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     run = find_run(str(tmp_path / "run"), nowhere)
@@ -206,7 +206,7 @@ async def test_two_cleaners_at_once_both_prove_it(
 
 
 async def test_an_abort_during_a_clean_waits_for_its_end_and_proves_it_again(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     run = find_run(str(tmp_path / "run"), nowhere)
@@ -221,7 +221,7 @@ async def test_an_abort_during_a_clean_waits_for_its_end_and_proves_it_again(
 
 @pytest.mark.parametrize("by_name", [False, True])
 async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
-    by_name: bool, cluster: Any, place: Place, tmp_path: Path
+    by_name: bool, cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     running = start(place, tmp_path / "run")
     await asyncio.wait_for(cluster.held.wait(), timeout=20)
@@ -231,7 +231,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     assert proof.problems == []
     assert "asked to end" in said[0]
     folder, report = await asyncio.wait_for(running, timeout=20)
-    assert report.verdict is Verdict.HARNESS_FAILED
+    assert report.verdict is RunVerdict.HARNESS_FAILED
     assert "aborted by `zonequake abort`" in report.problems
     assert report.interrupted
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
@@ -243,7 +243,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
 
 
 async def test_a_run_that_is_under_way_is_not_cleaned_but_to_be_aborted(
-    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zonequake_chaos.commands.clean.OTHER_CLEANER_S", 0.2)
     running = start(place, tmp_path / "run")
@@ -261,27 +261,27 @@ async def test_a_run_that_is_under_way_is_not_cleaned_but_to_be_aborted(
 
 
 async def test_consent_that_is_taken_away_ends_the_run_and_heals(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     running = start(place, tmp_path / "run")
     await asyncio.wait_for(cluster.held.wait(), timeout=20)
     cluster.namespace_labels.pop("zonequake.io/chaos")
     _, report = await asyncio.wait_for(running, timeout=20)
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert any("does not allow chaos" in problem for problem in report.problems)
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
     assert cluster.zone is None
 
 
 async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
-    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_up_soon(monkeypatch)
     running = start(place, tmp_path / "run")
     await asyncio.wait_for(cluster.held.wait(), timeout=20)
     cluster.objects["configmaps", "zq-run"]["data"].pop("host")
     _, report = await asyncio.wait_for(running, timeout=20)
-    assert report.work is Verdict.HARNESS_FAILED
+    assert report.work is RunVerdict.HARNESS_FAILED
     assert any("can't be watched any more: ConfigMap zq-run" in p for p in report.problems)
     assert any("is no run's mark" in p for p in report.unclean or [])
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
@@ -290,7 +290,7 @@ async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
 
 
 async def test_a_fault_waits_for_no_later_look_at_the_consent(
-    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zonequake_chaos.runner.run_limits._FAR_S", 1000.0)
     running = start(place, tmp_path / "run")
@@ -303,7 +303,7 @@ async def test_a_fault_waits_for_no_later_look_at_the_consent(
 
 
 async def test_a_run_that_lasts_longer_than_it_may_is_ended_and_healed(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     held = {
         "name": "never",
@@ -319,7 +319,7 @@ async def test_a_run_that_lasts_longer_than_it_may_is_ended_and_healed(
     faults = f"faults={json.dumps([outage, held])}"
     running = start(place, tmp_path / "run", faults, "maxDurationSeconds=3")
     _, report = await asyncio.wait_for(running, timeout=30)
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert "ended early: the run may last 3 s, and these are over" in report.problems
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
 
@@ -339,7 +339,7 @@ async def test_a_foreign_namespace_says_both_that_and_how_long(
     override: str,
     words: str,
     cluster: Any,
-    place: Place,
+    place: ReleasePlace,
     tmp_path: Path,
 ) -> None:
     for key, value in labels.items():
@@ -353,10 +353,10 @@ async def test_a_foreign_namespace_says_both_that_and_how_long(
 
 
 async def test_a_place_is_not_embedded_because_somebody_says_so(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.namespace_labels.clear()
-    said = Place(
+    said = ReleasePlace(
         kubeconfig=place.kubeconfig, context="x", namespace="zonequake", release="zq", embedded=True
     )
     with pytest.raises(GuardError):
@@ -364,7 +364,7 @@ async def test_a_place_is_not_embedded_because_somebody_says_so(
 
 
 async def test_an_event_log_on_a_full_disk_does_not_keep_a_run_from_healing(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "events.jsonl").symlink_to("/dev/full")
@@ -378,7 +378,7 @@ async def test_an_event_log_on_a_full_disk_does_not_keep_a_run_from_healing(
 
 
 async def test_a_journal_that_cannot_be_written_lets_no_fault_in(
-    cluster: Any, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, place: ReleasePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owe = Journal.owe
 
@@ -389,7 +389,7 @@ async def test_a_journal_that_cannot_be_written_lets_no_fault_in(
 
     monkeypatch.setattr(Journal, "owe", full_at_the_finalizer)
     _, report = await asyncio.wait_for(start(place, tmp_path / "run"), timeout=20)
-    assert report.verdict is Verdict.HARNESS_FAILED
+    assert report.verdict is RunVerdict.HARNESS_FAILED
     assert any("the disk is full" in problem for problem in report.problems)
     assert not cluster.held.is_set(), "the fault was never done"
     assert cluster.zone is None

@@ -18,11 +18,11 @@ from zonequake_chaos.deployments.choice import Choice
 from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
 from zonequake_chaos.load.objects import Installation
 from zonequake_chaos.record.cleanup_journal import DeleteEtcd, Journal
-from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control
 from zonequake_chaos.scenario.run import Etcd
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import UsageError
 
 Events = Callable[[Path], list[dict[str, Any]]]
@@ -61,7 +61,7 @@ def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(
         ask("leader-kill", tmp_path / "run", "faults.0.times=2", "faults.0.pauseSeconds=0"),
@@ -69,7 +69,7 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
         quiet_console(),
     )
     assert report.problems == []
-    assert report.verdict is Verdict.PASSED
+    assert report.verdict is RunVerdict.PASSED
     events = events_of(folder.path)
     killed = of_kind(events, "fault.effective")
     assert [kill["data"]["targets"] for kill in killed] == [[MEMBERS[0]], [MEMBERS[1]]]
@@ -98,7 +98,7 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
 
 
 async def test_a_start_is_told_with_the_process_that_a_kill_names(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     """The analysis takes a member for dead until another process of it starts."""
     folder, _ = await run_once(
@@ -118,7 +118,7 @@ async def test_a_start_is_told_with_the_process_that_a_kill_names(
 
 
 async def test_members_whose_hashes_differ_are_named(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     cluster.hashes[MEMBERS[2]] = 78
     folder, report = await run_once(
@@ -130,7 +130,7 @@ async def test_members_whose_hashes_differ_are_named(
 
 
 async def test_a_dump_that_broke_off_is_asked_for_again(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     cluster.broken_ranges = 1
     folder, report = await run_once(
@@ -141,7 +141,7 @@ async def test_a_dump_that_broke_off_is_asked_for_again(
 
 
 async def test_an_etcd_that_is_no_runs_is_left_alone(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     somebodys = {"metadata": {"name": "zq-etcd-default"}}
     cluster.objects["statefulsets", "zq-etcd-default"] = somebodys
@@ -152,7 +152,7 @@ async def test_an_etcd_that_is_no_runs_is_left_alone(
 
 
 async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     (tmp_path / "run").mkdir()
     journal = Journal(tmp_path / "run")
@@ -169,7 +169,7 @@ async def test_another_process_takes_away_the_etcd_of_a_run_that_was_killed(
 
 
 async def test_without_an_image_only_the_embedded_cluster_has_an_etcd(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     asked = Ask(
         scenario="leader-kill",

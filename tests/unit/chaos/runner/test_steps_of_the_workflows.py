@@ -18,7 +18,7 @@ import yaml
 from junitparser import JUnitXml
 
 from zonequake_chaos.scenario import manifest
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[3]
@@ -31,7 +31,7 @@ OF_OTHERS = {"zonequake", "Images", "Consent", "Install"}
 class Shell:
     """A folder as a runner has it after the checkouts; `zonequake` and `pytest` are on its PATH."""
 
-    def __init__(self, place: Place, folder: Path) -> None:
+    def __init__(self, place: ReleasePlace, folder: Path) -> None:
         self.folder = folder
         self.summary = folder / "summary.md"
         programs = folder / "bin"
@@ -79,7 +79,7 @@ def steps_of(workflow: Path, job: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def shell(place: Place, tmp_path: Path) -> Shell:
+def shell(place: ReleasePlace, tmp_path: Path) -> Shell:
     return Shell(place, tmp_path)
 
 

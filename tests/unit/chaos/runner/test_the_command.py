@@ -12,7 +12,7 @@ from typing import Any
 from junitparser import Error, JUnitXml
 
 from zonequake_chaos.record.cleanup_journal import Journal
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 
 QUICK = (
     *("--set", "times={beforeSeconds: 0.2, afterSeconds: 0.2, quietSeconds: 0}"),
@@ -26,7 +26,9 @@ _IMPATIENT = (
 """The same, by somebody who waits two seconds for what must be gone, not a minute."""
 
 
-async def started(place: Place, *words: str, command: str = _COMMAND) -> asyncio.subprocess.Process:
+async def started(
+    place: ReleasePlace, *words: str, command: str = _COMMAND
+) -> asyncio.subprocess.Process:
     where = ("--kubeconfig", str(place.kubeconfig), "--context", str(place.context))
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", command, *words, *where),
@@ -51,7 +53,7 @@ def results(junit: Path) -> list[dict[str, str]]:
 
 
 async def test_two_runs_without_an_analysis_are_unknown_and_told_of_in_one_file(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     out, summary = tmp_path / "out", tmp_path / "summary.md"
     words = ("run", "leader-kill", *QUICK, "--no-analyze", "--repeat", "2", "--seed", "3")
@@ -69,7 +71,7 @@ async def test_two_runs_without_an_analysis_are_unknown_and_told_of_in_one_file(
 
 
 async def test_a_namespace_that_does_not_agree_is_wrong_usage_and_told_of(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.namespace_labels = {}
     junit = tmp_path / "junit.xml"
@@ -81,7 +83,7 @@ async def test_a_namespace_that_does_not_agree_is_wrong_usage_and_told_of(
 
 
 async def test_an_interrupt_ends_with_255_and_leaves_a_junit_file_and_no_debt(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     words = ("run", "leader-kill", "--set", "times={beforeSeconds: 60}", "--no-analyze")
@@ -99,7 +101,7 @@ async def test_an_interrupt_ends_with_255_and_leaves_a_junit_file_and_no_debt(
 
 
 async def test_what_cannot_be_undone_ends_with_4_as_a_case_of_its_own(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.keeps_zones = True
     out = tmp_path / "out"

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from zonequake_chaos.commands.clean import clean, find_run
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 
 KILLED = Path(__file__).parents[3] / "cluster" / "killed_harness"
 OUTAGE = "zonequake.io/outage"
 
 
-async def killed_at(place: Place, tmp_path: Path, scenario: str, *moment: str) -> tuple[Path, str]:
+async def killed_at(
+    place: ReleasePlace, tmp_path: Path, scenario: str, *moment: str
+) -> tuple[Path, str]:
     """A run in a process of its own that dies at the moment; its folder, and its steps."""
     run, notes = tmp_path / "run", tmp_path / "steps"
     process = await asyncio.create_subprocess_exec(
@@ -39,7 +41,9 @@ async def killed_at(place: Place, tmp_path: Path, scenario: str, *moment: str) -
     return run, steps
 
 
-async def test_a_run_notes_every_kind_of_step(cluster: Any, place: Place, tmp_path: Path) -> None:
+async def test_a_run_notes_every_kind_of_step(
+    cluster: Any, place: ReleasePlace, tmp_path: Path
+) -> None:
     _, steps = await killed_at(place, tmp_path, "mortal-loss")
     kinds = {line.split("\t")[1] for line in steps.splitlines()}
     for kind in ("journal write", "journal fsync", "file run.yaml", "POST configmaps"):
@@ -49,7 +53,7 @@ async def test_a_run_notes_every_kind_of_step(cluster: Any, place: Place, tmp_pa
 
 
 async def test_a_watch_that_begins_late_misses_no_change(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     """Else a run on a busy machine waits for partitions that were there before its watch was."""
     cluster.watches_begin_after_s = 0.5
@@ -77,7 +81,7 @@ async def test_after_a_kill_another_process_proves_that_nothing_is_left(
     number: int,
     way: str,
     cluster: Any,
-    place: Place,
+    place: ReleasePlace,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

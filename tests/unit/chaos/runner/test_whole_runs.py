@@ -21,9 +21,9 @@ from zonequake_chaos.commands.cli import main
 from zonequake_chaos.commands.run import Ask, dry_run, run_once
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import Journal
-from zonequake_chaos.record.outcome import Verdict
+from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.scenario.control import holding
-from zonequake_ctl.context import Place
+from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import ClusterError, GuardError, PlanRefused, UsageError
 
 QUICK = [
@@ -46,13 +46,13 @@ def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 async def test_kill_during_catchup_hits_both_stages_and_leaves_nothing(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(
         ask("kill-during-catchup", tmp_path / "run"), place, quiet_console()
     )
     assert report.problems == []
-    assert report.verdict is Verdict.PASSED
+    assert report.verdict is RunVerdict.PASSED
     events = events_of(folder.path)
     hits = {hit["data"]["fault"]: hit for hit in of_kind(events, "fault.hit")}
     assert set(hits) == {"kill-catching-up", "kill-leader"}
@@ -79,7 +79,7 @@ async def test_kill_during_catchup_hits_both_stages_and_leaves_nothing(
 
 
 async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(
         ask(
@@ -92,13 +92,17 @@ async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(
         place,
         quiet_console(),
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     missed = [e["data"]["fault"] for e in of_kind(events_of(folder.path), "fault.missed")]
     assert missed == ["kill-catching-up", "kill-leader"]
 
 
 async def test_a_fault_that_cannot_be_prepared_is_missed_and_the_next_one_is_done(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events, monkeypatch: pytest.MonkeyPatch
+    cluster: Any,
+    place: ReleasePlace,
+    tmp_path: Path,
+    events_of: Events,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refused(_: object) -> object:
         raise ClusterError("GET pods: HTTP 503: not now", status=503)
@@ -109,7 +113,7 @@ async def test_a_fault_that_cannot_be_prepared_is_missed_and_the_next_one_is_don
     folder, report = await run_once(
         ask("leader-kill", tmp_path / "run", f"faults={faults}"), place, quiet_console()
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert report.problems == [
         "first missed: it could not be prepared: GET pods: HTTP 503: not now"
     ]
@@ -118,7 +122,7 @@ async def test_a_fault_that_cannot_be_prepared_is_missed_and_the_next_one_is_don
 
 
 async def test_a_reset_by_hand_of_what_has_its_majority_is_refused_and_missed(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     faults = [
         {"name": "by-hand", "type": "reset_by_hand", "survivor": "default-0"},
@@ -129,34 +133,34 @@ async def test_a_reset_by_hand_of_what_has_its_majority_is_refused_and_missed(
         place,
         quiet_console(),
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     healthy = "no partition of zone chaos has lost its majority"
     assert report.problems == [f"by-hand missed: it could not be prepared: by-hand: {healthy}"]
 
 
 async def test_a_run_without_faults_shows_nothing(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     _, report = await run_once(
         ask("leader-kill", tmp_path / "run", "faults=[]"), place, quiet_console()
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert any("no fault was injected" in problem for problem in report.problems)
 
 
 async def test_a_load_that_does_nothing_makes_the_run_unknown(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.rate = 0.0
     _, report = await run_once(
         ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert any("without load" in problem for problem in report.problems)
 
 
 async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators_words(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     message = 'There are no data nodes that match $[?(@.disk == "gold")].'
     cluster.refused = {"reason": "NoDataNodes", "message": message}
@@ -175,7 +179,7 @@ async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators
         console,
     )
     assert time.monotonic() - began_s < 30
-    assert report.verdict is Verdict.HARNESS_FAILED
+    assert report.verdict is RunVerdict.HARNESS_FAILED
     (problem,) = report.problems
     assert message in problem
     assert 'zq-default-2 {"disk": "silver"}' in problem
@@ -184,7 +188,7 @@ async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators
 
 
 async def test_a_step_that_fails_in_several_ways_names_each_cause(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     console = quiet_console()
     cluster.refused = {"reason": "Starting", "message": "8 partitions haven't started yet."}
@@ -195,21 +199,21 @@ async def test_a_step_that_fails_in_several_ways_names_each_cause(
 
 
 async def test_a_rebalance_that_never_ends_makes_the_run_unknown_and_is_cleaned(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.never_catch_up = True
     overrides = [f"{QUICK[0][:-1]}, recoveryTimeoutSeconds: 0.5}}"]
     folder, report = await run_once(
         ask("kill-during-catchup", tmp_path / "run", *overrides), place, quiet_console()
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert any("recovery" in problem and "CATCHING_UP" in problem for problem in report.problems)
     assert cluster.zone is None
     assert Journal(folder.path).debts == []
 
 
 async def test_sigkill_of_all_reaches_every_node_and_is_proven_by_new_processes(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(
         ask("kill-all", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
@@ -224,7 +228,7 @@ async def test_sigkill_of_all_reaches_every_node_and_is_proven_by_new_processes(
 
 
 async def test_paused_processes_are_silent_and_are_continued(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     overrides = ["faults.0.times=1", "faults.1.times=1"]
     folder, report = await run_once(
@@ -240,7 +244,7 @@ async def test_paused_processes_are_silent_and_are_continued(
 
 
 async def test_a_node_outage_holds_until_the_finalizer_goes(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(
         ask("node-outage", tmp_path / "run", "faults.0.holdSeconds=1"), place, quiet_console()
@@ -258,7 +262,7 @@ def outage(name: str, node: str, **more: object) -> dict[str, object]:
 
 
 async def test_a_fault_is_held_until_a_later_one_has_taken_effect(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     faults = [
         outage("first", "default-0", heldUntil="second"),
@@ -294,7 +298,7 @@ async def test_a_fault_is_held_until_a_later_one_has_taken_effect(
 
 
 async def test_a_state_that_is_not_reached_makes_the_run_unknown_and_what_was_held_returns(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     never = {"when": "key", "key": "chain", "length": 2, "timeoutSeconds": 0.3}
     faults = [
@@ -311,7 +315,7 @@ async def test_a_state_that_is_not_reached_makes_the_run_unknown_and_what_was_he
         place,
         quiet_console(),
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert len(report.problems) == 1
     assert "reset missed" in report.problems[0]
     assert "chain has 2 links" in report.problems[0]
@@ -319,7 +323,7 @@ async def test_a_state_that_is_not_reached_makes_the_run_unknown_and_what_was_he
 
 
 async def test_the_load_is_quiet_while_a_pause_of_it_lasts(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     seen: list[set[str]] = []
     die = cluster.die
@@ -351,7 +355,7 @@ async def test_the_load_is_quiet_while_a_pause_of_it_lasts(
 
 
 async def test_named_nodes_return_in_the_order_of_their_names(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     target = {"role": "nodes", "nodes": ["default-2", "default-0"]}
     fault = {"name": "both", "type": "node_outage", "target": target, "returnGapSeconds": 0.4}
@@ -377,7 +381,7 @@ async def test_named_nodes_return_in_the_order_of_their_names(
 
 
 async def test_a_fault_on_the_node_is_refused_where_the_node_is_not_ours(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     fault = {"name": "hang", "type": "component_pause"}
     with pytest.raises(UsageError, match="hang: such faults are made on the node itself"):
@@ -396,7 +400,7 @@ async def test_a_fault_on_the_node_is_refused_where_the_node_is_not_ours(
 
 
 async def test_a_rolling_restart_restarts_each_node_once_and_waits_between(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(
         ask("rolling-restart", tmp_path / "run"), place, quiet_console()
@@ -422,10 +426,10 @@ def restarted(events: list[dict[str, Any]], fault: str) -> list[str]:
 
 @pytest.mark.parametrize("scenario", ["rolling-restart", "ha-rolling-restart"])
 async def test_a_control_restarts_nodes_that_hold_nothing_before_the_faults(
-    scenario: str, cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    scenario: str, cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(ask(scenario, tmp_path / "run"), place, quiet_console())
-    assert report.verdict is Verdict.PASSED
+    assert report.verdict is RunVerdict.PASSED
     events = events_of(folder.path)
     assert restarted(events, "control") == [f"zq-default-{n}" for n in (3, 4, 5)]
     assert restarted(events, "restart-all") == [f"zq-default-{n}" for n in range(3)]
@@ -441,7 +445,11 @@ async def test_a_control_restarts_nodes_that_hold_nothing_before_the_faults(
 
 
 async def test_a_control_whose_nodes_hold_something_compares_nothing(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events, monkeypatch: pytest.MonkeyPatch
+    cluster: Any,
+    place: ReleasePlace,
+    tmp_path: Path,
+    events_of: Events,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def found(view: ClusterView, nodes: Sequence[str]) -> list[str]:
         moved = dict(view.partitions)
@@ -452,13 +460,13 @@ async def test_a_control_whose_nodes_hold_something_compares_nothing(
     folder, report = await run_once(
         ask("rolling-restart", tmp_path / "run"), place, quiet_console()
     )
-    assert report.verdict is Verdict.UNKNOWN
+    assert report.verdict is RunVerdict.UNKNOWN
     assert "the control's nodes must hold nothing: zq-default-4 holds chaos/0" in report.problems
     assert restarted(events_of(folder.path), "control") == []
 
 
 async def test_no_fault_is_for_a_node_of_the_control(
-    cluster: Any, place: Place, tmp_path: Path, events_of: Events
+    cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     kill = {"name": "kill", "type": "process_kill", "target": {"role": "all"}}
     faults = json.dumps([{**kill, "trigger": {"when": "settled"}}])
@@ -482,7 +490,7 @@ async def test_no_fault_is_for_a_node_of_the_control(
 
 
 async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     running = asyncio.create_task(
         run_once(
@@ -494,7 +502,7 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
     await asyncio.wait_for(cluster.held.wait(), timeout=20)
     os.kill(os.getpid(), signal.SIGTERM)
     folder, report = await asyncio.wait_for(running, timeout=20)
-    assert report.verdict is Verdict.HARNESS_FAILED
+    assert report.verdict is RunVerdict.HARNESS_FAILED
     assert "interrupted" in report.problems
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
     assert cluster.zone is None
@@ -505,7 +513,7 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
 async def test_a_plan_below_its_floor_is_refused_before_anything_is_asked_of_a_cluster(
     tmp_path: Path,
 ) -> None:
-    nowhere = Place(
+    nowhere = ReleasePlace(
         kubeconfig=None, context=None, namespace="zonequake", release="zq", embedded=False
     )
     asked = ask("node-outage", tmp_path / "run", "faults.0.target.count=2")
@@ -528,7 +536,7 @@ def test_a_refused_plan_ends_the_command_with_254(
 
 
 async def test_a_namespace_that_did_not_agree_gets_no_chaos(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     cluster.namespace_labels = {}
     with pytest.raises(GuardError, match=r"zonequake\.io/chaos=allowed"):
@@ -538,7 +546,7 @@ async def test_a_namespace_that_did_not_agree_gets_no_chaos(
 
 
 async def test_a_dry_run_shows_targets_and_changes_nothing(
-    cluster: Any, place: Place, tmp_path: Path
+    cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     console = quiet_console()
     await dry_run(ask("kill-all", tmp_path / "run"), place, console)

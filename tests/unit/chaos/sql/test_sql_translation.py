@@ -8,14 +8,14 @@ import pytest
 
 from zonequake_ctl.sql.names import SQL_NAME
 from zonequake_ctl.sql.parser import parse
-from zonequake_ctl.sql.translate import Create, Delete, Outcome, Update, World, translate
+from zonequake_ctl.sql.translate import Catalog, Create, Delete, Translation, Update, translate
 from zonequake_ctl.sql.views import Rows
 from zonequake_ctl.sql_command import as_text
 from zonequake_kube.errors import SqlError
 
 
-def run(text: str, world: World | None = None) -> tuple[World, list[Outcome]]:
-    world, outcomes = world or World(), []
+def run(text: str, world: Catalog | None = None) -> tuple[Catalog, list[Translation]]:
+    world, outcomes = world or Catalog(), []
     for statement in parse(text):
         outcome = translate(statement, world, text)
         world = world.after(outcome.changes)
@@ -23,20 +23,20 @@ def run(text: str, world: World | None = None) -> tuple[World, list[Outcome]]:
     return world, outcomes
 
 
-def refused(text: str, world: World | None = None) -> SqlError:
+def refused(text: str, world: Catalog | None = None) -> SqlError:
     with pytest.raises(SqlError) as caught:
         run(text, world)
     return caught.value
 
 
-def with_status(world: World, kind: str, name: str, status: dict[str, Any]) -> World:
+def with_status(world: Catalog, kind: str, name: str, status: dict[str, Any]) -> Catalog:
     found = {**world.of(kind)[name], "status": status}
     zones, tables = dict(world.zones), dict(world.tables)
     (zones if kind == "DistributionZone" else tables)[name] = found
-    return World(zones=zones, tables=tables, topology=world.topology)
+    return Catalog(zones=zones, tables=tables, topology=world.topology)
 
 
-def cells(outcome: Outcome) -> list[Any]:
+def cells(outcome: Translation) -> list[Any]:
     assert outcome.rows is not None
     return list(outcome.rows.rows)
 
@@ -183,7 +183,7 @@ def test_a_table_moves_only_if_the_operator_says_that_it_holds_nothing(
 def test_a_zone_that_is_being_dropped_takes_nothing_any_more() -> None:
     world, _ = run("CREATE ZONE z")
     going = {**world.zones["z"], "metadata": {"name": "z", "uid": "u", "deletionTimestamp": "now"}}
-    world = World(zones={"z": going})
+    world = Catalog(zones={"z": going})
     for text in (
         "CREATE ZONE z",
         "CREATE ZONE IF NOT EXISTS z",
@@ -198,7 +198,7 @@ def test_a_zone_that_is_being_dropped_takes_nothing_any_more() -> None:
 def test_a_zone_made_by_other_means_is_meant_by_every_name_that_leads_to_it() -> None:
     made = {"metadata": {"name": "my-zone", "uid": "u"}, "spec": {}}
     for name in ("my_zone", "MY_ZONE", '"my-zone"', "my-zone"):
-        _, (outcome,) = run(f"DROP ZONE {name}", World(zones={"my-zone": made}))
+        _, (outcome,) = run(f"DROP ZONE {name}", Catalog(zones={"my-zone": made}))
         assert outcome.changes
 
 
@@ -236,7 +236,7 @@ def test_the_views_show_what_holds_with_defaults_and_timers() -> None:
             ],
         }
     }
-    world = World(zones=world.zones, tables=world.tables, topology=topology)
+    world = Catalog(zones=world.zones, tables=world.tables, topology=topology)
     _, (zones, nodes, tables, zone, table, group) = run(
         "SELECT * FROM ZONES; SELECT * FROM DATA_NODES; SELECT * FROM TABLES; "
         "DESCRIBE ZONE accounts; DESCRIBE TABLE t; DESCRIBE TABLE GROUP Accounts",

@@ -39,7 +39,7 @@ def helm_program() -> str:
 def helm(helm_program: str) -> Helm:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [helm_program, *arguments], capture_output=True, text=True, check=False, timeout=60
+            [helm_program, *arguments], capture_output=True, text=True, check=False, timeout=300
         )
 
     return run

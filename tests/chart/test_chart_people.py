@@ -117,7 +117,7 @@ def test_the_reachability_test_fails_where_a_part_does_not_work(
             },
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
     assert done.returncode == code, done.stdout + done.stderr

@@ -68,19 +68,19 @@ def test_children_end_with_a_parent_that_is_killed(
     hunt: subprocess.Popen[str], killed: signal.Signals
 ) -> None:
     hunt.send_signal(killed)
-    assert hunt.wait(10) == -killed
-    assert all_ended(hunt.pid, within_s=10), session_of(hunt.pid)
+    assert hunt.wait(60) == -killed
+    assert all_ended(hunt.pid, within_s=60), session_of(hunt.pid)
 
 
 def test_an_interrupt_ends_all_at_once_with_one_line(hunt: subprocess.Popen[str]) -> None:
     begun_s = time.monotonic()
     os.killpg(hunt.pid, signal.SIGINT)  # as a terminal does, to all its processes
-    _, told = hunt.communicate(timeout=30)
+    _, told = hunt.communicate(timeout=120)
     assert hunt.returncode == 255
     assert time.monotonic() - begun_s < 10
     assert "interrupted after" in told
     assert "Traceback" not in told
-    assert all_ended(hunt.pid, within_s=10), session_of(hunt.pid)
+    assert all_ended(hunt.pid, within_s=60), session_of(hunt.pid)
 
 
 def test_results_come_in_the_order_of_their_tasks_and_tasks_are_taken_as_it_goes() -> None:

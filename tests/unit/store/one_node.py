@@ -106,7 +106,7 @@ class OneNode:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.host.close()
         self.storage.close()
         self.journal.close()
@@ -189,6 +189,6 @@ class OneNode:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition. Raises TimeoutError after 5 s."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.002)

@@ -84,7 +84,7 @@ async def test_a_flush_that_ends_while_a_snapshot_is_installed_leaves_the_log_al
 
 
 def _wait_for(event: threading.Event) -> None:
-    assert event.wait(5)
+    assert event.wait(60)
 
 
 async def test_what_waits_for_the_disk_ends_when_nothing_is_stored_any_more(
@@ -97,7 +97,7 @@ async def test_what_waits_for_the_disk_ends_when_nothing_is_stored_any_more(
         replica = await node.lead()
         monkeypatch.setattr(DataStore, "flush", fail)
         with pytest.raises(StorageError, match="the disk is full"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await node.host.flushing.flushed(replica)
         assert node.host.watch.failure == "the disk is full"
         assert GROUP in node.host.broken

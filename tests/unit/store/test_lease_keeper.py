@@ -107,6 +107,6 @@ class FlakyApi:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.005)

@@ -214,7 +214,7 @@ async def test_a_state_that_is_no_longer_supplied_stays_open_until_nobody_reads_
 
     def read(_: View) -> tuple[int, int]:
         reading.set()
-        assert allowed.wait(5)
+        assert allowed.wait(60)
         steps.append("read")
         return 0, 0
 

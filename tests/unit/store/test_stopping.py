@@ -31,7 +31,7 @@ async def test_a_stop_waits_for_the_flush_that_is_under_way(
     flush, allowed = DataStore.flush, threading.Semaphore(0)
 
     def slow(store: DataStore, flushes: Iterable[Flush], *, pause: Callable[[], object]) -> None:
-        assert allowed.acquire(timeout=5)
+        assert allowed.acquire(timeout=60)
         flush(store, flushes, pause=pause)
 
     async with OneNode(tmp_path) as node:

@@ -153,7 +153,7 @@ async def test_the_end_of_a_process_is_noticed_at_once(
 ) -> None:
     _, b, seen = two
     await b.close()
-    await until(lambda: ("b", "b-1 has ended") in seen.all, within_s=0.2)
+    await until(lambda: ("b", "b-1 has ended") in seen.all, within_s=0.6)
     await asyncio.sleep(0.3)
     assert seen.all.count(("b", "b-1 has ended")) == 1
 
@@ -240,7 +240,7 @@ async def test_a_link_that_backs_off_tries_at_once_for_an_election() -> None:
         await asyncio.sleep(1.6)  # now it tries once a second
         assert await b.listen("127.0.0.1", port, None) == port
         a.send_messages("b", a_vote("b"))
-        await until(lambda: bool(seen.all), within_s=0.2)
+        await until(lambda: bool(seen.all), within_s=0.6)
     finally:
         await a.close()
         await b.close()

@@ -6,6 +6,8 @@ The same at every step, on a real node: `tests/cluster/killed_harness`.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from zonequake_chaos.commands.clean import clean, find_run
 from zonequake_ctl.context import ReleasePlace
 
 KILLED = Path(__file__).parents[3] / "cluster" / "killed_harness"
+LIMIT_S = 240
 OUTAGE = "zonequake.io/outage"
 
 
@@ -30,12 +33,14 @@ async def killed_at(
         *("--seed", "1", "--no-analyze", "--out", str(run)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
     )
-    try:
-        said, _ = await asyncio.wait_for(process.communicate(), timeout=60)
-    except TimeoutError:
-        process.kill()
-        raise
+    ending = asyncio.ensure_future(process.communicate())
+    ended, _ = await asyncio.wait([ending], timeout=LIMIT_S)
+    if not ended:
+        process.send_signal(signal.SIGABRT)  # it prints where it stands
+    said, _ = await ending
+    assert ended, f"not within {LIMIT_S} s:\n{said.decode()}"
     steps = notes.read_text() if notes.exists() else said.decode()
     assert not moment or process.returncode == -9, said.decode()
     return run, steps

@@ -499,9 +499,9 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
             quiet_console(),
         )
     )
-    await asyncio.wait_for(cluster.held.wait(), timeout=20)
+    await asyncio.wait_for(cluster.held.wait(), timeout=120)
     os.kill(os.getpid(), signal.SIGTERM)
-    folder, report = await asyncio.wait_for(running, timeout=20)
+    folder, report = await asyncio.wait_for(running, timeout=120)
     assert report.verdict is RunVerdict.HARNESS_FAILED
     assert "interrupted" in report.problems
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import tomllib
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -142,8 +143,19 @@ def test_every_link_between_the_documents_leads_somewhere() -> None:
     assert broken == []
 
 
+def definitions(nodes: Iterable[ast.AST], within: str = "") -> Iterator[str]:
+    """Names of functions and classes, with those of the classes that they are in."""
+    for node in nodes:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{within}{node.name}"
+        if isinstance(node, ast.ClassDef):
+            yield from definitions(node.body, f"{within}{node.name}.")
+
+
 def anchors_of(page: Path) -> set[str]:
-    """What GitHub calls the page's headings."""
+    """What GitHub calls the page's headings; of a module the functions and classes in it."""
+    if page.suffix == ".py":
+        return set(definitions(ast.parse(page.read_text()).body))
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 
@@ -158,6 +170,25 @@ def test_every_link_to_a_heading_leads_to_one() -> None:
         and anchor not in anchors_of(page.parent / target if target else page)
     ]
     assert broken == []
+
+
+def test_a_link_to_a_function_that_is_not_there_is_noticed() -> None:
+    names = anchors_of(Path(__file__))
+    assert "anchors_of" in names
+    assert "anchors_of.headings" not in names
+
+
+def test_the_tour_has_three_walks_of_at_most_twelve_steps_each_with_a_function() -> None:
+    walks = (ROOT / "docs" / "tour.md").read_text().split("\n## ")[1:]
+    assert [walk.partition("\n")[0] for walk in walks] == [
+        "One write",
+        "One lost pod",
+        "One history line",
+    ]
+    for walk in walks:
+        steps = re.findall(r"^\d+\. (.+(?:\n {3,}.+)*)", walk, flags=re.MULTILINE)
+        assert 1 < len(steps) <= 12
+        assert sum(".py#" in step for step in steps) >= len(steps) - 1
 
 
 def test_ci_runs_what_a_user_runs() -> None:

@@ -277,8 +277,13 @@ def pack(
             console.print(f"taken out: {what}, {count} times")
 
 
+MOUNTED: dict[str, str] = {}
+"""Commands that live elsewhere: the module with the typer app of each."""
+
+
 def _lazy(name: str, module: str, extra: str, about: str, panel: str) -> None:
     """Mounts another package's typer app as a sub-command that is imported when it is called."""
+    MOUNTED[name] = module
 
     @app.command(
         name,

@@ -80,7 +80,7 @@ def test_no_tracked_file_names_a_folder_of_somebodys_machine() -> None:
 
 def test_no_lock_names_an_address() -> None:
     locks = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [lock.stem for lock in locks] == ["all", "go", "operator", "store"]
+    assert [lock.stem for lock in locks] == ["all", "docs", "go", "operator", "store"]
     for lock in locks:
         assert "://" not in lock.read_text(), lock.name
         assert "index-url" not in lock.read_text(), lock.name
@@ -109,11 +109,19 @@ def test_every_dependency_is_in_the_lock() -> None:
     assert names - set(pinned("all")) == set()
 
 
+def test_the_site_needs_nothing_of_the_tests_and_they_nothing_of_it() -> None:
+    everything = pinned("all")
+    assert "mkdocs-material" not in everything
+    shared = pinned("docs").keys() & everything.keys()
+    assert {name: pinned("docs")[name] for name in shared} == {n: everything[n] for n in shared}
+
+
 def test_every_direct_dependency_has_its_reason_written_down() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
         *(d for extra in project["project"]["optional-dependencies"].values() for d in extra),
+        *project["dependency-groups"]["docs"],
     ]
     page = (ROOT / "docs" / "dependencies.md").read_text()
     names = {re.match(r"[A-Za-z0-9._-]+", d).group() for d in wanted}  # type: ignore[union-attr]
@@ -189,6 +197,19 @@ def test_the_tour_has_three_walks_of_at_most_twelve_steps_each_with_a_function()
         steps = re.findall(r"^\d+\. (.+(?:\n {3,}.+)*)", walk, flags=re.MULTILINE)
         assert 1 < len(steps) <= 12
         assert sum(".py#" in step for step in steps) >= len(steps) - 1
+
+
+def test_every_page_has_one_line_in_the_index_and_a_place_in_the_site() -> None:
+    docs = ROOT / "docs"
+    pages = {
+        str(page.relative_to(docs))
+        for page in tracked_files()
+        if page.suffix == ".md" and page.is_relative_to(docs) and "adr" not in page.parts
+    } - {"index.md"}
+    linked = re.findall(r"\]\(([^)#:]+\.md)\)", (docs / "index.md").read_text())
+    site = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(page for page in linked if not page.startswith("..")) == sorted(pages)
+    assert sorted(site) == sorted({*pages, "index.md"})
 
 
 def test_ci_runs_what_a_user_runs() -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from zonequake_chaos.scenario.fields import file_name
 from zonequake_chaos.scenario.run import ChaosRun
-from zonequake_load.pod.history import Event
+from zonequake_load.pod.history import HistoryEvent
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "charts" / "zonequake" / "templates" / "crds"
@@ -36,7 +36,7 @@ def scenario() -> str:
 
 def history() -> str:
     """Returns the fields of a history line: types from the writer, meanings from interfaces.md."""
-    (_,), parts = msgspec.json.schema_components([Event], ref_template="#/{name}")
+    (_,), parts = msgspec.json.schema_components([HistoryEvent], ref_template="#/{name}")
     section = INTERFACES.read_text().partition("\n## History")[2].partition("\n## ")[0]
     meanings = {
         name: meaning
@@ -45,7 +45,7 @@ def history() -> str:
     }
     rows = [
         (f"`{name}`", _kind(field, parts), meanings[name])
-        for name, field in parts["Event"]["properties"].items()
+        for name, field in parts["HistoryEvent"]["properties"].items()
     ]
     return _table(("field", "type", "meaning"), rows)
 

@@ -71,6 +71,13 @@ class Group:
 
 GROUPS = (
     Group(
+        name="programs",  # compiled once, for the groups below; minutes on a fresh machine
+        commands=(
+            ("python", "-c", "from zonequake_cluster.supply.tools import helm_path; helm_path()"),
+        ),
+        limit_s=2400,
+    ),
+    Group(
         name="lint",
         commands=(
             ("ruff", "check", "."),
@@ -78,13 +85,6 @@ GROUPS = (
             ("mypy",),
             ("lint-imports",),
         ),
-    ),
-    Group(
-        name="programs",  # compiled once, for the groups below; minutes on a fresh machine
-        commands=(
-            ("python", "-c", "from zonequake_cluster.supply.tools import helm_path; helm_path()"),
-        ),
-        limit_s=2400,
     ),
     Group(name="unit", folder="tests/unit", options=("-n", "2"), limit_s=1500),
     Group(

@@ -16,11 +16,11 @@ from zonequake_store.raft.api import Settings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-SEEDS = 200
+SEEDS = 100
 """Of all scenarios together without an operator. `make test-all` hunts with 21,000 others."""
-OPERATED_SEEDS = 160
+OPERATED_SEEDS = 80
 """Of those with the real operator."""
-SLICES = 3
+SLICES = 2
 """Of each scenario, so that two processes have equal work."""
 
 

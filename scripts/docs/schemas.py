@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +90,7 @@ def _rules(schema: Schema) -> Iterator[str]:
 
 
 def _part(name: str, schema: Schema) -> str:
-    text = [f"## {name}", _as_in_files(schema.get("description", ""))]
+    text = [f"## {name}", _as_in_files(inspect.cleandoc(schema.get("description", "")))]
     if "enum" in schema:
         text.append(_kind(schema, {}))
     rows = [

@@ -116,6 +116,8 @@ def test_down_removes_what_an_up_left_that_was_killed(name: str, killed_after_s:
         stdout=subprocess.DEVNULL,
     )
     time.sleep(killed_after_s)
+    while killed_after_s > 1 and up.poll() is None and not traces(name).processes:
+        time.sleep(0.1)  # on a busy machine it has only begun
     up.send_signal(signal.SIGKILL)
     assert up.wait() == -signal.SIGKILL, "`up` was ready before it was killed"
     assert killed_after_s < 1 or traces(name).processes, "nothing was left that `down` could miss"

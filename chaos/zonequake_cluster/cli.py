@@ -31,7 +31,7 @@ _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Name = Annotated[
     str | None,
-    typer.Option("--name", help="Name of the embedded cluster. Default: one per checkout."),
+    typer.Option("--name", help="Name of the embedded cluster. Default: one per clone or user."),
 ]
 Context = Annotated[
     str | None, typer.Option("--context", help="Use this context instead of the embedded cluster.")

@@ -41,16 +41,16 @@ _API_POLL_S = 0.25
 
 
 class EmbeddedCluster:
-    """The instance `name` of a checkout; without arguments the checkout's own one."""
+    """The instance `name` below `root`; without arguments this installation's own one."""
 
     def __init__(
         self,
         name: str | None = None,
         *,
-        checkout: Path | None = None,
+        root: Path | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        self._instance = find_instance(name, checkout)
+        self._instance = find_instance(name, root)
         self._say = say
 
     @property
@@ -101,7 +101,7 @@ class EmbeddedCluster:
         try:
             self._instance.folder.parent.rmdir()
         except OSError:
-            return  # another instance of this checkout lives there
+            return  # another instance of this root lives there
 
     def status(self) -> ClusterStatus:
         """What runs now; never raises because something doesn't."""

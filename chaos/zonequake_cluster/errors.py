@@ -8,6 +8,7 @@ zonequake_kube.errors.HarnessError
     ├── InstanceBusy          another `up` or `down` works on the same instance
     ├── StartFailed           a component did not become ready in time
     ├── NotRunning            the call needs a running cluster
+    ├── FileNotShipped        a file of zonequake's own is missing: the installation is broken
     └── Unsupported           this kind of cluster can't do that
 """
 
@@ -42,6 +43,10 @@ class StartFailed(ProviderError):
 
 class NotRunning(ProviderError):
     """There is no running cluster of this name."""
+
+
+class FileNotShipped(ProviderError):
+    """The chart, a Dockerfile, a lock file or a package is not where it belongs."""
 
 
 class Unsupported(ProviderError):

@@ -18,6 +18,7 @@ import msgspec
 
 from zonequake_cluster.errors import InstanceBusy
 from zonequake_cluster.host.locks import lock_folder
+from zonequake_cluster.own_files import find_own_files, state_folder
 from zonequake_kube.errors import UsageError
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -60,20 +61,20 @@ class ComponentState(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """Paths and names of one instance."""
+    """Paths and names of one instance. `root`: the checkout, or the home of an installed wheel."""
 
     name: str
-    checkout: Path
+    root: Path
 
     @property
     def folder(self) -> Path:
         """Holds all of its state; `down` removes it."""
-        return self.checkout / ".zonequake" / "cluster" / self.name
+        return state_folder(self.root) / "cluster" / self.name
 
     @property
     def bin(self) -> Path:
-        """The built programs, shared by the checkout's instances; `down` keeps them."""
-        return self.checkout / ".zonequake" / "bin"
+        """The built programs, shared by the instances of one root; `down` keeps them."""
+        return state_folder(self.root) / "bin"
 
     @property
     def key(self) -> str:
@@ -141,19 +142,13 @@ class Instance:
             yield
 
 
-def find_checkout() -> Path:
-    """The checkout that this module was imported from, else the working directory."""
-    root = Path(__file__).resolve().parents[2]
-    return root if (root / "pyproject.toml").is_file() else Path.cwd().resolve()
-
-
-def find_instance(name: str | None = None, checkout: Path | None = None) -> Instance:
-    """The checkout's instance `name`; without one it is named by a digest of the checkout's path.
+def find_instance(name: str | None = None, root: Path | None = None) -> Instance:
+    """The instance `name` of `root`; without a name it is named by a digest of the root's path.
 
     The environment's ZONEQUAKE_CLUSTER_NAME counts as a name. Raises UsageError for a name that
     Kubernetes could not take as part of a node's.
     """
-    root = checkout if checkout is not None else find_checkout()
+    root = root if root is not None else find_own_files().root
     if name is None:
         name = (
             os.environ.get("ZONEQUAKE_CLUSTER_NAME")
@@ -163,4 +158,4 @@ def find_instance(name: str | None = None, checkout: Path | None = None) -> Inst
         raise UsageError(
             f"{name!r} can't name a cluster: use up to 32 lower-case letters, digits and dashes"
         )
-    return Instance(name=name, checkout=root)
+    return Instance(name=name, root=root)

@@ -79,7 +79,7 @@ def _own_image(node: OwnNode, say: Callable[[str], None]) -> str:
     from zonequake_cluster.images.etcd import build_etcd
 
     built = build_etcd(progress=say)
-    cluster = EmbeddedCluster(node.instance.name, checkout=node.instance.checkout, say=say)
+    cluster = EmbeddedCluster(node.instance.name, root=node.instance.root, say=say)
     if built.ref not in cluster.images():
         say(f"loading {built.ref}")
         cluster.load_image(built.archive)

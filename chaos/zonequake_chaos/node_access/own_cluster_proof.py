@@ -15,13 +15,14 @@ from typing import Any
 import yaml
 
 from zonequake_cluster.host import processes
-from zonequake_cluster.instance import MARK, Instance, find_checkout
+from zonequake_cluster.instance import MARK, Instance
+from zonequake_cluster.own_files import find_own_files
 
 
 def proven_instance(kubeconfig: Path | None, context: str | None) -> Instance | None:
     """The running instance that the context is verified to be; None if it is none's.
 
-    Looked for beside the kubeconfig, and among the instances of this checkout.
+    Looked for beside the kubeconfig, and among this installation's instances.
     """
     authority = _authority(kubeconfig, context) if kubeconfig is not None else None
     if kubeconfig is None or authority is None:
@@ -41,12 +42,13 @@ def _instances(kubeconfig: Path) -> list[Instance]:
     folder = kubeconfig.resolve().parent
     found = []
     if len(folder.parents) >= 3:
-        beside = Instance(name=folder.name, checkout=folder.parents[2])
+        beside = Instance(name=folder.name, root=folder.parents[2])
         found += [beside] if beside.folder == folder else []
-    clusters = Instance(name="x", checkout=find_checkout()).folder.parent
+    root = find_own_files().root
+    clusters = Instance(name="x", root=root).folder.parent
     if clusters.is_dir():
         names = sorted(entry.name for entry in clusters.iterdir() if entry.is_dir())
-        found += [Instance(name=name, checkout=find_checkout()) for name in names]
+        found += [Instance(name=name, root=root) for name in names]
     return found
 
 

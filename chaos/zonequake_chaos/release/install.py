@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from zonequake_chaos.release.consent import ALLOWED, LABEL
-from zonequake_cluster.images.checkout import find_checkout
+from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import HarnessError, UsageError
 
@@ -27,7 +27,7 @@ async def install(
     if place.embedded:
         async with await place.connect() as kube:
             await kube.ensure_namespace(_NAMESPACE_LABELS)
-    chart = find_checkout().root / "charts" / "zonequake"
+    chart = find_own_files().find("charts/zonequake")
     settings = [f"images.{name}={ref}" for name, ref in sorted(images.items())]
     settings.append("harness.dumps=true")  # a run compares replicas by them
     words = ["upgrade", "--install", place.release, str(chart)]

@@ -64,7 +64,7 @@ def base_of_this_machine(
         )
     packages = PACKAGES if packages is None else packages
     facts = [codename, platform.machine(), *packages, *_OPTIONS]
-    digest = content_hash(archives, [], facts)
+    digest = content_hash([], facts)
     return Base(
         codename=codename,
         digest=digest,

@@ -1,4 +1,4 @@
-"""Builds all images of this checkout, each one only if something in it has changed.
+"""Builds all images of this installation, each one only if something in it has changed.
 
     base (mmdebstrap, once)  ─┐
     wheels (pip, per lock)   ─┼─► staged context ─► buildah bud ─► <name>-<hash>.tar
@@ -26,9 +26,15 @@ from zonequake_cluster.images import programs
 from zonequake_cluster.images.base import Base, base_of_this_machine, build_base, python_version
 from zonequake_cluster.images.bill import PLACE, VERSION, Part, bill_of, packages_of, wheels_in
 from zonequake_cluster.images.buildah import Buildah
-from zonequake_cluster.images.checkout import Checkout, find_checkout
-from zonequake_cluster.images.content import IMAGES, ImageSpec, content_hash, source_files
+from zonequake_cluster.images.content import (
+    IMAGES,
+    ImageSpec,
+    NamedFile,
+    content_hash,
+    source_files,
+)
 from zonequake_cluster.images.wheels import download_wheels, wheel_folder
+from zonequake_cluster.own_files import OwnFiles, find_own_files
 
 REGISTRY = "docker.io"  # what a kubelet makes of a name without registry: written out, both agree
 
@@ -52,48 +58,56 @@ def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, Buil
 
     `also`: images that are built only when they are asked for (`agent`). The load runs from the
     store's image. `progress` gets one sentence per step. Two builds of one
-    checkout at the same time wait for each other. Raises ImageError.
+    installation at the same time wait for each other. Raises ImageError.
     """
-    checkout = find_checkout()
-    planned = planned_images(checkout)
+    own = find_own_files()
+    planned = planned_images(own)
     specs = [spec for spec in IMAGES if not spec.asked_for or spec.name in also]
     wanted = {spec.name: planned[spec.name] for spec in specs}
-    with _only_build(checkout):
+    with _only_build(own):
         missing = [spec for spec in specs if not wanted[spec.name].archive.exists()]
         for spec in specs:
             if spec not in missing:
                 progress(f"image {wanted[spec.name].ref} is up to date")
         if missing:
-            buildah = Buildah(checkout.buildah)
+            buildah = Buildah(own.buildah)
             for spec in missing:
-                base = _base_of(checkout, spec)
+                base = _base_of(own, spec)
                 _prepare_base(buildah, base, progress)
-                _build_image(checkout, buildah, base, spec, wanted[spec.name], progress)
+                _build_image(own, buildah, base, spec, wanted[spec.name], progress)
     return wanted
 
 
-def planned_images(checkout: Checkout) -> dict[str, BuiltImage]:
+def planned_images(own: OwnFiles) -> dict[str, BuiltImage]:
     """Name and archive of each image as the sources are now; an archive may not exist yet."""
     planned: dict[str, BuiltImage] = {}
     for spec in IMAGES:
-        files = [checkout.root / spec.dockerfile]
+        files = [_named(own, spec.dockerfile)]
         if spec.lock:
-            files.append(checkout.root / spec.lock)
-        for folder in spec.sources:
-            files += source_files(checkout.root / folder)
-        facts = [spec.name, _base_of(checkout, spec).digest, VERSION]
+            files.append(_named(own, spec.lock))
+        files += _sources(own, spec)
+        facts = [spec.name, _base_of(own, spec).digest, VERSION]
         if spec.program:
             facts.append(_program_version(spec.program))
-        digest = content_hash(checkout.root, files, facts)
+        digest = content_hash(files, facts)
         planned[spec.name] = BuiltImage(
             ref=f"{REGISTRY}/zonequake/{spec.name}:{digest}",
-            archive=checkout.archives / f"{spec.name}-{digest}.tar",
+            archive=own.archives / f"{spec.name}-{digest}.tar",
         )
     return planned
 
 
-def _base_of(checkout: Checkout, spec: ImageSpec) -> Base:
-    return base_of_this_machine(checkout.archives, name=spec.base, packages=spec.packages)
+def _named(own: OwnFiles, name: str) -> NamedFile:
+    return NamedFile(name, own.find(name))
+
+
+def _sources(own: OwnFiles, spec: ImageSpec) -> Iterator[NamedFile]:
+    for folder in spec.sources:
+        yield from source_files(folder, own.find(folder))
+
+
+def _base_of(own: OwnFiles, spec: ImageSpec) -> Base:
+    return base_of_this_machine(own.archives, name=spec.base, packages=spec.packages)
 
 
 def _program_version(program: str) -> str:
@@ -118,7 +132,7 @@ def _base_name(base: Base) -> str:
 
 
 def _build_image(
-    checkout: Checkout,
+    own: OwnFiles,
     buildah: Buildah,
     base: Base,
     spec: ImageSpec,
@@ -129,20 +143,20 @@ def _build_image(
     wheels: Path | None = None
     if spec.lock and spec.extra:
         arguments |= {"EXTRA": spec.extra, "PIP_OPTIONS": "--no-index --find-links=/build"}
-        lock = checkout.root / spec.lock
+        lock = _named(own, spec.lock)
         python = python_version(base)
-        wheels = wheel_folder(checkout.root, checkout.wheels, lock, python)
+        wheels = wheel_folder(own.wheels, lock, python)
         if not wheels.exists():
             with _timed(f"wheels of {spec.name}", progress):
-                download_wheels(wheels, lock, python)
+                download_wheels(wheels, lock.path, python)
     progress(f"building image {image.ref}")
     with (
         _timed(f"image {image.ref}", progress),
-        tempfile.TemporaryDirectory(dir=checkout.archives, prefix="context-") as context,
+        tempfile.TemporaryDirectory(dir=own.archives, prefix="context-") as context,
     ):
         bill = bill_of(image.ref, _parts(spec, base, wheels), made_s=base.archive.stat().st_mtime)
         image.bill.write_text(bill)
-        _stage(checkout, spec, wheels, bill, Path(context))
+        _stage(own, spec, wheels, bill, Path(context))
         buildah.build(
             Path(context), dockerfile=spec.dockerfile, arguments=arguments, name=image.ref
         )
@@ -174,23 +188,20 @@ def _parts(spec: ImageSpec, base: Base, wheels: Path | None) -> Iterator[Part]:
         )
 
 
-def _stage(
-    checkout: Checkout, spec: ImageSpec, wheels: Path | None, bill: str, context: Path
-) -> None:
+def _stage(own: OwnFiles, spec: ImageSpec, wheels: Path | None, bill: str, context: Path) -> None:
     """Lays out the build context: this image's files alone, so that no other change rebuilds it."""
-    # Only here, since `docker build .` of a checkout has no bill (it makes its own: --sbom).
-    dockerfile = (checkout.root / spec.dockerfile).read_text()
+    # Only here, since `docker build .` of a clone has no bill (it makes its own: --sbom).
+    dockerfile = own.find(spec.dockerfile).read_text()
     (context / spec.dockerfile).write_text(f"{dockerfile}COPY image.cdx.json {PLACE}/\n")
     (context / "image.cdx.json").write_text(bill)
     for folder in ("operator", "workloads", "requirements"):
         (context / folder).mkdir()
-    for source in spec.sources:
-        for path in source_files(checkout.root / source):
-            target = context / path.relative_to(checkout.root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
+    for file in _sources(own, spec):
+        target = context / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file.path, target)
     if spec.lock and wheels:
-        shutil.copy2(checkout.root / spec.lock, context / "requirements")
+        shutil.copy2(own.find(spec.lock), context / "requirements")
         for wheel in wheels.iterdir():
             shutil.copy2(wheel, context / "requirements")
     if spec.program:
@@ -205,8 +216,8 @@ def _timed(what: str, progress: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def _only_build(checkout: Checkout) -> Iterator[None]:
-    checkout.archives.mkdir(parents=True, exist_ok=True)
-    with (checkout.archives / "lock").open("w") as lock:
+def _only_build(own: OwnFiles) -> Iterator[None]:
+    own.archives.mkdir(parents=True, exist_ok=True)
+    with (own.archives / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

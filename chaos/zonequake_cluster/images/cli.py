@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from zonequake_cluster.images.build import build_all, planned_images
-from zonequake_cluster.images.checkout import find_checkout
-from zonequake_cluster.images.errors import ImageError
+from zonequake_cluster.own_files import find_own_files
+from zonequake_kube.errors import HarnessError
 
 app = typer.Typer(help="Build and list container images, without Docker.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def build(
     """Build every image whose sources changed; print names and archives."""
     try:
         built = build_all(progress=_console.print, also=["agent"] if agent else [])
-    except ImageError as error:
+    except HarnessError as error:
         _fail(error)
     for image in built.values():
         _console.print(f"{image.ref}  {image.archive}")
@@ -36,15 +36,15 @@ def build(
 def list_images() -> None:
     """List the images of the present sources, and whether each is built."""
     try:
-        planned = planned_images(find_checkout())
-    except ImageError as error:
+        planned = planned_images(find_own_files())
+    except HarnessError as error:
         _fail(error)
     for image in planned.values():
         state = "built" if image.archive.exists() else "not built"
         _console.print(f"{image.ref}  {state}  {image.archive}")
 
 
-def _fail(error: ImageError) -> None:
+def _fail(error: HarnessError) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", markup=False)
     raise typer.Exit(_EXIT_HARNESS_FAILED)
 

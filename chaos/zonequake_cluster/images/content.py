@@ -1,15 +1,16 @@
 """What an image is made of, and the hash over it that names the image.
 
 The hash is over content and relative names alone, so that the same sources give the same tag in
-every checkout, and an unchanged image is neither built nor loaded again.
+every clone and in the wheel, and an unchanged image is neither built nor loaded again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 HASH_DIGITS = 12
 AGENT_PACKAGES = ("iptables", "procps", "python3", "strace")
@@ -22,7 +23,7 @@ class ImageSpec:
     """One image of ours.
 
     `extra` names the distribution's extra and so the lock file `requirements/<extra>.txt`;
-    `sources` are the packages' folders that it holds, relative to the checkout. `program` is a
+    `sources` are the packages' folders that it holds, as the repository calls them. `program` is a
     program of this machine that is copied in, instead of Python code. `base` names the base, and
     `packages` what it is made of, where that isn't the common one. `asked_for`: built only if
     somebody asks for it by its name.
@@ -39,8 +40,15 @@ class ImageSpec:
 
     @property
     def lock(self) -> str | None:
-        """The lock file, relative to the checkout."""
+        """The lock file, as the repository calls it."""
         return f"requirements/{self.extra}.txt" if self.extra else None
+
+
+class NamedFile(NamedTuple):
+    """A file, and the name it has in the repository and in the context of a build."""
+
+    name: str
+    path: Path
 
 
 IMAGES = (
@@ -78,20 +86,19 @@ IMAGES = (
 )
 
 
-def source_files(folder: Path) -> list[Path]:
-    """All files below a folder that belong to an image, sorted."""
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and not _IGNORED_FOLDERS.intersection(path.parts)
-    )
+def source_files(name: str, folder: Path) -> Iterator[NamedFile]:
+    """All files below `folder` that belong to an image, sorted; `name` is what it is called by."""
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if path.is_file() and not _IGNORED_FOLDERS.intersection(inside.parts):
+            yield NamedFile(f"{name}/{inside.as_posix()}", path)
 
 
-def content_hash(root: Path, files: Iterable[Path], facts: Iterable[str]) -> str:
-    """The first 12 hex digits of a SHA-256 over facts, relative file names and contents.
+def content_hash(files: Iterable[NamedFile], facts: Iterable[str]) -> str:
+    """The first 12 hex digits of a SHA-256 over facts, names of files and their contents.
 
-    `files` lie below `root`. Every part goes in with its length, so that moving a byte from one
-    part to the next changes the hash.
+    Every part goes in with its length, so that moving a byte from one part to the next changes the
+    hash.
     """
     digest = hashlib.sha256()
 
@@ -101,7 +108,7 @@ def content_hash(root: Path, files: Iterable[Path], facts: Iterable[str]) -> str
 
     for fact in facts:
         add(fact.encode())
-    for path in files:
-        add(path.relative_to(root).as_posix().encode())
-        add(path.read_bytes())
+    for file in files:
+        add(file.name.encode())
+        add(file.path.read_bytes())
     return digest.hexdigest()[:HASH_DIGITS]

@@ -2,7 +2,6 @@
 
 HarnessError (zonequake_kube.errors)
 └── ImageError
-    ├── NotACheckoutError     the package runs from somewhere without Dockerfile and locks
     ├── ProgramMissingError   mmdebstrap, buildah, prometheus … is not installed
     ├── ProgramFailedError    one of them ended with another code than 0
     └── BaseUnusableError     the machine's distribution can't give a base for the images
@@ -11,7 +10,6 @@ HarnessError (zonequake_kube.errors)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from zonequake_kube.errors import HarnessError
 
@@ -20,17 +18,6 @@ _SHOWN_LINES = 25
 
 class ImageError(HarnessError):
     """An image could not be built."""
-
-
-class NotACheckoutError(ImageError):
-    """Images are built from a checkout: the Dockerfile and the locks are not in the package."""
-
-    def __init__(self, root: Path, missing: str) -> None:
-        super().__init__(
-            f"{root} is not a checkout of zonequake: it has no {missing}. Images are built from a "
-            "checkout: clone the repository and run `make setup` there, or name ready images by "
-            "the chart's `images` values."
-        )
 
 
 class ProgramMissingError(ImageError):

@@ -10,7 +10,7 @@ import os
 import platform
 
 from zonequake_cluster.images.build import REGISTRY, BuiltImage, Progress
-from zonequake_cluster.images.checkout import find_checkout
+from zonequake_cluster.own_files import find_own_files
 from zonequake_cluster.supply.image_import import program_archive
 from zonequake_cluster.supply.toolchain import ensure_programs
 from zonequake_cluster.supply.tools import programs_folder
@@ -27,7 +27,7 @@ def build_etcd(*, progress: Progress) -> BuiltImage:
     programs = ensure_programs(folder, say=progress)
     digest = (folder / "built-from").read_text()[:_TAG_DIGITS]
     ref = f"{REGISTRY}/zonequake/etcd:{digest}"
-    archives = find_checkout().archives
+    archives = find_own_files().archives
     archive = archives / f"etcd-{digest}.tar"
     if archive.exists():
         progress(f"image {ref} is up to date")

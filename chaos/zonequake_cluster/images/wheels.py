@@ -9,16 +9,16 @@ import sys
 from pathlib import Path
 
 from zonequake_cluster.images import programs
-from zonequake_cluster.images.content import content_hash
+from zonequake_cluster.images.content import NamedFile, content_hash
 
 # glibc versions that the wheels' platform tags may name, newest first; Debian 12 has 2.36.
 _GLIBC_MINORS = (36, 35, 34, 31, 28, 27, 26, 24, 17)
 
 
-def wheel_folder(root: Path, wheels: Path, lock: Path, python: str) -> Path:
+def wheel_folder(wheels: Path, lock: NamedFile, python: str) -> Path:
     """Where the wheels of this lock for this Python belong."""
-    digest = content_hash(root, [lock], [python, platform.machine()])
-    return wheels / f"{lock.stem}-{digest}"
+    digest = content_hash([lock], [python, platform.machine()])
+    return wheels / f"{lock.path.stem}-{digest}"
 
 
 def download_wheels(folder: Path, lock: Path, python: str) -> None:

@@ -20,5 +20,5 @@ def helm_path(say: Callable[[str], None] = print) -> Path:
 
 
 def programs_folder() -> Path:
-    """Where this checkout's programs lie, or will."""
+    """Where this installation's programs lie, or will."""
     return find_instance().bin

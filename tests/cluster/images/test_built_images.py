@@ -12,7 +12,7 @@ from tests.cluster.images.image_files import ImageFiles, set_uid
 from zonequake_cluster.images.base import base_of_this_machine
 from zonequake_cluster.images.bill import PLACE
 from zonequake_cluster.images.build import BuiltImage, build_all, planned_images
-from zonequake_cluster.images.checkout import find_checkout
+from zonequake_cluster.own_files import find_own_files
 
 # The first build makes the base and downloads the wheels.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -67,7 +67,7 @@ def test_no_image_has_a_program_by_which_a_process_becomes_another_user(
     files: dict[str, ImageFiles],
 ) -> None:
     assert {name: set_uid(found) for name, found in files.items()} == {name: [] for name in files}
-    base = base_of_this_machine(find_checkout().archives).archive
+    base = base_of_this_machine(find_own_files().archives).archive
     with tarfile.open(base) as tar:
         before = [m.name for m in tar if m.isfile() and m.mode & 0o6000]
     assert "./usr/bin/su" in before or "./bin/su" in before, "they were there to be taken away"
@@ -119,7 +119,7 @@ def test_nothing_is_built_twice(images: dict[str, BuiltImage]) -> None:
 
 
 def test_the_plan_names_what_was_built(images: dict[str, BuiltImage]) -> None:
-    planned = planned_images(find_checkout())
+    planned = planned_images(find_own_files())
     assert {name: planned[name] for name in images} == images
     assert {*planned} - {*images} == {"agent"}, "only it is built when it is asked for"
     assert all(image.archive.is_file() for image in images.values())

@@ -52,7 +52,7 @@ from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.node_access.own_machine import OwnNode
 
 async def run(folder, uid, order):
-    hands = OwnNode(Instance(name="none", checkout=folder))
+    hands = OwnNode(Instance(name="none", root=folder))
     Journal(folder).owe(JoinNetwork(pod="p", uid=uid, host="n", fault=order["name"]))
     await break_links(hands, PodOnNode(name="p", uid=uid, node="n"), order)
     print("broken", flush=True)
@@ -104,7 +104,7 @@ def victim_of(pod: FakePod) -> Victim:
 
 @pytest.fixture
 def hands(tmp_path: Path) -> OwnNode:
-    return OwnNode(Instance(name="none", checkout=tmp_path))
+    return OwnNode(Instance(name="none", root=tmp_path))
 
 
 @pytest.fixture

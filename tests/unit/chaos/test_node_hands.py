@@ -23,7 +23,7 @@ ABSENT = PodOnNode(name="zq-default-0", uid=UID, node="n")
 
 @pytest.fixture
 def hands(tmp_path: Path) -> OwnNode:
-    return OwnNode(Instance(name="none", checkout=tmp_path))
+    return OwnNode(Instance(name="none", root=tmp_path))
 
 
 def test_a_pods_processes_are_those_whose_cgroup_names_it(tmp_path: Path) -> None:

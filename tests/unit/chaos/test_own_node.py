@@ -11,6 +11,7 @@ import yaml
 from zonequake_chaos.node_access import own_cluster_proof
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_cluster.host import processes
+from zonequake_cluster.own_files import OwnFiles
 
 
 def kubeconfig_of(authority: bytes, **cluster: object) -> str:
@@ -33,7 +34,7 @@ def instance_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / ".zonequake" / "cluster" / "own"
     (folder / "pki").mkdir(parents=True)
     (folder / "pki" / "ca.crt").write_bytes(b"OWN AUTHORITY")
-    monkeypatch.setattr(own_cluster_proof, "find_checkout", lambda: tmp_path)
+    monkeypatch.setattr(own_cluster_proof, "find_own_files", lambda: OwnFiles(checkout=tmp_path))
     monkeypatch.setattr(
         processes, "find_init", lambda _, value: 1 if value == str(folder) else None
     )

@@ -15,11 +15,12 @@ from zonequake_cluster.foreign import ForeignCluster
 from zonequake_cluster.host import cgroups
 from zonequake_cluster.host.locks import lock_folder
 from zonequake_cluster.host.processes import end_marked, find_init, find_marked
-from zonequake_cluster.instance import find_checkout, find_instance
+from zonequake_cluster.instance import find_instance
 from zonequake_cluster.supply.toolchain import SOURCES, source_digest
 from zonequake_kube.errors import UsageError
 
 MARK = "ZONEQUAKE_TEST_MARK"
+ROOT = Path(__file__).parents[3]
 
 
 def test_two_checkouts_share_no_name_even_for_instances_of_the_same_name() -> None:
@@ -62,7 +63,7 @@ def test_a_user_who_is_not_root_is_told_so() -> None:
 def test_the_requirements_are_listed_by_the_standard_library_alone() -> None:
     done = subprocess.run(
         [sys.executable, "-S", "-m", "zonequake_cluster.requirements", "--all"],
-        env={"PYTHONPATH": f"{find_checkout() / 'chaos'}:{find_checkout() / 'operator'}"},
+        env={"PYTHONPATH": f"{ROOT / 'chaos'}:{ROOT / 'operator'}"},
         capture_output=True,
         text=True,
         check=True,

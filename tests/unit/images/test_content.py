@@ -19,7 +19,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def hash_of(tree: Path) -> str:
-    return content_hash(tree, source_files(tree / "package"), ["fact"])
+    return content_hash(source_files("package", tree / "package"), ["fact"])
 
 
 def test_the_hash_is_the_same_in_another_checkout(tree: Path, tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_the_hash_is_the_same_in_another_checkout(tree: Path, tmp_path: Path) ->
 
 def test_the_hash_changes_with_content_name_and_fact(tree: Path) -> None:
     seen = {hash_of(tree)}
-    seen.add(content_hash(tree, source_files(tree / "package"), ["another fact"]))
+    seen.add(content_hash(source_files("package", tree / "package"), ["another fact"]))
     (tree / "package" / "one.py").write_text("changed")
     seen.add(hash_of(tree))
     (tree / "package" / "two.py").rename(tree / "package" / "three.py")
@@ -61,9 +61,9 @@ def test_an_image_holds_every_package_of_ours_that_it_imports(image: ImageSpec) 
     held = {Path(source).name for source in image.sources}
     imported: set[str] = set()
     for source in image.sources:
-        for path in source_files(ROOT / source):
-            if path.suffix == ".py":
-                imported |= imports(path)
+        for file in source_files(source, ROOT / source):
+            if file.path.suffix == ".py":
+                imported |= imports(file.path)
     assert {name for name in imported if name.startswith("zonequake_")} <= held
 
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import aiohttp
 
 from zonequake_kube.connection import REQUEST_TIMEOUT_S, Connection
-from zonequake_kube.errors import ClusterError
+from zonequake_kube.errors import ClusterError, NotFound
 from zonequake_kube.execution import PROTOCOL, ExecResult, Execution, named_errors
 from zonequake_kube.objects import Json
 
@@ -170,6 +170,14 @@ class Kube(Connection):
     async def version(self) -> str:
         """The API server's version."""
         return str((await self._json("GET", "/version"))["gitVersion"])
+
+    async def served_versions(self, group: str) -> list[str]:
+        """The versions of an API group that are served; empty if there is no such group."""
+        try:
+            found = await self._json("GET", f"/apis/{quote(group, safe='.')}")
+        except NotFound:
+            return []
+        return [str(version["version"]) for version in found["versions"]]
 
     async def is_refused(self) -> bool:
         """Whether nobody listens where the API server should."""

@@ -12,6 +12,7 @@
         │   ├── NotFound
         │   └── Conflict
         ├── WaitExpired     a state did not come in time
+        ├── ImageNotPulled  the kubelet can't get an image that a pod waits for
         ├── ZoneRefused     the operator says that a zone of the run can't be served
         ├── FaultFailed     a fault was tried and could not be proven
         │   └── NoProcess   no process of the pod runs on its node any more
@@ -100,6 +101,10 @@ class Conflict(ClusterError):
 
 class WaitExpired(HarnessError):
     """A state did not come within its time-out; the text says what was seen instead."""
+
+
+class ImageNotPulled(HarnessError):
+    """A pod waits for an image that the kubelet can't get: it does not start."""
 
 
 class ZoneRefused(HarnessError):

@@ -20,7 +20,7 @@ from zonequake_chaos.cleanup.undo import pay
 from zonequake_chaos.deployments.collect import pod_logs
 from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.faults.life import FaultWorld
-from zonequake_chaos.load.objects import Installation
+from zonequake_chaos.load.objects import RUN_LABEL, Installation
 from zonequake_chaos.load.pods import LoadPods
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.node_access.shell import NodeHands
@@ -43,6 +43,8 @@ from zonequake_chaos.scenario.run import ChaosRun, Zone
 from zonequake_chaos.targeting.triggers import unsettled
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import HarnessError, UsageError, WaitExpired, in_words
+from zonequake_kube.objects import STORE_LABELS
+from zonequake_kube.pulls import unless_not_pulled
 from zonequake_load.pod.control import Phase
 
 QUIET_TIMEOUT_S = 20.0
@@ -167,6 +169,11 @@ class Runner:
     # The phases --------------------------------------------------------------------------------
 
     async def _set_up(self) -> None:
+        ours = f"{STORE_LABELS},app.kubernetes.io/instance={self._installation.release}"
+        selectors = (f"{RUN_LABEL}={self._run_id}", ours)
+        await unless_not_pulled(self._kube, selectors, self._start_all())
+
+    async def _start_all(self) -> None:
         spec = self._spec
         await self._deployment.set_up(self._observer, self._journal)
         for zone in spec.zones:

@@ -15,10 +15,8 @@ readonly STAMP=$VENV/.set-up
 readonly OLDEST_JAVA=17
 readonly OLDEST_GO_MINOR=24
 
-# What the cluster itself needs is listed by its own module; this is the rest.
-readonly PACKAGES=(
-    buildah ca-certificates git make mmdebstrap prometheus python3 python3-venv tini
-)
+# What the cluster and the images need is listed by their own module; this is the rest.
+readonly PACKAGES=(ca-certificates git make python3 python3-venv tini)
 
 fail() {
     echo "setup: $*" >&2
@@ -39,7 +37,7 @@ is_root() {
 
 inputs_hash() {
     cat scripts/setup.sh pyproject.toml requirements/all.txt requirements/go.txt \
-        chaos/zonequake_cluster/requirements.py <(is_root && echo root) | sha256sum | cut -d' ' -f1
+        charts/zonequake/Chart.yaml chaos/zonequake_cluster/requirements.py <(is_root && echo root) | sha256sum | cut -d' ' -f1
 }
 
 is_python() { # is_python PROGRAM: whether it is a Python that we can run on

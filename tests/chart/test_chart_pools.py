@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -188,8 +191,37 @@ def test_two_operators_elect_who_acts(render: Render, one: One) -> None:
     assert environment({"spec": spec})["ZQ_ELECTION_S"] == "10"
 
 
-def test_the_chart_and_the_distribution_have_the_same_version() -> None:
-    chart = yaml.safe_load((ROOT / "charts" / "zonequake" / "Chart.yaml").read_text())
-    project = (ROOT / "pyproject.toml").read_text()
-    assert f'version = "{chart["appVersion"]}"' in project
-    assert chart["version"] == chart["appVersion"]
+def test_chart_distribution_and_images_have_the_version_of_one_line(render: Render) -> None:
+    text = (ROOT / "charts" / "zonequake" / "Chart.yaml").read_text()
+    chart = yaml.safe_load(text)
+    assert len(re.findall(r"\d+\.\d+\.\d+", text.replace(chart["kubeVersion"], ""))) == 1
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "version"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert built.stdout.strip() == chart["version"] == chart["appVersion"]
+    images = {
+        container["image"]
+        for document in render(sets=["faultAgent.enabled=true"])
+        if document["kind"] in ("Deployment", "StatefulSet", "DaemonSet")
+        for container in document["spec"]["template"]["spec"]["containers"]
+    }
+    ours = {image for image in images if image.startswith("zonequake/")}
+    assert ours == {f"zonequake/{name}:{chart['version']}" for name in OURS}
+
+
+OURS = ("operator", "store", "agent")
+
+
+def test_our_images_come_from_the_repository_that_the_values_name(render: Render) -> None:
+    documents = render(sets=["images.repository=registry.example:5000/team/zonequake"])
+    one = next(d for d in documents if d["kind"] == "StatefulSet")
+    (container,) = one["spec"]["template"]["spec"]["containers"]
+    assert container["image"].startswith("registry.example:5000/team/zonequake/store:")
+    documents = render(sets=["images.store=other.example/a@sha256:0"])
+    one = next(d for d in documents if d["kind"] == "StatefulSet")
+    (container,) = one["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "other.example/a@sha256:0"

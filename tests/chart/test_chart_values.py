@@ -29,6 +29,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "zonequake"
         ("store.logMapBytes=4096", "/store/logMapBytes"),
         ("store.terminationGracePeriodSeconds=5", "minimum: got 5, want 15"),
         ("images.store=zonequake/store", "/images/store"),
+        ("images.repository=zonequake/", "/images/repository"),
         ("clusterDomain=-", "'-' does not match pattern"),
         ("images.pullPolicy=Sometimes", "value must be one of 'Always'"),
         ("operator.resyncSeconds=0", "/operator/resyncSeconds"),

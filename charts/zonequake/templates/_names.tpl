@@ -30,6 +30,13 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
+{{/* One of our images: what the values name, else that of this version. Call with
+     (dict "root" $ "name" "store"). */}}
+{{- define "zonequake.image" -}}
+{{- $images := .root.Values.images }}
+{{- get $images .name | default (printf "%s/%s:%s" $images.repository .name .root.Chart.AppVersion) }}
+{{- end }}
+
 {{- define "zonequake.pullSecrets" -}}
 {{- with .Values.images.pullSecrets }}
 imagePullSecrets:

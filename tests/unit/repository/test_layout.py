@@ -98,15 +98,21 @@ def test_an_image_has_the_versions_that_the_tests_have(lock: str) -> None:
     assert pinned(lock).items() <= everything.items()
 
 
-def test_every_dependency_is_in_the_lock() -> None:
+def wanted_of(*groups: str) -> set[str]:
+    """Names of what the distribution needs, with all of its extras and with these groups."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    assert extras["all"] == [f"zonequake[{','.join(name for name in extras if name != 'all')}]"]
     wanted = [
         *project["project"]["dependencies"],
-        *(d for extra in project["project"]["optional-dependencies"].values() for d in extra),
-        *project["dependency-groups"]["dev"],
+        *(each for name, extra in extras.items() if name != "all" for each in extra),
+        *(each for group in groups for each in project["dependency-groups"][group]),
     ]
-    names = {re.match(r"[A-Za-z0-9._-]+", d).group().lower() for d in wanted}  # type: ignore[union-attr]
-    assert names - set(pinned("all")) == set()
+    return {re.match(r"[A-Za-z0-9._-]+", each).group() for each in wanted}  # type: ignore[union-attr]
+
+
+def test_every_dependency_is_in_the_lock() -> None:
+    assert {name.lower() for name in wanted_of("dev")} - set(pinned("all")) == set()
 
 
 def test_the_site_needs_nothing_of_the_tests_and_they_nothing_of_it() -> None:
@@ -117,15 +123,8 @@ def test_the_site_needs_nothing_of_the_tests_and_they_nothing_of_it() -> None:
 
 
 def test_every_direct_dependency_has_its_reason_written_down() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [
-        *project["project"]["dependencies"],
-        *(d for extra in project["project"]["optional-dependencies"].values() for d in extra),
-        *project["dependency-groups"]["docs"],
-    ]
     page = (ROOT / "docs" / "dependencies.md").read_text()
-    names = {re.match(r"[A-Za-z0-9._-]+", d).group() for d in wanted}  # type: ignore[union-attr]
-    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+    assert [name for name in sorted(wanted_of("docs")) if f"`{name}`" not in page] == []
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

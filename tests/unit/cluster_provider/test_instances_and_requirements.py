@@ -16,7 +16,8 @@ from zonequake_cluster.host import cgroups
 from zonequake_cluster.host.locks import lock_folder
 from zonequake_cluster.host.processes import end_marked, find_init, find_marked
 from zonequake_cluster.instance import find_instance
-from zonequake_cluster.supply.toolchain import SOURCES, source_digest
+from zonequake_cluster.supply import tools
+from zonequake_cluster.supply.toolchain import SOURCES, Programs, source_digest
 from zonequake_kube.errors import UsageError
 
 MARK = "ZONEQUAKE_TEST_MARK"
@@ -193,3 +194,27 @@ def test_the_kubeconfig_of_a_cluster_that_is_not_up_ends_with_255() -> None:
     done = CliRunner().invoke(app, ["kubeconfig", "--name", f"none-{os.getpid()}"])
     assert done.exit_code == 255
     assert "zonequake cluster up" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("built", "said", "own"),
+    [
+        (True, "v3.19.0+g1", True),
+        (False, "v3.19.0+g1", False),
+        (False, "v4.0.1", False),
+        (False, "v2.17.0", True),
+        (False, "", True),
+    ],
+)
+def test_helm_is_our_own_unless_only_the_machine_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: bool, said: str, own: bool
+) -> None:
+    machines = tmp_path / "helm"
+    machines.write_text(f"#!/bin/sh\necho {said}\n")
+    machines.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(tools, "are_built", lambda _: built)
+    monkeypatch.setattr(
+        tools, "ensure_programs", lambda _, say: Programs(folder=Path("/built-by-us"))
+    )
+    assert tools.helm_path() == (Path("/built-by-us/helm") if own else machines)

@@ -1,0 +1,146 @@
+"""Commands about the release and this installation: install, uninstall, access, version, doctor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from zonequake_chaos.release.access import CONTEXT, DEFAULT_HOURS, write_access
+from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, place_of
+from zonequake_kube.errors import UsageError
+from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
+
+LOOK, CLUSTER = "Look", "Cluster and release"
+
+app = typer.Typer()
+console = Console(highlight=False, soft_wrap=True)
+
+Images = Annotated[
+    list[str] | None,
+    typer.Option("--image", help="store=REFERENCE: use an image of your registry."),
+]
+FaultAgent = Annotated[
+    bool,
+    typer.Option("--fault-agent", help="Install the privileged fault agent too (docs/agent.md)."),
+]
+Values = Annotated[
+    list[str] | None, typer.Option("--set", help="Chart value, as in `helm --set`; repeatable.")
+]
+
+
+@app.command(
+    rich_help_panel=CLUSTER,
+    epilog="Example: zonequake install --context kind-chaos --image store=registry.example/store:1",
+)
+def install(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    image: Images = None,
+    value: Values = None,
+    fault_agent: FaultAgent = False,
+) -> None:
+    """Install or upgrade the release and wait until it is ready."""
+    from zonequake_chaos.release import install as installing
+
+    place = place_of(kubeconfig, context, namespace, release)
+    refs = installing.parse_images(image or [])
+    if place.embedded and not refs:
+        refs = _own_images(also=["agent"] if fault_agent else [])
+    values = [*(value or []), *(["faultAgent.enabled=true"] if fault_agent else [])]
+    found = asyncio.run(installing.install(place, images=refs, values=values))
+    for line in installing.next_steps(place, found):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake uninstall --context kind-chaos")
+def uninstall(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+) -> None:
+    """Remove the release."""
+    from zonequake_chaos.release import install as installing
+
+    installing.uninstall(place_of(kubeconfig, context, namespace, release))
+
+
+@app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake access --out chaos.kubeconfig")
+def access(
+    out: Annotated[Path, typer.Option("--out", help="Kubeconfig file to write.")],
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    hours: Annotated[
+        int, typer.Option(min=1, help="Lifetime of its token, in hours.")
+    ] = DEFAULT_HOURS,
+) -> None:
+    """Write a kubeconfig for the release's chaos account."""
+    place = place_of(kubeconfig, context, namespace, release)
+    asyncio.run(write_access(place, out, hours=hours))
+    console.print(f"{out}: zonequake run --kubeconfig {out} --context {CONTEXT}")
+
+
+@app.command(rich_help_panel=LOOK, epilog="Example: zonequake version --context kind-chaos")
+def version(
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    release: Release = DEFAULT_RELEASE,
+    client: Annotated[
+        bool, typer.Option("--client", help="Show this program's version alone.")
+    ] = False,
+) -> None:
+    """Show the versions of this program, the release, its resources and images."""
+    from zonequake_chaos.commands import version as versions
+
+    rows = versions.client()
+    if not client:
+        try:
+            place = place_of(kubeconfig, context, namespace, release)
+        except UsageError as error:
+            if kubeconfig is not None or context is not None:
+                raise
+            rows.append(("release", str(error)))
+        else:
+            rows += asyncio.run(versions.release(place))
+    for line in versions.lines(rows):
+        console.print(line, markup=False)
+
+
+@app.command(rich_help_panel=LOOK, epilog="Example: zonequake doctor")
+def doctor() -> None:
+    """Show what this machine lacks for each kind of work, with the command that mends it."""
+    from zonequake_chaos.commands import doctor as doctors
+    from zonequake_cluster.own_files import find_own_files
+
+    missing = 0
+    for finding in doctors.examine(find_own_files()):
+        missing += not finding.well
+        mark = "ok     " if finding.well else "missing"
+        console.print(f"{mark} {finding.work}: {finding.found}", markup=False, highlight=False)
+        if not finding.well:
+            console.print(f"        mend it by: {finding.mend}", markup=False, highlight=False)
+    if missing:
+        raise typer.Exit(1)
+
+
+def _own_images(*, also: Sequence[str]) -> dict[str, str]:
+    from zonequake_cluster.embedded import EmbeddedCluster
+    from zonequake_cluster.images.build import build_all
+
+    cluster = EmbeddedCluster()
+    built = build_all(progress=console.print, also=also)
+    present = set(cluster.images())
+    for image in built.values():
+        if image.ref not in present:
+            cluster.load_image(image.archive)
+    return {name: image.ref for name, image in built.items()}

@@ -65,8 +65,6 @@ class GroupOperator:
         """A fault that waits for the next grant, and gets the leader."""
         self.first_members: tuple[Peer, ...] = ()
         """Nobody waits for being told: a group is bootstrapped in the instant of its decision."""
-        self.under_way: tuple[tuple[Peer, ...], ...] = ()
-        """Nor for a grant: what a leader says is granted or not in that instant."""
         self._world = world
         self._network = network
         self._api = api
@@ -81,6 +79,27 @@ class GroupOperator:
     def wish(self) -> Wish:
         """What is written down now."""
         return self._api.read(self.place.name)[1]
+
+    @property
+    def under_way(self) -> tuple[tuple[Peer, ...], ...]:
+        """Peers of a change that is granted and not begun: its leader must commit an entry of its
+        own term first."""
+        return tuple(
+            peers
+            for leader, term, token, peers in self._rules.reconfiguration.grants
+            if self._waits_with(leader, term, token)
+        )
+
+    def _waits_with(self, leader: Peer, term: int, token: int) -> bool:
+        replica = self._nodes[leader.node].replicas.get(self.place.name)
+        if replica is None or replica.me != leader:
+            return False
+        seen = replica.raft.status()
+        return (
+            seen.role is RaftRole.LEADER
+            and seen.stage is Stage.CATCHING_UP
+            and (seen.term, seen.stage_token) == (term, token)
+        )
 
     def bootstrap(self, members: list[str]) -> None:
         """Begin the group on these nodes."""

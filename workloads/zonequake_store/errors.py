@@ -4,6 +4,7 @@ StoreError
 ├── SettingsError        the environment does not describe a data node
 ├── StorageError
 │   ├── DirectoryLocked  another process has the data directory open
+│   ├── LaterFormat      a later release wrote the data directory
 │   ├── StoreCorrupt     an environment is damaged as a whole
 │   ├── LogCorrupt       a replica's log is damaged: the replica is broken
 │   ├── StateCorrupt     a replica's cells are damaged: the replica is broken
@@ -30,6 +31,10 @@ class StorageError(StoreError):
 
 class DirectoryLocked(StorageError):
     """Another process has the data directory open."""
+
+
+class LaterFormat(StorageError):
+    """A later release wrote the data directory, in a format that this one doesn't know."""
 
 
 class StoreCorrupt(StorageError):

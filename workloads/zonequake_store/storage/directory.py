@@ -1,6 +1,7 @@
 """A node's data directory: who may use it, what is in it, and the threads that write it.
 
     <data>/LOCK            held (fcntl) while a process uses the directory
+    <data>/FORMAT          of all below (`format`)
     <data>/log/            LMDB: logs and records of replicas whose zone syncs
     <data>/log-unsynced/   LMDB: the same for zones with fsync: false
     <data>/data/           LMDB: applied state of all replicas
@@ -40,6 +41,7 @@ from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.storage import crash_note
 from zonequake_store.storage.data_store import DataStore
 from zonequake_store.storage.distrusted_files import Distrust
+from zonequake_store.storage.format import check_format
 from zonequake_store.storage.lmdb_files import check_pages, free_bytes, renew
 from zonequake_store.storage.log_store import LogStore
 from zonequake_store.storage.log_writes import GroupRecord, LogWrite
@@ -104,6 +106,7 @@ class Storage:
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.close)
             self._take_lock(directory)
+            check_format(directory)
             self.crash = crash_note.said(directory)
             """What the process before this one said, if a signal ended it."""
             self._distrust = Distrust(directory / "DISTRUSTED")

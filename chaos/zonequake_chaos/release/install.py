@@ -7,6 +7,7 @@ import contextlib
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from zonequake_chaos.release.consent import ALLOWED, CAP_LABEL, LABEL
 from zonequake_chaos.release.installed import InstalledRelease, look_at_release
@@ -20,19 +21,24 @@ _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: 
 
 
 async def install(
-    place: ReleasePlace, *, images: Mapping[str, str], values: Sequence[str] = ()
+    place: ReleasePlace,
+    *,
+    images: Mapping[str, str],
+    values: Sequence[str] = (),
+    chart: Path | None = None,
 ) -> InstalledRelease:
     """helm upgrade --install, and waits until everything is ready; returns what runs then.
 
     `images` are references by name (`store`, `operator`, `agent`, `prometheus`); `values` are
-    further `--set` words. On our own cluster the namespace is made, with the label that allows
-    chaos; on another one that label is its owner's word. Raises ImageNotPulled as soon as a pod
-    can't get its image, else HarnessError with helm's last lines.
+    further `--set` words; `chart` is a chart's folder in place of our own. On our own cluster the
+    namespace is made, with the label that allows chaos; on another one that label is its owner's
+    word. Raises ImageNotPulled as soon as a pod can't get its image, else HarnessError with helm's
+    last lines.
     """
     if place.embedded:
         async with await place.connect() as kube:
             await kube.ensure_namespace(_NAMESPACE_LABELS)
-    chart = find_own_files().find("charts/zonequake")
+    chart = chart or find_own_files().find("charts/zonequake")
     settings = [f"images.{name}={ref}" for name, ref in sorted(images.items())]
     settings.append("harness.dumps=true")  # a run compares replicas by them
     words = ["upgrade", "--install", place.release, str(chart)]

@@ -78,6 +78,24 @@ def build_all(*, progress: Progress, also: Sequence[str] = ()) -> dict[str, Buil
     return wanted
 
 
+def push_all(
+    repository: str, *, tag: str, plain_http: bool, progress: Progress
+) -> dict[str, BuiltImage]:
+    """Brings our own images up to date and pushes each as `repository/name:tag`; by name.
+
+    Prometheus is not ours: a registry has its own. Raises ImageError.
+    """
+    own = find_own_files()
+    built = build_all(progress=progress, also=[spec.name for spec in IMAGES if spec.asked_for])
+    ours = {spec.name: built[spec.name] for spec in IMAGES if spec.sources}
+    with _only_build(own):
+        buildah = Buildah(own.buildah)
+        for name, image in ours.items():
+            with _timed(f"push of {name}", progress):
+                buildah.push(image.archive, f"{repository}/{name}:{tag}", plain_http=plain_http)
+    return ours
+
+
 def planned_images(own: OwnFiles) -> dict[str, BuiltImage]:
     """Name and archive of each image as the sources are now; an archive may not exist yet."""
     planned: dict[str, BuiltImage] = {}

@@ -71,6 +71,12 @@ class Buildah:
         self._run("push", "--quiet", name, f"oci-archive:{unfinished}:{reference}")
         os.replace(unfinished, archive)
 
+    def push(self, archive: Path, destination: str, *, plain_http: bool) -> None:
+        """Sends an OCI archive to a registry, with the credentials of `buildah login`."""
+        name = self._run("pull", "--quiet", f"oci-archive:{archive}").strip()
+        tls = ["--tls-verify=false"] if plain_http else []
+        self._run("push", "--quiet", *tls, name, f"docker://{destination}")
+
     def _images(self) -> list[str]:
         listed = self._run("images", "--noheading", "--format={{.Name}}:{{.Tag}}")
         return [line.strip() for line in listed.splitlines()]

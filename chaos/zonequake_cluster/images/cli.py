@@ -1,13 +1,16 @@
-"""`zonequake images build | list`."""
+"""`zonequake images build | list | push`."""
 
 from __future__ import annotations
 
+import shutil
+from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from zonequake_cluster.images.build import build_all, planned_images
+from zonequake_cluster.images.build import build_all, planned_images, push_all
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.errors import HarnessError
 
@@ -42,6 +45,35 @@ def list_images() -> None:
     for image in planned.values():
         state = "built" if image.archive.exists() else "not built"
         _console.print(f"{image.ref}  {state}  {image.archive}")
+
+
+@app.command(epilog="Example: zonequake images push registry.example/zonequake")
+def push(
+    repository: Annotated[
+        str, typer.Argument(help="Registry and path; the images' names are added to it.")
+    ],
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="Default: the version of this program.")
+    ] = None,
+    bills: Annotated[
+        Path | None,
+        typer.Option("--bills", help="Folder for the bills of materials (CycloneDX)."),
+    ] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="For a registry without TLS.")
+    ] = False,
+) -> None:
+    """Build our images and push them to a registry; print their names."""
+    tag = tag or version("zonequake")
+    try:
+        pushed = push_all(repository, tag=tag, plain_http=plain_http, progress=_console.print)
+    except HarnessError as error:
+        _fail(error)
+    for name, image in pushed.items():
+        _console.print(f"{repository}/{name}:{tag}")
+        if bills is not None:
+            bills.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(image.bill, bills / f"{name}.cdx.json")
 
 
 def _fail(error: HarnessError) -> None:

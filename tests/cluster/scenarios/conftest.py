@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -165,9 +166,11 @@ def release(embedded_cluster: EmbeddedCluster) -> Release:
 def run_scenario(release: Release, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     """Runs `zonequake run` as a user does, on data nodes with `fault` planted (none by default).
 
-    With `agent`, faults on the node are made by the fault agent's pod. The run's folder is judged
-    as by `zonequake analyze`, in the session that all runs share; with `whole` by the run itself.
-    Every history is judged by Porcupine too, whose verdict must be ours.
+    With `agent`, faults on the node are made by the fault agent's pod. Without `plant` the release
+    stays as a test installed it; `meanwhile` is called with the run's folder, in a thread beside
+    it. The run's folder is judged as by `zonequake analyze`, in the session that all runs share;
+    with `whole` by the run itself. Every history is judged by Porcupine too, whose verdict must be
+    ours.
     """
 
     def run(
@@ -178,12 +181,17 @@ def run_scenario(release: Release, tmp_path: Path, request: pytest.FixtureReques
         target: str = "zonequake",
         agent: bool = False,
         whole: bool = False,
+        plant: bool = True,
+        meanwhile: Callable[[Path], None] | None = None,
     ) -> Judged:
-        release.plant(fault, agent=agent)
+        if plant:
+            release.plant(fault, agent=agent)
         place = release.as_chaos_account()
         folder = tmp_path / f"{Path(scenario).stem}-{seed}"
         assert place.context is not None
         begin = datetime.now(UTC)
+        beside = threading.Thread(target=meanwhile or (lambda _: None), args=(folder,))
+        beside.start()
         done = subprocess.run(
             [
                 *(str(Path(sys.executable).parent / "zonequake"), "run", scenario),
@@ -197,6 +205,7 @@ def run_scenario(release: Release, tmp_path: Path, request: pytest.FixtureReques
             env={**os.environ, "COLUMNS": "200"},
             check=False,
         )
+        beside.join()
         release.check_rights(begin)
         code, output = done.returncode, done.stdout + done.stderr
         has_history = any((folder / "history").glob("*.jsonl"))

@@ -28,8 +28,8 @@ from pathlib import Path
 import duckdb
 
 from benchmarks.analysis.engines import cost_of
+from tests.histories.synthesize import Shape, synthesize
 from zonequake_analysis.cli import analyze
-from zonequake_analysis.testing.synthesize import Shape, synthesize
 
 LIMIT_S = 120
 """For 10 million operations (docs/performance.md)."""

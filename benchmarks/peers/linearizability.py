@@ -27,19 +27,19 @@ from benchmarks.analysis.engines import Cost, cost_of
 from benchmarks.store import figures
 from benchmarks.store.figures import Result, Row
 from tests.foreign.porcupine_judge import Judge, Judged, KeyVerdict
-from zonequake_analysis.checks.screens import black_box
-from zonequake_analysis.checks.screens.columns import columns
-from zonequake_analysis.inputs.integer_columns import typed
-from zonequake_analysis.inputs.layout import laid_out
-from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
-from zonequake_analysis.inputs.shapes import Function
-from zonequake_analysis.testing.synthesize import (
+from tests.histories.synthesize import (
     START_NS,
     Shape,
     SyntheticOperation,
     synthesize,
     write_operations,
 )
+from zonequake_analysis.checks.screens import black_box
+from zonequake_analysis.checks.screens.columns import columns
+from zonequake_analysis.inputs.integer_columns import typed
+from zonequake_analysis.inputs.layout import laid_out
+from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
+from zonequake_analysis.inputs.shapes import Function
 
 LIMIT_S = 60.0
 LIMIT_GIB = 12.0

@@ -21,10 +21,10 @@ from tests.foreign.translation import (
     entry_to_ours,
     entry_to_theirs,
 )
+from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_store.raft.api import RaftRole, Ready, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted, NotLeader
-from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,

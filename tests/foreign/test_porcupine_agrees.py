@@ -11,21 +11,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.foreign.porcupine_judge import Comparison, Judge, KeyVerdict, compare
-from zonequake_analysis.checks import list_prefixes, sets
-from zonequake_analysis.checks.exact_checks import findings_of
-from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
-from zonequake_analysis.inputs.ids import name_id
-from zonequake_analysis.inputs.shapes import Function
-from zonequake_analysis.judgement.judge import judge_run
-from zonequake_analysis.testing import anomalies
-from zonequake_analysis.testing.small_histories import histories, steps
-from zonequake_analysis.testing.synthesize import (
+from tests.histories import anomalies
+from tests.histories.small_histories import histories, steps
+from tests.histories.synthesize import (
     START_NS,
     Shape,
     SyntheticOperation,
     synthesize,
     write_operations,
 )
+from zonequake_analysis.checks import list_prefixes, sets
+from zonequake_analysis.checks.exact_checks import findings_of
+from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
+from zonequake_analysis.inputs.ids import name_id
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = pytest.mark.timeout(600)

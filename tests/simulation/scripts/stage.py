@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_protocol.terms import lineage_of
 from zonequake_simulation.violation import Violation, require
 from zonequake_store.raft.api import RaftRole, Ready, ResetAnswer, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
-from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import (
     Configuration,
     Kind,

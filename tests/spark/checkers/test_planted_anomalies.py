@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from zonequake_analysis.checks.exact_checks import findings_of
-from zonequake_analysis.inputs.shapes import Function
-from zonequake_analysis.judgement.judge import Judgement, judge_run
-from zonequake_analysis.report import write_report
-from zonequake_analysis.testing import anomalies
-from zonequake_analysis.testing.synthesize import (
+from tests.histories import anomalies
+from tests.histories.synthesize import (
     START_NS,
     Shape,
     SyntheticOperation,
     synthesize,
     write_operations,
 )
+from zonequake_analysis.checks.exact_checks import findings_of
+from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.judgement.judge import Judgement, judge_run
+from zonequake_analysis.report import write_report
 from zonequake_analysis.verdict import Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]

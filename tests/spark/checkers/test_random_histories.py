@@ -6,12 +6,12 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.histories.small_histories import histories, steps
+from tests.histories.synthesize import write_operations
 from zonequake_analysis.checks import claimed_order, list_prefixes, loss, register_zones, sets
 from zonequake_analysis.checks.exact_checks import findings_of
 from zonequake_analysis.checks.search.reference import is_linearizable
 from zonequake_analysis.spark_pass.ingest import ingest
-from zonequake_analysis.testing.small_histories import histories, steps
-from zonequake_analysis.testing.synthesize import write_operations
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

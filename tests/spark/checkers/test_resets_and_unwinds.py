@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.histories.synthesize import ZONE, SyntheticOperation, write_operations
 from tests.unit.analysis.one_list import SECOND, append, read
 from zonequake_analysis.inputs.shapes import RoleCode
 from zonequake_analysis.judgement.judge import judge_run
 from zonequake_analysis.report import write_report
-from zonequake_analysis.testing.synthesize import ZONE, SyntheticOperation, write_operations
 from zonequake_analysis.verdict import Check, Verdict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]

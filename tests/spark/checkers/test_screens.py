@@ -9,20 +9,20 @@ import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.histories import anomalies
+from tests.histories.small_histories import histories
+from tests.histories.synthesize import (
+    START_NS,
+    ZONE,
+    SyntheticOperation,
+    write_operations,
+)
 from zonequake_analysis.checks import exact_checks
 from zonequake_analysis.checks.exact_checks import findings_of, findings_of_suspects
 from zonequake_analysis.inputs.ids import name_id
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.spark_pass.bucket import Suspects
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
-from zonequake_analysis.testing import anomalies
-from zonequake_analysis.testing.small_histories import histories
-from zonequake_analysis.testing.synthesize import (
-    START_NS,
-    ZONE,
-    SyntheticOperation,
-    write_operations,
-)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

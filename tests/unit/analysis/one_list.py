@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.histories.synthesize import SyntheticOperation
 from zonequake_analysis.inputs.shapes import Function
-from zonequake_analysis.testing.synthesize import SyntheticOperation
 
 SECOND = 1_000_000_000
 Place = tuple[int, int, int]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.histories.synthesize import ZONE, SyntheticOperation, write_operations
 from tests.unit.analysis.one_list import SECOND, append, read
 from zonequake_analysis.checks.screens.columns import columns
 from zonequake_analysis.inputs.ids import name_id
@@ -22,7 +23,6 @@ from zonequake_analysis.inputs.shapes import OutcomeCode
 from zonequake_analysis.inputs.views import last_view, viewed
 from zonequake_analysis.measures.sacrificed import Cut, cuts
 from zonequake_analysis.spark_pass.bucket import screened
-from zonequake_analysis.testing.synthesize import ZONE, SyntheticOperation, write_operations
 
 
 def reset(lineage: int, at_s: float, last: tuple[int, int, int], node: str = "E") -> RecordedEvent:

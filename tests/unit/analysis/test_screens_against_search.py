@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.histories.small_histories import histories, steps
+from tests.histories.synthesize import ZONE, SyntheticOperation, write_operations
 from zonequake_analysis.checks.screens import black_box, claimed
 from zonequake_analysis.checks.screens.columns import Columns, columns
 from zonequake_analysis.checks.screens.segments import heads, lookup, ordered, running
@@ -19,8 +21,6 @@ from zonequake_analysis.inputs.layout import joined, laid_out, split
 from zonequake_analysis.inputs.lines import byte_ranges, kept_lines
 from zonequake_analysis.inputs.shapes import Function
 from zonequake_analysis.spark_pass.bucket import judged_bucket
-from zonequake_analysis.testing.small_histories import histories, steps
-from zonequake_analysis.testing.synthesize import ZONE, SyntheticOperation, write_operations
 
 
 def events(

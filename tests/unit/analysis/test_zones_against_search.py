@@ -2,10 +2,10 @@
 
 from random import Random
 
+from tests.histories.small_histories import histories, steps
 from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
 from zonequake_analysis.checks.search.witness import lists_fail, registers_fail
 from zonequake_analysis.inputs.shapes import Function
-from zonequake_analysis.testing.small_histories import histories, steps
 
 
 def test_zones_agree_with_search_on_six_thousand_register_histories() -> None:

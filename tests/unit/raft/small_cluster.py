@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_store.raft.api import RaftEvent, RaftRole, Ready, Settings, Status, SupplyPeer
 from zonequake_store.raft.core import Raft
-from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.raft.memory_log import MemoryLogStore
 from tests.unit.raft.small_cluster import peers
 from zonequake_store.raft.api import Ready
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted
 from zonequake_store.raft.log import RaftLog
-from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import (
     Configuration,
     Entry,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_store.catchup.demander import Demander, size_of
 from zonequake_store.catchup.messages import (
     Checkpoint,
@@ -23,7 +24,6 @@ from zonequake_store.catchup.supplier import (
 )
 from zonequake_store.raft.api import Ready, Settings
 from zonequake_store.raft.core import Raft
-from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import Configuration, HardState, Message, Peer
 
 LEADER, NEW = Peer("a", "1"), Peer("d", "1")

@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
+from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_store.node.ticks import Agenda
 from zonequake_store.raft.api import RaftEvent, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
-from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
 from zonequake_store.replica.log import MemoryLog
 from zonequake_store.replica.replica import Faults, Replica

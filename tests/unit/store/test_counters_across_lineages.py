@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
+from tests.unit.raft.memory_log import MemoryLogStore
 from zonequake_protocol.terms import term_of
 from zonequake_store.catchup.messages import Checkpoint, Demand, Dismissal
 from zonequake_store.catchup.supplier import Supplier, SupplierEdge
 from zonequake_store.raft.api import Settings
 from zonequake_store.raft.core import Raft
-from zonequake_store.raft.memory import MemoryLogStore
 from zonequake_store.raft.messages import HardState, Peer
 
 ME, DEMANDER = Peer("c", "1"), Peer("a", "1")

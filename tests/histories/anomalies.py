@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tests.histories.synthesize import SyntheticOperation
 from zonequake_analysis.inputs.shapes import Function, RoleCode
-from zonequake_analysis.testing.synthesize import SyntheticOperation
 
 MS = 1_000_000
 _FIRST_PROCESS = 5 * 10**9

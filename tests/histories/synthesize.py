@@ -2,7 +2,7 @@
 
 A history is valid by construction: operations take effect at chosen instants in one order, and an
 operation's interval contains its instant. Used by tests, by the benchmark, and to look at a report
-without a cluster. Anomalies to plant are in `zonequake_analysis.testing.anomalies`.
+without a cluster. Anomalies to plant are in `tests.histories.anomalies`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def synthesize(run: Path, shape: Shape) -> None:
 
 def _write_file(run: Path, shape: Shape, ordinal: int) -> None:
     """One file: every `shape.files`-th operation, on every `shape.files`-th partition."""
-    rng = random.Random(shape.seed * 1000 + ordinal)  # noqa: S311
+    rng = random.Random(shape.seed * 1000 + ordinal)
     partitions = [p for p in range(shape.partitions) if p % shape.files == ordinal]
     writer = _Writer(shape, rng, ordinal, partitions)
     with (run / "history" / f"load-{ordinal}.jsonl").open("wb", buffering=1 << 20) as stream:

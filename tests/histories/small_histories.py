@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
+from tests.histories.synthesize import INDEX_STEP, SyntheticOperation
 from zonequake_analysis.checks.search.reference import ReferenceStep
 from zonequake_analysis.inputs.shapes import NEVER_NS, Function
-from zonequake_analysis.testing.synthesize import INDEX_STEP, SyntheticOperation
 
 _SPAN = 60
 """Moments that an operation's interval can begin or end at: few, so that ends often meet."""

@@ -1,4 +1,4 @@
-"""A stored log in memory: what a volatile group keeps, and what the simulation crashes."""
+"""A stored log in memory, as a core of the tests has it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_kube.errors import HarnessError, UsageError
 from zonequake_simulation.diagram import svg
 from zonequake_simulation.plan import FaultPlan
@@ -176,14 +176,14 @@ def _hunt(
     if reports and not as_json:
         _summarize(reports, broken, took_s, jobs)
     if broken:
-        raise typer.Exit(EXIT_CODES[RunVerdict.VIOLATED])
+        raise typer.Exit(EXIT_CODES[Verdict.VIOLATED])
     if interrupted:
         raise HarnessError(f"interrupted after {len(reports):,} of {len(seeds):,} seeds")
     if not summed(reports)["commits"]:
         progress_console.print(
             "nothing was committed in any seed: nothing is shown. Use more --steps", style="yellow"
         )
-        raise typer.Exit(EXIT_CODES[RunVerdict.UNKNOWN])
+        raise typer.Exit(EXIT_CODES[Verdict.UNKNOWN])
 
 
 def _line(report: SeedReport) -> str:
@@ -257,7 +257,7 @@ def _trace(
         progress_console.print(
             f"seed {seed} breaks a rule: {found.violation}", style="red", markup=False
         )
-        raise typer.Exit(EXIT_CODES[RunVerdict.VIOLATED])
+        raise typer.Exit(EXIT_CODES[Verdict.VIOLATED])
     progress_console.print(f"seed {seed} breaks no rule", style="green")
 
 
@@ -284,7 +284,7 @@ def _shrink(
         f"zonequake simulate --scenario {scenario.name} --seed {seed} --plan {path} --trace",
         markup=False,
     )
-    raise typer.Exit(EXIT_CODES[RunVerdict.VIOLATED])
+    raise typer.Exit(EXIT_CODES[Verdict.VIOLATED])
 
 
 def _check_out(path: Path | None) -> None:

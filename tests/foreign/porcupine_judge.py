@@ -97,7 +97,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunVerdict:
+class Verdict:
     """Porcupine's word on a run that `zonequake analyze` has judged."""
 
     keys: int
@@ -108,7 +108,7 @@ class RunVerdict:
     """Empty if both say the same of what was decided."""
 
 
-def judged_run(judge: Judge, run: Path) -> RunVerdict:
+def judged_run(judge: Judge, run: Path) -> Verdict:
     """Both verdicts on a run folder: keys without an order beside what `verdict.json` says.
 
     The store's claimed order may be wrong where an order exists: no key is illegal then.
@@ -123,7 +123,7 @@ def judged_run(judge: Judge, run: Path) -> RunVerdict:
     # A refusal of what was expected breaks the register for them; for us it is another check.
     surplus = checks["refusals"]["violations"]
     agree = len(illegal) - surplus <= without_order <= len(illegal) + len(undecided)
-    return RunVerdict(
+    return Verdict(
         keys=len(keys) - len(undecided),
         illegal=illegal,
         undecided=undecided,

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.verdict import Verdict
+from zonequake_analysis.harness_report import HarnessReport
 
 
 class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,19 +66,6 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[str] | None = None
 
 
-class Harness(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness says of itself: `passed` if nothing stood in its way.
-
-    `unclean`: of the problems, what is not proven to be undone; None if nobody looked. `work`: the
-    verdict without them.
-    """
-
-    verdict: Verdict = Verdict.UNKNOWN
-    problems: list[str] = []
-    work: Verdict | None = None
-    unclean: list[str] | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
     """What `run.yaml` says, or the defaults where there is none."""
@@ -89,7 +76,7 @@ class RunDescription:
     expectations: Expectations
     planned_faults: tuple[str, ...]
     clock_offset_ns: int
-    harness: Harness | None  # None where no harness made the folder
+    harness: HarnessReport | None  # None where no harness made the folder
     text: str  # the file itself, for the report
     has_control: bool = False  # whether the plan has one
     target: str = ""  # what was under test, with its version; empty where the file doesn't say
@@ -140,7 +127,7 @@ def read_description(run: Path) -> RunDescription:
         named = {_FILE_NAMES.get(str(name), str(name)): value for name, value in given.items()}
         expectations = msgspec.convert(named, Expectations)
         harness = document.get("harness")
-        harness = None if harness is None else msgspec.convert(harness, Harness)
+        harness = None if harness is None else msgspec.convert(harness, HarnessReport)
         faults = spec.get("faults")
         faults = faults if isinstance(faults, list) else []
         names = tuple(str(fault["name"]) for fault in faults)

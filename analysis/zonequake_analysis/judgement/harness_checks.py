@@ -5,11 +5,11 @@ Pure, and light to load: they are all that is judged of a run that broke off ear
 
 from __future__ import annotations
 
-from zonequake_analysis.inputs.run_folder import Harness
+from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Check, Kind, Verdict
 
 
-def harness_checks(harness: Harness | None) -> list[Check]:
+def harness_checks(harness: HarnessReport | None) -> list[Check]:
     """Those that can be made: none where no harness made the folder."""
     if harness is None:
         return []
@@ -18,7 +18,7 @@ def harness_checks(harness: Harness | None) -> list[Check]:
     return [harness_check(harness), cleanup_check(harness.unclean)]
 
 
-def harness_check(harness: Harness) -> Check:
+def harness_check(harness: HarnessReport) -> Check:
     """What the harness says of its work in `run.yaml`; a run that broke off says nothing there."""
     good = "Every planned step was done."
     silent = "the harness left no word of its end: the run broke off"

@@ -18,6 +18,7 @@ import uvloop
 from rich.console import Console
 from typer.exceptions import TyperException
 
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.cleanup.prove import Proof
 from zonequake_chaos.commands import releases
 from zonequake_chaos.commands import run as run_command
@@ -25,7 +26,6 @@ from zonequake_chaos.commands.releases import CLUSTER, LOOK
 from zonequake_chaos.commands.repeat import Series, run_series
 from zonequake_chaos.commands.run import Ask
 from zonequake_chaos.deployments.choice import OURS, Choice
-from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict
 from zonequake_chaos.scenario import manifest
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, place_of
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
@@ -191,7 +191,7 @@ def _say_proof(run: str, proof: Proof) -> None:
     for problem in proof.problems:
         console.print(problem, style="red", markup=False)
     if not proof.proven:
-        _exit(RunVerdict.CLEANUP_NOT_PROVEN)
+        _exit(Verdict.CLEANUP_NOT_PROVEN)
     console.print(f"{run}: nothing is left. Checked: {', '.join(proof.checked)}", markup=False)
 
 
@@ -292,7 +292,7 @@ _lazy(
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Analyze a run folder again.", ANALYSIS)
 
 
-def _exit(verdict: RunVerdict) -> None:
+def _exit(verdict: Verdict) -> None:
     raise typer.Exit(EXIT_CODES[verdict])
 
 
@@ -313,11 +313,11 @@ def main() -> None:
         sys.exit(USAGE_EXIT_CODE)
     except ChaosError as error:
         errors.print(str(error), style="red", markup=False)
-        sys.exit(EXIT_CODES[RunVerdict.HARNESS_FAILED])
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
     except Exception:  # noqa: BLE001 - Python's own exit code for it would be that of a violation
         traceback.print_exc()
-        sys.exit(EXIT_CODES[RunVerdict.HARNESS_FAILED])
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
     if code == _TYPERS_INTERRUPT:
         errors.print("interrupted; what was started is stopped", style="red")
-        sys.exit(EXIT_CODES[RunVerdict.HARNESS_FAILED])
+        sys.exit(EXIT_CODES[Verdict.HARNESS_FAILED])
     sys.exit(code if isinstance(code, int) else 0)

@@ -18,8 +18,8 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.run import Ask, judge_run, run_once, summarize
-from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict
 from zonequake_chaos.release.install import install
 from zonequake_cluster.images.build import build_all
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
@@ -54,7 +54,7 @@ class Timed:
         return table
 
 
-def demo(ask: Ask, console: Console, *, keep: bool) -> RunVerdict:
+def demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
     """Runs the whole job. Raises ChaosError where a step can't be done."""
     from zonequake_cluster.embedded import EmbeddedCluster
 

@@ -18,7 +18,7 @@ from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.junit import render_junit
 from zonequake_analysis.judgement.pull_request import append_summary, render_summary
 from zonequake_analysis.judgement.write_reports import write_together
-from zonequake_analysis.verdict import Kind, Verdict
+from zonequake_analysis.verdict import EXIT_CODES, Kind, Verdict, worst
 from zonequake_chaos.commands.run import (
     Ask,
     Ended,
@@ -29,7 +29,6 @@ from zonequake_chaos.commands.run import (
     seed_of,
     summarize,
 )
-from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict, worst
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import USAGE_EXIT_CODE, UsageError, in_words
 
@@ -59,7 +58,7 @@ class _Walked:
 
 def run_series(
     ask: Ask, series: Series, find: Callable[[], ReleasePlace], console: Console
-) -> RunVerdict:
+) -> Verdict:
     """Runs until all are done, one is interrupted or can't begin, or (`fail_fast`) one fails.
 
     Returns the worst verdict. What kept the first run from ending is raised, after it was told of.
@@ -76,7 +75,7 @@ def run_series(
         console.print(in_words(walked.failure), style="red", markup=False)
     verdict = summarize(walked.ended, console)
     if walked.failure is not None:
-        verdict = worst([verdict, RunVerdict.HARNESS_FAILED])
+        verdict = worst([verdict, Verdict.HARNESS_FAILED])
     if series.repeat > 1:
         made = f"{len(walked.ended)} of {series.repeat} runs"
         console.print(f"{made} ended: {verdict.value} (exit code {EXIT_CODES[verdict]})")
@@ -107,7 +106,7 @@ def _walk(
                     document=verdict_json.read_document(ended.folder), folder=str(ended.folder)
                 )
             )
-            failed = ended.verdict is not RunVerdict.PASSED
+            failed = ended.verdict is not Verdict.PASSED
             if report.interrupted or (failed and series.fail_fast):
                 return
     except (Exception, KeyboardInterrupt) as error:
@@ -144,9 +143,7 @@ def broken(ask: Ask, error: BaseException) -> verdict_json.Told:
         run="", scenario=name, seed=str(seed), replay=replay_command(ask, seed)
     )
     told = verdict_json.without_analysis([check], facts)
-    code = (
-        USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[RunVerdict.HARNESS_FAILED]
-    )
+    code = USAGE_EXIT_CODE if isinstance(error, UsageError) else EXIT_CODES[Verdict.HARNESS_FAILED]
     return verdict_json.Told(document=verdict_json.with_exit_code(told, code))
 
 

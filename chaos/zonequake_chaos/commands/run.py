@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
 from zonequake_chaos.commands.status import look
 from zonequake_chaos.deployments.choice import DEFAULT, OURS, Choice, deployment_for
@@ -27,14 +29,7 @@ from zonequake_chaos.faults.kinds.on_the_node import check_node
 from zonequake_chaos.node_access.agent_pods import hands_for
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.record.clock import SystemClock
-from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict, worst
-from zonequake_chaos.record.run_folder import (
-    ClusterPlace,
-    HarnessReport,
-    RunFolder,
-    RunRecord,
-    expectations,
-)
+from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
 from zonequake_chaos.release.consent import check_consent, check_dumps, installation, longest_s
 from zonequake_chaos.runner.plan import build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
@@ -68,7 +63,7 @@ class Ended:
     """One run's end."""
 
     folder: Path
-    verdict: RunVerdict
+    verdict: Verdict
 
     @property
     def exit_code(self) -> int:
@@ -186,28 +181,28 @@ def judge_run(ask: Ask, folder: RunFolder, report: HarnessReport, console: Conso
     An analysis that breaks off is the harness's failure, whatever broke it: the run is told of.
     """
     if not ask.analyze:
-        return _unjudged(folder, report, RunVerdict.UNKNOWN, why="not asked for: --no-analyze")
+        return _unjudged(folder, report, Verdict.UNKNOWN, why="not asked for: --no-analyze")
     if not folder.has_history():
         why = "there is no history, so there is nothing to judge"
         console.print(f"Analysis: {why}")
-        return _unjudged(folder, report, RunVerdict.UNKNOWN, why=why)
+        return _unjudged(folder, report, Verdict.UNKNOWN, why=why)
     started_s = time.monotonic()
     console.print("Analysis …")
     try:
         # Only here: it starts a Java virtual machine.
         from zonequake_analysis.cli import judge_folder
 
-        judged = RunVerdict(judge_folder(folder.path).value)
+        judged = judge_folder(folder.path)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run must still be told of
         why = f"the analysis broke off: {in_words(error)}"
         console.print(why, style="red", markup=False)
         (folder.folder("logs") / "analysis.txt").write_text(traceback.format_exc())
-        return _unjudged(folder, report, RunVerdict.HARNESS_FAILED, why=why)
+        return _unjudged(folder, report, Verdict.HARNESS_FAILED, why=why)
     console.print(f"Analysis: {judged.value} ({time.monotonic() - started_s:.1f} s)")
     return Ended(folder=folder.path, verdict=judged)
 
 
-def _unjudged(folder: RunFolder, report: HarnessReport, judged: RunVerdict, *, why: str) -> Ended:
+def _unjudged(folder: RunFolder, report: HarnessReport, judged: Verdict, *, why: str) -> Ended:
     return Ended(folder=folder.path, verdict=folder.conclude(judged, report, why=why))
 
 
@@ -220,7 +215,7 @@ def replay_command(ask: Ask, seed: int) -> str:
     return shlex.join(words)
 
 
-def summarize(ended: Sequence[Ended], console: Console) -> RunVerdict:
+def summarize(ended: Sequence[Ended], console: Console) -> Verdict:
     """Prints where the reports lie; returns the worst verdict."""
     for one in ended:
         report = one.folder / "report.html"

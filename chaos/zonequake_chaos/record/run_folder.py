@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from zonequake_analysis.inputs.run_folder import Harness
+from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.judgement import verdict_json
 from zonequake_analysis.judgement.harness_checks import harness_checks
 from zonequake_analysis.judgement.write_reports import write_told
-from zonequake_analysis.verdict import Kind, Verdict
+from zonequake_analysis.verdict import Kind, Verdict, worst
 from zonequake_chaos.deployments.protocol import Described
-from zonequake_chaos.record.outcome import RunVerdict, worst
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import Fault, Reached
 from zonequake_chaos.scenario.run import ChaosRun
@@ -39,31 +38,6 @@ class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     release: str
     version: str
-
-
-INTERRUPTED = "interrupted"
-"""The problem of a run that SIGINT or SIGTERM ended."""
-
-ABORTED = "aborted by `zonequake abort`"
-"""The problem of a run that was told to end."""
-
-
-class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness says of itself: `verdict` is `passed` if nothing stood in its way.
-
-    `unclean`: of the problems, what is not proven to be undone; None if nobody looked. `work`: the
-    verdict without them.
-    """
-
-    verdict: RunVerdict = RunVerdict.UNKNOWN
-    problems: list[str] = []
-    work: RunVerdict | None = None
-    unclean: list[str] | None = None
-
-    @property
-    def interrupted(self) -> bool:
-        """The user ended the run, by a signal or `zonequake abort`: no further one is wanted."""
-        return not {INTERRUPTED, ABORTED}.isdisjoint(self.problems)
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,24 +120,23 @@ class RunFolder:
         """Whether any load pod did anything: one that never began an operation writes no file."""
         return any((self.path / "history").glob("*.jsonl"))
 
-    def conclude(self, judged: RunVerdict, harness: HarnessReport, *, why: str) -> RunVerdict:
+    def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
         """Writes what is told of a run without an analysis, and returns its verdict.
 
         `judged` is the analysis's verdict and `why` the reason that it is no better.
         """
-        said = msgspec.convert(msgspec.to_builtins(harness), Harness)
         missing = verdict_json.CheckEntry(
             name="analysis",
             kind=Kind.COVERAGE,
-            verdict=Verdict(judged.value),
+            verdict=judged,
             summary=why,
             checked=1,
         )
         told = verdict_json.Told(
             document=verdict_json.without_analysis(
-                [*map(verdict_json.entry, harness_checks(said)), missing],
+                [*map(verdict_json.entry, harness_checks(harness)), missing],
                 verdict_json.read_facts(self.path),
-                verdict=Verdict(worst([judged, harness.verdict]).value),
+                verdict=worst([judged, harness.verdict]),
             ),
             folder=str(self.path),
         )

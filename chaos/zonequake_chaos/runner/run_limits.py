@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from zonequake_analysis.harness_report import ABORTED
+from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.run_marker import ABORT, RunMark, answer, read_mark
 from zonequake_chaos.record.clock import Clock
-from zonequake_chaos.record.outcome import RunVerdict
-from zonequake_chaos.record.run_folder import ABORTED
 from zonequake_chaos.release.consent import check_consent
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError, in_words
@@ -40,7 +40,7 @@ _ANSWER_S = 5.0
 class Stop:
     """Why a run was ended early, and what that makes of it."""
 
-    verdict: RunVerdict
+    verdict: Verdict
     words: str
 
 
@@ -82,21 +82,21 @@ class Watchman:
             await look()
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends the run
             words = f"{ENDED}: the run can't be watched any more: {in_words(error)}"
-            self._end(RunVerdict.HARNESS_FAILED, words)
+            self._end(Verdict.HARNESS_FAILED, words)
 
     async def permit_fault(self) -> None:
         """Ends the run if the namespace does not agree to the next fault, or nobody can say so."""
         try:
             await self._check()
         except ClusterError as error:
-            self._end(RunVerdict.UNKNOWN, f"{ENDED}: nobody can say if chaos is allowed: {error}")
+            self._end(Verdict.UNKNOWN, f"{ENDED}: nobody can say if chaos is allowed: {error}")
         await asyncio.sleep(0)  # here an ended run stops
 
     async def _check(self) -> None:
         try:
             await check_consent(self.kube, embedded=self.permit.embedded)
         except UsageError as error:
-            self._end(RunVerdict.UNKNOWN, f"{ENDED}: {error}")
+            self._end(Verdict.UNKNOWN, f"{ENDED}: {error}")
 
     async def _near(self) -> None:
         """What needs no API server."""
@@ -104,10 +104,10 @@ class Watchman:
         while True:
             lasted_s = (self.clock.now().time_ns - began_ns) / 1e9
             if (self.folder / ABORT_FILE).exists():
-                self._end(RunVerdict.HARNESS_FAILED, ABORTED)
+                self._end(Verdict.HARNESS_FAILED, ABORTED)
             if self.permit.limit_s is not None and lasted_s > self.permit.limit_s:
                 self._end(
-                    RunVerdict.UNKNOWN,
+                    Verdict.UNKNOWN,
                     f"{ENDED}: the run may last {self.permit.limit_s:g} s, and these are over",
                 )
             await asyncio.sleep(_NEAR_S)
@@ -124,13 +124,13 @@ class Watchman:
         found = await read_mark(self.kube, self.release)
         if found is None or found.run != self.permit.mark.run:
             whose = "gone" if found is None else f"that of {found.run}"
-            self._end(RunVerdict.HARNESS_FAILED, f"{ENDED}: the run's mark is {whose}")
+            self._end(Verdict.HARNESS_FAILED, f"{ENDED}: the run's mark is {whose}")
         elif found.asked != found.answered:
             await answer(self.kube, found)
             if found.asked.startswith(ABORT):
-                self._end(RunVerdict.HARNESS_FAILED, ABORTED)
+                self._end(Verdict.HARNESS_FAILED, ABORTED)
 
-    def _end(self, verdict: RunVerdict, words: str) -> None:
+    def _end(self, verdict: Verdict, words: str) -> None:
         if not self._stopped:
             self._stopped = True
             self.stop(Stop(verdict=verdict, words=words))

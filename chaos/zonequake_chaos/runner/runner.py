@@ -15,6 +15,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
+from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.cleanup.undo import pay
 from zonequake_chaos.deployments.collect import pod_logs
@@ -28,8 +30,7 @@ from zonequake_chaos.observe.observer import Observer
 from zonequake_chaos.record.cleanup_journal import HEALING, DeleteLoad, Journal
 from zonequake_chaos.record.clock import Clock, Moment
 from zonequake_chaos.record.event_log import EventLog, RunEvent, from_store
-from zonequake_chaos.record.outcome import RunVerdict
-from zonequake_chaos.record.run_folder import INTERRUPTED, HarnessReport, RunFolder
+from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.runner.injection import Done, finish, inject_fault, release
 from zonequake_chaos.runner.landings import Hit, Miss, judge
 from zonequake_chaos.runner.plan import Mark
@@ -123,7 +124,7 @@ class Runner:
             async with self._observer.watching(), self._watchman.watching():
                 self._running = asyncio.create_task(self._work())
                 loop = asyncio.get_running_loop()
-                interrupted = Stop(verdict=RunVerdict.HARNESS_FAILED, words=INTERRUPTED)
+                interrupted = Stop(verdict=Verdict.HARNESS_FAILED, words=INTERRUPTED)
                 for number in (signal.SIGINT, signal.SIGTERM):
                     loop.add_signal_handler(number, self._stop, interrupted)
                 try:
@@ -134,13 +135,13 @@ class Runner:
                 except UsageError:
                     raise
                 except Exception as error:  # noqa: BLE001 - the tail must be walked in any case
-                    self._problems.add(RunVerdict.HARNESS_FAILED, in_words(error))
+                    self._problems.add(Verdict.HARNESS_FAILED, in_words(error))
                 finally:
                     await self._tail()
                     for number in (signal.SIGINT, signal.SIGTERM):
                         loop.remove_signal_handler(number)
         if self._events.problem is not None:
-            self._problems.add(RunVerdict.HARNESS_FAILED, self._events.problem)
+            self._problems.add(Verdict.HARNESS_FAILED, self._events.problem)
         self._progress.skip_rest()
         return self._problems.report()
 
@@ -197,9 +198,7 @@ class Runner:
             )
             for status in statuses:
                 if status.problem:
-                    self._problems.add(
-                        RunVerdict.UNKNOWN, f"preload: {status.pod}: {status.problem}"
-                    )
+                    self._problems.add(Verdict.UNKNOWN, f"preload: {status.pod}: {status.problem}")
 
     async def _before(self) -> None:
         for load in self._loads:
@@ -211,7 +210,7 @@ class Runner:
         self._progress.note("before", f"{rate:,.0f} operations/s")
         if rate < MIN_RATE:
             self._problems.add(
-                RunVerdict.UNKNOWN,
+                Verdict.UNKNOWN,
                 f"the load does {rate:.1f} operations/s: without load nothing can be shown",
             )
 
@@ -220,7 +219,7 @@ class Runner:
         held = holding(self._observer.view(), nodes)
         if held:
             words = f"the control's nodes must hold nothing: {'; '.join(held[:5])}"
-            self._problems.add(RunVerdict.UNKNOWN, words)
+            self._problems.add(Verdict.UNKNOWN, words)
             return
         await self._one_fault(control_fault(nodes), self._world())
         await asyncio.sleep(self._spec.times.after_s)
@@ -247,7 +246,7 @@ class Runner:
             await self._one_fault(fault, world)
         if not any(f.disturbs and f.name in self._done.effective for f in self._spec.faults):
             self._problems.add(
-                RunVerdict.UNKNOWN, "no fault was injected: a run without one shows nothing"
+                Verdict.UNKNOWN, "no fault was injected: a run without one shows nothing"
             )
 
     async def _one_fault(self, fault: Fault, world: FaultWorld) -> None:
@@ -265,11 +264,11 @@ class Runner:
                 )
             except WaitExpired as error:
                 # The victims stay away: the recovery phase decides whether they come back.
-                self._problems.add(RunVerdict.UNKNOWN, f"{fault.name}: {error}")
+                self._problems.add(Verdict.UNKNOWN, f"{fault.name}: {error}")
                 step.mark, step.note = Mark.FAILED, str(error)
             if fault.name in self._done.missed:
                 step.mark, step.note = Mark.MISSED, self._done.missed[fault.name]
-                self._problems.add(RunVerdict.UNKNOWN, f"{fault.name} missed: {step.note}")
+                self._problems.add(Verdict.UNKNOWN, f"{fault.name} missed: {step.note}")
 
     async def _recover(self) -> None:
         times = self._spec.times
@@ -278,7 +277,7 @@ class Runner:
         for name, reason in self._done.cut_short.items():
             step = self._progress.plan.step(f"fault:{name}")
             step.mark, step.note = Mark.MISSED, reason
-            self._problems.add(RunVerdict.UNKNOWN, f"{name} missed: {reason}")
+            self._problems.add(Verdict.UNKNOWN, f"{name} missed: {reason}")
         self._problems.texts += await self._heal()
         try:
             for life, injury in self._done.recovering:
@@ -289,7 +288,7 @@ class Runner:
                 waiting_for=lambda view: "; ".join(unsettled(view)[:5]),
             )
         except WaitExpired as error:
-            self._problems.add(RunVerdict.UNKNOWN, f"recovery: {error}")
+            self._problems.add(Verdict.UNKNOWN, f"recovery: {error}")
             self._progress.note("recovery", str(error))
         await asyncio.sleep(times.after_s)
 
@@ -305,7 +304,7 @@ class Runner:
             self._observer.view(), self._folder.folder("dumps"), self._events
         )
         for problem in problems:
-            self._problems.add(RunVerdict.UNKNOWN, problem)
+            self._problems.add(Verdict.UNKNOWN, problem)
 
     async def _final_reads(self) -> None:
         for load in self._loads:
@@ -314,7 +313,7 @@ class Runner:
             )
             for status in statuses:
                 if status.problem:
-                    self._problems.add(RunVerdict.UNKNOWN, f"final: {status.pod}: {status.problem}")
+                    self._problems.add(Verdict.UNKNOWN, f"final: {status.pod}: {status.problem}")
 
     # The tail, walked in any case --------------------------------------------------------------
 
@@ -322,8 +321,8 @@ class Runner:
         self._problems.texts += await self._heal()  # what could not be, `clean` tries again
         self._events.emit("run.phase", {"phase": "end"})
         for key, action, failed in (
-            ("collect", self._collect, RunVerdict.HARNESS_FAILED),
-            ("clean", self._clean, RunVerdict.CLEANUP_NOT_PROVEN),
+            ("collect", self._collect, Verdict.HARNESS_FAILED),
+            ("clean", self._clean, Verdict.CLEANUP_NOT_PROVEN),
         ):
             try:
                 with self._progress.step(key):
@@ -357,7 +356,7 @@ class Runner:
             # Metrics explain a run, they don't judge it: a run without them can pass.
             self._problems.texts.append(problem)
         for problem in problems:
-            self._problems.add(RunVerdict.UNKNOWN, problem)
+            self._problems.add(Verdict.UNKNOWN, problem)
 
     async def _collect_histories(self) -> list[str]:
         problems = []
@@ -402,7 +401,7 @@ class Runner:
                         "fault.missed", {"fault": landing.fault, "reason": miss.reason}
                     )
                     step.mark, step.note = Mark.MISSED, miss.reason
-                    self._problems.add(RunVerdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
+                    self._problems.add(Verdict.UNKNOWN, f"{landing.fault} missed: {miss.reason}")
 
     async def _clean(self) -> None:
         proof = await clean_up(
@@ -414,7 +413,7 @@ class Runner:
             journal=self._journal,
         )
         for problem in proof.problems:
-            self._problems.add(RunVerdict.CLEANUP_NOT_PROVEN, problem)
+            self._problems.add(Verdict.CLEANUP_NOT_PROVEN, problem)
 
 
 def _load_name(installation: Installation, zone: Zone) -> str:

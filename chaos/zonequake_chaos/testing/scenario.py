@@ -22,11 +22,11 @@ import yaml
 from rich.console import Console
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocument, read_document
+from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands import clean
 from zonequake_chaos.commands.run import Ask, judge_run, planned, run_once
 from zonequake_chaos.deployments.choice import OURS, Choice
 from zonequake_chaos.record.cleanup_journal import Journal
-from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.fields import file_name
 from zonequake_cluster.host.locks import lock_folder
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        return self.verdict == RunVerdict.PASSED.value
+        return self.verdict == Verdict.PASSED.value
 
     @property
     def checks(self) -> dict[str, CheckEntry]:
@@ -83,7 +83,7 @@ class Result:
         """The verdict's sentences, a witness of each violation, and where to look."""
         lines = [f"{self.verdict} (exit code {self.document.exit_code}): {self.document.headline}"]
         for check in self.document.checks:
-            if check.verdict.value != RunVerdict.PASSED.value:
+            if check.verdict.value != Verdict.PASSED.value:
                 lines.append(f"{check.verdict}: {check.name}: {check.summary}")
                 lines += check.witnesses[:1]
         where = self.report if self.report.exists() else self.folder

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from zonequake_analysis import cli, submit
 from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.run import Ask, Ended, judge_run
-from zonequake_chaos.record.outcome import RunVerdict
-from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.record.run_folder import RunFolder
 
-REPORT = HarnessReport(verdict=RunVerdict.UNKNOWN, problems=["no recovery"])
+REPORT = HarnessReport(verdict=Verdict.UNKNOWN, problems=["no recovery"])
 
 
 def with_history(path: Path) -> RunFolder:
@@ -41,7 +41,7 @@ def test_the_analysiss_verdict_stands_as_it_wrote_it(
         return Verdict.VIOLATED
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)
-    assert judged(folder, analyze=True).verdict is RunVerdict.VIOLATED
+    assert judged(folder, analyze=True).verdict is Verdict.VIOLATED
     assert (tmp_path / "verdict.json").read_text() == document
 
 
@@ -55,7 +55,7 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
         raise RunFolderError("events.jsonl: torn")
 
     monkeypatch.setattr(cli, "judge_folder", judge_folder)
-    assert judged(folder, analyze=True).verdict is RunVerdict.HARNESS_FAILED
+    assert judged(folder, analyze=True).verdict is Verdict.HARNESS_FAILED
     written = json.loads((tmp_path / "verdict.json").read_text())
     assert written["verdict"] == "harness-failed"
     assert [check["summary"] for check in written["checks"]] == [
@@ -65,7 +65,7 @@ def test_an_analysis_that_fails_leaves_no_verdict_of_an_earlier_one(
 
 
 def test_without_an_analysis_nothing_passes(tmp_path: Path) -> None:
-    assert judged(RunFolder.create(tmp_path), analyze=False).verdict is RunVerdict.UNKNOWN
+    assert judged(RunFolder.create(tmp_path), analyze=False).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("broken", [RunFolderError("no history"), MemoryError("of an executor")])

@@ -5,19 +5,20 @@ from pathlib import Path
 import pytest
 
 from zonequake_analysis.errors import RunFolderError
-from zonequake_analysis.inputs.run_folder import Harness, read_description
+from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.judgement.harness_checks import harness_check
 from zonequake_analysis.verdict import Verdict, worst
 
 
-def described(run: Path, text: str) -> Harness | None:
+def described(run: Path, text: str) -> HarnessReport | None:
     (run / "run.yaml").write_text(text)
     return read_description(run).harness
 
 
 def test_the_harnesss_verdict_is_read_from_run_yaml(tmp_path: Path) -> None:
     text = "harness: {verdict: cleanup-not-proven, problems: [a pod is still paused]}"
-    assert described(tmp_path, text) == Harness(
+    assert described(tmp_path, text) == HarnessReport(
         verdict=Verdict.CLEANUP_NOT_PROVEN, problems=["a pod is still paused"]
     )
 
@@ -33,12 +34,14 @@ def test_a_harness_verdict_that_is_not_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_its_problems_are_the_checks_summary() -> None:
-    check = harness_check(Harness(verdict=Verdict.UNKNOWN, problems=["no recovery", "no audit"]))
+    check = harness_check(
+        HarnessReport(verdict=Verdict.UNKNOWN, problems=["no recovery", "no audit"])
+    )
     assert (check.verdict, check.summary) == (Verdict.UNKNOWN, "no recovery; no audit")
 
 
 def test_a_run_that_broke_off_is_unknown_and_says_so() -> None:
-    check = harness_check(Harness())
+    check = harness_check(HarnessReport())
     assert check.verdict is Verdict.UNKNOWN
     assert "broke off" in check.summary
 

@@ -13,10 +13,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.event_log import EventLog, RunEvent
-from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict, worst
-from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.runner.plan import Mark, Plan, build_plan, predict_targets
 from zonequake_chaos.runner.plan_text import print_plan
 from zonequake_chaos.runner.progress import Progress
@@ -24,28 +25,28 @@ from zonequake_chaos.scenario import manifest
 
 
 def test_a_violation_is_never_masked_by_another_state() -> None:
-    for others in itertools.permutations(RunVerdict):
-        assert worst(others) is RunVerdict.VIOLATED
+    for others in itertools.permutations(Verdict):
+        assert worst(others) is Verdict.VIOLATED
 
 
 def test_the_order_is_that_of_the_interface() -> None:
-    assert [EXIT_CODES[v] for v in RunVerdict] == [1, 4, 255, 2, 3, 0]
-    assert worst([RunVerdict.PASSED, RunVerdict.SLO_BREACHED]) is RunVerdict.SLO_BREACHED
-    assert worst([RunVerdict.SLO_BREACHED, RunVerdict.UNKNOWN]) is RunVerdict.UNKNOWN
-    assert worst([]) is RunVerdict.UNKNOWN
+    assert [EXIT_CODES[v] for v in Verdict] == [1, 4, 255, 2, 3, 0]
+    assert worst([Verdict.PASSED, Verdict.SLO_BREACHED]) is Verdict.SLO_BREACHED
+    assert worst([Verdict.SLO_BREACHED, Verdict.UNKNOWN]) is Verdict.UNKNOWN
+    assert worst([]) is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("judged", "harness", "expected"),
     [
-        (RunVerdict.PASSED, RunVerdict.PASSED, RunVerdict.PASSED),
-        (RunVerdict.PASSED, RunVerdict.UNKNOWN, RunVerdict.UNKNOWN),
-        (RunVerdict.VIOLATED, RunVerdict.HARNESS_FAILED, RunVerdict.VIOLATED),
-        (RunVerdict.UNKNOWN, RunVerdict.CLEANUP_NOT_PROVEN, RunVerdict.CLEANUP_NOT_PROVEN),
+        (Verdict.PASSED, Verdict.PASSED, Verdict.PASSED),
+        (Verdict.PASSED, Verdict.UNKNOWN, Verdict.UNKNOWN),
+        (Verdict.VIOLATED, Verdict.HARNESS_FAILED, Verdict.VIOLATED),
+        (Verdict.UNKNOWN, Verdict.CLEANUP_NOT_PROVEN, Verdict.CLEANUP_NOT_PROVEN),
     ],
 )
 def test_the_harnesss_own_verdict_joins_the_analysiss(
-    judged: RunVerdict, harness: RunVerdict, expected: RunVerdict, tmp_path: Path
+    judged: Verdict, harness: Verdict, expected: Verdict, tmp_path: Path
 ) -> None:
     folder = RunFolder.create(tmp_path / "run")
     report = HarnessReport(verdict=harness, problems=["why"])

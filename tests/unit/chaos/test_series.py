@@ -14,10 +14,11 @@ import pytest
 from junitparser import Error, JUnitXml
 from rich.console import Console
 
+from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands import cli, repeat
 from zonequake_chaos.commands.run import Ask, Ended
-from zonequake_chaos.record.outcome import EXIT_CODES, RunVerdict
-from zonequake_chaos.record.run_folder import INTERRUPTED, HarnessReport, RunFolder
+from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import ClusterError, GuardError
 
@@ -27,7 +28,7 @@ PLACE = ReleasePlace(kubeconfig=None, context="x", namespace="n", release="zq", 
 class Runs:
     """Stands in for the cluster and the analysis: each run ends as planned, or raises."""
 
-    def __init__(self, ends: Sequence[RunVerdict | BaseException]) -> None:
+    def __init__(self, ends: Sequence[Verdict | BaseException]) -> None:
         self._ends = list(ends)
         self.seeds: list[int | None] = []
         self.interrupted = False
@@ -43,19 +44,19 @@ class Runs:
         folder = RunFolder.create(ask.out)
         (folder.path / "run.yaml").write_text(f"scenario: leader-kill\nseed: {ask.seed}\n")
         problems = [INTERRUPTED] if self.interrupted else []
-        return folder, HarnessReport(verdict=RunVerdict.PASSED, problems=problems)
+        return folder, HarnessReport(verdict=Verdict.PASSED, problems=problems)
 
     def judge_run(
         self, ask: Ask, folder: RunFolder, report: HarnessReport, console: Console
     ) -> Ended:
         end = self._ends.pop(0)
-        assert isinstance(end, RunVerdict)
+        assert isinstance(end, Verdict)
         return Ended(folder=folder.path, verdict=folder.conclude(end, report, why=f"it {end}"))
 
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> object:
-    def these(*verdicts: RunVerdict | BaseException) -> Runs:
+    def these(*verdicts: Verdict | BaseException) -> Runs:
         runs = Runs(verdicts)
         monkeypatch.setattr(repeat, "run_once", runs.run_once)
         monkeypatch.setattr(repeat, "judge_run", runs.judge_run)
@@ -74,9 +75,9 @@ def zonequake(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize("verdict", list(RunVerdict))
+@pytest.mark.parametrize("verdict", list(Verdict))
 def test_each_verdict_has_its_exit_code(
-    verdict: RunVerdict, ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verdict: Verdict, ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends(verdict)  # type: ignore[operator]
     out = str(tmp_path / "out")
@@ -89,7 +90,7 @@ def test_each_verdict_has_its_exit_code(
 def test_of_several_runs_the_worst_counts_and_all_are_told_of_in_one_file(
     ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = ends(RunVerdict.PASSED, RunVerdict.VIOLATED, RunVerdict.UNKNOWN)  # type: ignore[operator]
+    runs = ends(Verdict.PASSED, Verdict.VIOLATED, Verdict.UNKNOWN)  # type: ignore[operator]
     junit, summary, out = tmp_path / "x" / "j.xml", tmp_path / "y" / "s.md", tmp_path / "out"
     summary.parent.mkdir()
     summary.write_text("before\n")
@@ -111,7 +112,7 @@ def test_fail_fast_stops_at_the_first_that_does_not_pass(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    runs = ends(RunVerdict.PASSED, RunVerdict.SLO_BREACHED, RunVerdict.PASSED)  # type: ignore[operator]
+    runs = ends(Verdict.PASSED, Verdict.SLO_BREACHED, Verdict.PASSED)  # type: ignore[operator]
     words = ["run", "leader-kill", "--repeat", "3", "--seed", "1", "--out", str(tmp_path / "out")]
     assert zonequake(*words, "--fail-fast", monkeypatch=monkeypatch) == 3
     assert runs.seeds == [1, 2]
@@ -126,7 +127,7 @@ def test_fail_fast_stops_at_the_first_that_does_not_pass(
 def test_an_interrupted_run_is_the_last_one(
     ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = ends(RunVerdict.PASSED, RunVerdict.PASSED)  # type: ignore[operator]
+    runs = ends(Verdict.PASSED, Verdict.PASSED)  # type: ignore[operator]
     runs.interrupted = True
     words = ["run", "leader-kill", "--repeat", "2", "--seed", "1", "--out", str(tmp_path / "out")]
     zonequake(*words, monkeypatch=monkeypatch)
@@ -136,7 +137,7 @@ def test_an_interrupted_run_is_the_last_one(
 def test_a_sigterm_during_the_analysis_is_told_of_as_an_interrupt(
     ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends(RunVerdict.PASSED)  # type: ignore[operator]
+    ends(Verdict.PASSED)  # type: ignore[operator]
 
     def judge_run(*_: object) -> Ended:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -189,7 +190,7 @@ def test_a_run_that_never_began_leaves_a_junit_file_with_an_error_and_a_summary(
 def test_a_later_run_that_cannot_begin_hides_no_violation_of_an_earlier_one(
     ends: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends(RunVerdict.VIOLATED, ClusterError("gone"))  # type: ignore[operator]
+    ends(Verdict.VIOLATED, ClusterError("gone"))  # type: ignore[operator]
     junit = tmp_path / "j.xml"
     words = ["run", "leader-kill", "--repeat", "3", "--seed", "1", "--out", str(tmp_path / "out")]
     assert zonequake(*words, "--junit", str(junit), monkeypatch=monkeypatch) == 1
@@ -234,14 +235,14 @@ def test_an_analysis_that_breaks_off_is_the_harnesss_failure_and_is_told_of(
 ) -> None:
     from zonequake_chaos.commands.run import judge_run
 
-    def breaks(run: Path) -> RunVerdict:
+    def breaks(run: Path) -> Verdict:
         raise RuntimeError("no Java")
 
     monkeypatch.setattr("zonequake_analysis.cli.judge_folder", breaks)
     folder = RunFolder.create(tmp_path / "run")
     (folder.path / "history" / "a.jsonl").write_text("{}\n")
     ask = Ask(scenario="leader-kill", overrides=[], seed=1, out=None, analyze=True)
-    report = HarnessReport(verdict=RunVerdict.PASSED)
+    report = HarnessReport(verdict=Verdict.PASSED)
     ended = judge_run(ask, folder, report, Console(file=io.StringIO()))
     assert ended.exit_code == 255
     assert "no Java" in (folder.path / "summary.md").read_text()

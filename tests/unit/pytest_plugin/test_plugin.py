@@ -26,10 +26,11 @@ from zonequake_chaos.commands import clean as clean_command
 from zonequake_chaos.testing import scenario as own_scenario
 from zonequake_chaos.commands.clean import Proof
 from zonequake_chaos.record.cleanup_journal import DeleteZone, Journal
-from zonequake_chaos.record.outcome import RunVerdict
+from zonequake_analysis.verdict import Verdict
 from zonequake_ctl.context import ReleasePlace
 from zonequake_chaos.commands.run import Ended
-from zonequake_chaos.record.run_folder import INTERRUPTED, HarnessReport, RunFolder
+from zonequake_analysis.harness_report import INTERRUPTED, HarnessReport
+from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_chaos.scenario import manifest
 
 PLACE = ReleasePlace(kubeconfig=None, context="x", namespace="n", release="zq", embedded=False)
@@ -48,7 +49,7 @@ async def run_once(ask, place, console):
     if owes == "dies":
         raise RuntimeError("the cluster is gone")
     problems = [INTERRUPTED] if interrupted else []
-    return folder, HarnessReport(verdict=RunVerdict.PASSED, problems=problems)
+    return folder, HarnessReport(verdict=Verdict.PASSED, problems=problems)
 
 def judge_run(ask, folder, report, console):
     judged = Verdict(verdict)

@@ -12,12 +12,13 @@ import pytest
 import yaml
 from rich.console import Console
 
+from zonequake_analysis.harness_report import HarnessReport
+from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup import prove as cleaning_up
 from zonequake_chaos.commands.clean import abort, clean, find_run
 from zonequake_chaos.commands.run import Ask, run_once
 from zonequake_chaos.record.cleanup_journal import Debt, Journal, RemoveFinalizer
-from zonequake_chaos.record.outcome import RunVerdict
-from zonequake_chaos.record.run_folder import HarnessReport, RunFolder
+from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import GuardError, HarnessError, JournalFailed, UsageError
 
@@ -231,7 +232,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     assert proof.problems == []
     assert "asked to end" in said[0]
     folder, report = await asyncio.wait_for(running, timeout=120)
-    assert report.verdict is RunVerdict.HARNESS_FAILED
+    assert report.verdict is Verdict.HARNESS_FAILED
     assert "aborted by `zonequake abort`" in report.problems
     assert report.interrupted
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
@@ -267,7 +268,7 @@ async def test_consent_that_is_taken_away_ends_the_run_and_heals(
     await asyncio.wait_for(cluster.held.wait(), timeout=120)
     cluster.namespace_labels.pop("zonequake.io/chaos")
     _, report = await asyncio.wait_for(running, timeout=120)
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert any("does not allow chaos" in problem for problem in report.problems)
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
     assert cluster.zone is None
@@ -281,7 +282,7 @@ async def test_a_run_whose_mark_cannot_be_read_any_more_ends_and_says_so(
     await asyncio.wait_for(cluster.held.wait(), timeout=120)
     cluster.objects["configmaps", "zq-run"]["data"].pop("host")
     _, report = await asyncio.wait_for(running, timeout=120)
-    assert report.work is RunVerdict.HARNESS_FAILED
+    assert report.work is Verdict.HARNESS_FAILED
     assert any("can't be watched any more: ConfigMap zq-run" in p for p in report.problems)
     assert any("is no run's mark" in p for p in report.unclean or [])
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
@@ -319,7 +320,7 @@ async def test_a_run_that_lasts_longer_than_it_may_is_ended_and_healed(
     faults = f"faults={json.dumps([outage, held])}"
     running = start(place, tmp_path / "run", faults, "maxDurationSeconds=3")
     _, report = await asyncio.wait_for(running, timeout=120)
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert "ended early: the run may last 3 s, and these are over" in report.problems
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
 
@@ -389,7 +390,7 @@ async def test_a_journal_that_cannot_be_written_lets_no_fault_in(
 
     monkeypatch.setattr(Journal, "owe", full_at_the_finalizer)
     _, report = await asyncio.wait_for(start(place, tmp_path / "run"), timeout=120)
-    assert report.verdict is RunVerdict.HARNESS_FAILED
+    assert report.verdict is Verdict.HARNESS_FAILED
     assert any("the disk is full" in problem for problem in report.problems)
     assert not cluster.held.is_set(), "the fault was never done"
     assert cluster.zone is None

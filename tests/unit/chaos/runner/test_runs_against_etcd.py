@@ -12,13 +12,13 @@ import pytest
 import yaml
 from rich.console import Console
 
+from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.run import Ask, planned, run_once
 from zonequake_chaos.deployments.choice import Choice
 from zonequake_chaos.deployments.etcd_objects import Members, etcd_objects
 from zonequake_chaos.load.objects import Installation
 from zonequake_chaos.record.cleanup_journal import DeleteEtcd, Journal
-from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.control import without_control
 from zonequake_chaos.scenario.run import Etcd
@@ -69,7 +69,7 @@ async def test_leaders_of_an_etcd_are_killed_and_nothing_of_it_stays(
         quiet_console(),
     )
     assert report.problems == []
-    assert report.verdict is RunVerdict.PASSED
+    assert report.verdict is Verdict.PASSED
     events = events_of(folder.path)
     killed = of_kind(events, "fault.effective")
     assert [kill["data"]["targets"] for kill in killed] == [[MEMBERS[0]], [MEMBERS[1]]]

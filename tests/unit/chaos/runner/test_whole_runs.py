@@ -17,11 +17,11 @@ import pytest
 import yaml
 from rich.console import Console
 
+from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.cli import main
 from zonequake_chaos.commands.run import Ask, dry_run, run_once
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import Journal
-from zonequake_chaos.record.outcome import RunVerdict
 from zonequake_chaos.scenario.control import holding
 from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import ClusterError, GuardError, PlanRefused, UsageError
@@ -52,7 +52,7 @@ async def test_kill_during_catchup_hits_both_stages_and_leaves_nothing(
         ask("kill-during-catchup", tmp_path / "run"), place, quiet_console()
     )
     assert report.problems == []
-    assert report.verdict is RunVerdict.PASSED
+    assert report.verdict is Verdict.PASSED
     events = events_of(folder.path)
     hits = {hit["data"]["fault"]: hit for hit in of_kind(events, "fault.hit")}
     assert set(hits) == {"kill-catching-up", "kill-leader"}
@@ -92,7 +92,7 @@ async def test_a_stage_that_never_comes_is_missed_and_the_run_is_unknown(
         place,
         quiet_console(),
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     missed = [e["data"]["fault"] for e in of_kind(events_of(folder.path), "fault.missed")]
     assert missed == ["kill-catching-up", "kill-leader"]
 
@@ -113,7 +113,7 @@ async def test_a_fault_that_cannot_be_prepared_is_missed_and_the_next_one_is_don
     folder, report = await run_once(
         ask("leader-kill", tmp_path / "run", f"faults={faults}"), place, quiet_console()
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert report.problems == [
         "first missed: it could not be prepared: GET pods: HTTP 503: not now"
     ]
@@ -133,7 +133,7 @@ async def test_a_reset_by_hand_of_what_has_its_majority_is_refused_and_missed(
         place,
         quiet_console(),
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     healthy = "no partition of zone chaos has lost its majority"
     assert report.problems == [f"by-hand missed: it could not be prepared: by-hand: {healthy}"]
 
@@ -144,7 +144,7 @@ async def test_a_run_without_faults_shows_nothing(
     _, report = await run_once(
         ask("leader-kill", tmp_path / "run", "faults=[]"), place, quiet_console()
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert any("no fault was injected" in problem for problem in report.problems)
 
 
@@ -155,7 +155,7 @@ async def test_a_load_that_does_nothing_makes_the_run_unknown(
     _, report = await run_once(
         ask("leader-kill", tmp_path / "run", "faults.0.times=1"), place, quiet_console()
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert any("without load" in problem for problem in report.problems)
 
 
@@ -179,7 +179,7 @@ async def test_a_zone_whose_filter_matches_nobody_fails_at_once_in_the_operators
         console,
     )
     assert time.monotonic() - began_s < 30
-    assert report.verdict is RunVerdict.HARNESS_FAILED
+    assert report.verdict is Verdict.HARNESS_FAILED
     (problem,) = report.problems
     assert message in problem
     assert 'zq-default-2 {"disk": "silver"}' in problem
@@ -206,7 +206,7 @@ async def test_a_rebalance_that_never_ends_makes_the_run_unknown_and_is_cleaned(
     folder, report = await run_once(
         ask("kill-during-catchup", tmp_path / "run", *overrides), place, quiet_console()
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert any("recovery" in problem and "CATCHING_UP" in problem for problem in report.problems)
     assert cluster.zone is None
     assert Journal(folder.path).debts == []
@@ -315,7 +315,7 @@ async def test_a_state_that_is_not_reached_makes_the_run_unknown_and_what_was_he
         place,
         quiet_console(),
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert len(report.problems) == 1
     assert "reset missed" in report.problems[0]
     assert "chain has 2 links" in report.problems[0]
@@ -429,7 +429,7 @@ async def test_a_control_restarts_nodes_that_hold_nothing_before_the_faults(
     scenario: str, cluster: Any, place: ReleasePlace, tmp_path: Path, events_of: Events
 ) -> None:
     folder, report = await run_once(ask(scenario, tmp_path / "run"), place, quiet_console())
-    assert report.verdict is RunVerdict.PASSED
+    assert report.verdict is Verdict.PASSED
     events = events_of(folder.path)
     assert restarted(events, "control") == [f"zq-default-{n}" for n in (3, 4, 5)]
     assert restarted(events, "restart-all") == [f"zq-default-{n}" for n in range(3)]
@@ -460,7 +460,7 @@ async def test_a_control_whose_nodes_hold_something_compares_nothing(
     folder, report = await run_once(
         ask("rolling-restart", tmp_path / "run"), place, quiet_console()
     )
-    assert report.verdict is RunVerdict.UNKNOWN
+    assert report.verdict is Verdict.UNKNOWN
     assert "the control's nodes must hold nothing: zq-default-4 holds chaos/0" in report.problems
     assert restarted(events_of(folder.path), "control") == []
 
@@ -502,7 +502,7 @@ async def test_a_signal_heals_collects_cleans_and_fails_the_harness(
     await asyncio.wait_for(cluster.held.wait(), timeout=120)
     os.kill(os.getpid(), signal.SIGTERM)
     folder, report = await asyncio.wait_for(running, timeout=120)
-    assert report.verdict is RunVerdict.HARNESS_FAILED
+    assert report.verdict is Verdict.HARNESS_FAILED
     assert "interrupted" in report.problems
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
     assert cluster.zone is None

@@ -14,39 +14,32 @@ from zonequake_operator.resources.crd_schema import (
     TOPOLOGY_NAME,
     ZONE_LABEL,
     Object,
-    Wire,
     WireCondition,
     WireDeparture,
-    WireLink,
     WireNode,
     WirePartitionStatus,
-    WirePeer,
-    WireResetDue,
     WireResetTimer,
-    WireSet,
-    WireSummary,
     WireTimer,
-    WireTokenPeers,
     WireTopologyStatus,
     WireZoneStatus,
     partition_name,
     to_rfc3339,
 )
 from zonequake_operator.resources.model import (
-    AssignmentSet,
     Condition,
     PartitionKeys,
     PartitionSummary,
     PartitionView,
     ResetTimer,
+    Stored,
     Timer,
-    TokenPeers,
     Topology,
     Zone,
     ZoneSpec,
     ZoneStatus,
     group_name,
 )
+from zonequake_operator.resources.parsing import copied
 
 
 def render_zone_status(
@@ -63,23 +56,15 @@ def render_zone_status(
     `spec` gives the timers their deadlines.
     """
     nodes = status.data_nodes
-    due = status.reset_due
     wire = WireZoneStatus(
         observed_generation=status.observed_generation,
         revision=status.revision,
         handled_revision=status.handled_revision,
         conditions=render_conditions(conditions, status.observed_generation, previous, now_ms),
         reset=_render_reset_timer(status.reset, spec.reset_timeout_s),
-        reset_due=None
-        if due is None
-        else WireResetDue(revision=due.revision, topology_version=due.topology_version),
+        reset_due=status.reset_due,
         armed=armed(status, spec),
-        partitions=WireSummary(
-            total=summary.total,
-            available=summary.available,
-            moving=summary.moving,
-            at_risk=summary.at_risk,
-        ),
+        partitions=summary,
     )
     if nodes is not None:
         wire = msgspec.structs.replace(
@@ -91,12 +76,12 @@ def render_zone_status(
             scale_up=_render_timer(nodes.up, deadline_up_ms(nodes, spec.timers)),
             scale_down=_render_timer(nodes.down, deadline_down_ms(nodes, spec.timers)),
         )
-    return _builtins(wire)
+    return as_json(wire)
 
 
 def render_conditions(
     conditions: Iterable[Condition], generation: int, previous: Mapping[str, Any], now_ms: int
-) -> list[WireCondition]:
+) -> tuple[WireCondition, ...]:
     """Conditions of a status; one that stays as it was in `previous` keeps its transition time."""
     before = {c["type"]: c for c in previous.get("conditions", [])}
     rendered = []
@@ -114,7 +99,7 @@ def render_conditions(
                 last_transition_time=since or to_rfc3339(now_ms),
             )
         )
-    return rendered
+    return tuple(rendered)
 
 
 def _render_timer(timer: Timer | None, deadline_ms: int | None) -> WireTimer | None:
@@ -169,55 +154,10 @@ def render_partition(zone: Zone, number: int) -> Object:
 
 def render_partition_status(keys: PartitionKeys, view: PartitionView) -> Object:
     """A partition's whole status."""
-    status = _builtins(
-        WirePartitionStatus(
-            stable=_render_set(keys.stable),
-            pending=_render_set(keys.pending),
-            planned=_render_set(keys.planned),
-            configuration_token=keys.configuration_token,
-            bootstrap=_render_token_peers(keys.bootstrap),
-            bootstrap_lineage=keys.bootstrap_lineage,
-            pending_lock=_render_token_peers(keys.pending_lock),
-            change_trigger_revision=keys.change_trigger_revision,
-            switch_reduce=list(keys.switch_reduce),
-            switch_append=list(keys.switch_append),
-            reset_revision=keys.reset_revision,
-            chain=[
-                WireLink(
-                    nodes=list(link.nodes),
-                    term=link.term,
-                    index=link.index,
-                    token=link.token,
-                    since_term=link.since_term,
-                    since_index=link.since_index,
-                )
-                for link in keys.chain
-            ],
-            stopped_token=keys.stopped_token,
-            leader=view.leader,
-            term=view.term,
-            stage=view.stage,
-            state=view.state,
-            waits_for=view.waits_for,
-        )
-    )
+    status = as_json(copied(keys, WirePartitionStatus))
+    status |= as_json(copied(view, WirePartitionStatus))
     status["stage"] = view.stage.value  # shown by `kubectl get zp` even at its default
     return status
-
-
-def _render_set(value: AssignmentSet | None) -> WireSet | None:
-    if value is None:
-        return None
-    return WireSet(nodes=list(value.nodes), force=value.force, from_reset=value.from_reset)
-
-
-def _render_token_peers(value: TokenPeers | None) -> WireTokenPeers | None:
-    if value is None:
-        return None
-    return WireTokenPeers(
-        token=value.token,
-        peers=[WirePeer(node=p.node, incarnation=p.incarnation) for p in value.peers],
-    )
 
 
 def render_topology(namespace: str) -> Object:
@@ -232,32 +172,21 @@ def render_topology(namespace: str) -> Object:
 
 def render_topology_status(topology: Topology) -> Object:
     """A LogicalTopology's whole status."""
-    return _builtins(
+    return as_json(
         WireTopologyStatus(
             version=topology.version,
             node_count=len(topology.nodes),
-            node_names=sorted(topology.nodes),
-            nodes=[
-                WireNode(
-                    name=node.name,
-                    process_incarnation=node.process_incarnation,
-                    storage_incarnation=node.storage_incarnation,
-                    pod_uid=node.pod_uid,
-                    restarts=node.restarts,
-                    attributes=dict(node.attributes),
-                    peer_address=node.peer_address,
-                    since=node.since,
-                )
-                for _, node in sorted(topology.nodes.items())
-            ],
-            departed=[
+            node_names=tuple(sorted(topology.nodes)),
+            nodes=tuple(copied(node, WireNode) for _, node in sorted(topology.nodes.items())),
+            departed=tuple(
                 WireDeparture(name=name, since=departure.since, left=departure.left)
                 for name, departure in sorted(topology.departed.items())
-            ],
+            ),
         )
     )
 
 
-def _builtins(wire: Wire) -> Object:
-    built: Object = msgspec.to_builtins(wire)
+def as_json(wire: Stored) -> Object:
+    """The value as the API server gives it back: lists, never tuples."""
+    built: Object = msgspec.json.decode(msgspec.json.encode(wire))
     return built

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from zonequake_operator.api_server.rendering import render_conditions
+from zonequake_operator.api_server.rendering import as_json, render_conditions
 from zonequake_operator.planning.tables import Table, TableStatus
-from zonequake_operator.resources.crd_schema import Object, Wire, WireCondition
+from zonequake_operator.resources.crd_schema import Object, WireCondition
+from zonequake_operator.resources.model import Stored
 from zonequake_operator.resources.parsing import convert, parse_conditions
 
 
-class WireTableStatus(Wire, frozen=True):
+class WireTableStatus(Stored, frozen=True):
     observed_generation: int = 0
     primary_zone: str = ""
     zone_uid: str = ""
     holds_data: bool | None = None
-    conditions: list[WireCondition] = msgspec.field(default_factory=list)
+    conditions: tuple[WireCondition, ...] = ()
 
 
 def parse_table(obj: Mapping[str, Any]) -> Table:
@@ -47,7 +46,7 @@ def parse_table(obj: Mapping[str, Any]) -> Table:
 def render_table_status(status: TableStatus, previous: Mapping[str, Any], now_ms: int) -> Object:
     """A table's whole status. `previous` is the one it replaces, for the transition times."""
     generation = status.observed_generation
-    built: Object = msgspec.to_builtins(
+    return as_json(
         WireTableStatus(
             observed_generation=generation,
             primary_zone=status.primary_zone,
@@ -56,4 +55,3 @@ def render_table_status(status: TableStatus, previous: Mapping[str, Any], now_ms
             conditions=render_conditions(status.conditions, generation, previous, now_ms),
         )
     )
-    return built

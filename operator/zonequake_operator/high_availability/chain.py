@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.resources.model import AssignmentSet, ConsistencyMode, Link, PartitionKeys
 from zonequake_protocol.admin import ReplicaStatus
@@ -116,7 +118,8 @@ def _without_superseded(chain: tuple[Link, ...]) -> tuple[Link, ...]:
     since_term, since_index = newest.since
     while older and _holds_majority(newest, older[-1]):
         since_term, since_index = older.pop().since
-    return (*older, replace(newest, since_term=since_term, since_index=since_index))
+    merged = msgspec.structs.replace(newest, since_term=since_term, since_index=since_index)
+    return (*older, merged)
 
 
 def _holds_majority(newer: Link, older: Link) -> bool:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from zonequake_operator.groups.evidence import (
     in_order,
     is_applied,
@@ -199,7 +201,7 @@ def _reduced(keys: PartitionKeys, wanted: AssignmentSet | None, group: Group) ->
 def _in_place_of(before: AssignmentSet | None, wanted: AssignmentSet) -> AssignmentSet:
     """Hole 13: "What replaces a fromReset set and adds no node to it stays fromReset"."""
     if before is not None and before.from_reset and set(wanted.nodes) <= set(before.nodes):
-        return replace(wanted, from_reset=True)
+        return msgspec.structs.replace(wanted, from_reset=True)
     return wanted
 
 

@@ -1,7 +1,8 @@
 """Custom resources' shapes as the API server holds them; names, and times as they are written.
 
-The structs mirror the schemas (charts/zonequake/templates/crds), whose field names nothing else
-knows. Unknown fields are ignored, so that a newer CRD doesn't stop an older operator.
+The structs mirror the schemas (charts/zonequake/templates/crds), together with the values of the
+model that are stored as they are (`Stored`). Unknown fields are ignored, so that a newer CRD
+doesn't stop an older operator.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ from zonequake_operator.resources.model import (
     DEFAULT_PARTITIONS,
     DEFAULT_REPLICAS,
     DEFAULT_RESET_TIMEOUT_S,
+    AssignmentSet,
     ChangePeersMode,
     ConsistencyMode,
+    Link,
     PartitionState,
+    PartitionSummary,
+    ResetDue,
     ResetRequest,
     Storage,
+    Stored,
+    TokenPeers,
 )
 from zonequake_protocol.admin import PeerName, Stage
 
@@ -35,11 +42,7 @@ ZONE_LABEL = f"{GROUP}/zone"
 Object = dict[str, Any]
 
 
-class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of the wire structs: camelCase, empty fields left out."""
-
-
-class WireZoneSpec(Wire, frozen=True):
+class WireZoneSpec(Stored, frozen=True):
     partitions: int = DEFAULT_PARTITIONS
     replicas: int = DEFAULT_REPLICAS
     data_nodes_auto_adjust: int | str | None = None
@@ -55,13 +58,13 @@ class WireZoneSpec(Wire, frozen=True):
     paused: bool = False
 
 
-class WireTimer(Wire, frozen=True):
+class WireTimer(Stored, frozen=True):
     nodes: list[str]
     armed_at: str
     deadline: str | None = None
 
 
-class WireResetTimer(Wire, frozen=True):
+class WireResetTimer(Stored, frozen=True):
     nodes: list[str]
     armed_at: str
     revision: int
@@ -69,12 +72,7 @@ class WireResetTimer(Wire, frozen=True):
     deadline: str | None = None
 
 
-class WireResetDue(Wire, frozen=True):
-    revision: int
-    topology_version: int
-
-
-class WireCondition(Wire, frozen=True):
+class WireCondition(Stored, frozen=True):
     type: str
     status: str
     reason: str
@@ -83,16 +81,7 @@ class WireCondition(Wire, frozen=True):
     last_transition_time: str = ""
 
 
-class WireSummary(Wire, frozen=True, omit_defaults=False):
-    """With its zeros: an empty column of `kubectl get` would read as if nobody knew."""
-
-    total: int = 0
-    available: int = 0
-    moving: int = 0
-    at_risk: int = 0
-
-
-class WireZoneStatus(Wire, frozen=True):
+class WireZoneStatus(Stored, frozen=True):
     observed_generation: int = 0
     revision: int = 0
     handled_revision: int = 0
@@ -103,50 +92,25 @@ class WireZoneStatus(Wire, frozen=True):
     scale_up: WireTimer | None = None
     scale_down: WireTimer | None = None
     reset: WireResetTimer | None = None
-    reset_due: WireResetDue | None = None
+    reset_due: ResetDue | None = None
     armed: str = ""
-    partitions: WireSummary = WireSummary()
-    conditions: list[WireCondition] = []
+    partitions: PartitionSummary = PartitionSummary()
+    conditions: tuple[WireCondition, ...] = ()
 
 
-class WireSet(Wire, frozen=True):
-    nodes: list[str]
-    force: bool = False
-    from_reset: bool = False
-
-
-class WirePeer(Wire, frozen=True):
-    node: str
-    incarnation: str
-
-
-class WireTokenPeers(Wire, frozen=True):
-    token: int
-    peers: list[WirePeer]
-
-
-class WireLink(Wire, frozen=True):
-    nodes: list[str]
-    term: int = 0
-    index: int = 0
-    token: int = 0
-    since_term: int | None = None
-    since_index: int | None = None
-
-
-class WirePartitionStatus(Wire, frozen=True):
-    stable: WireSet | None = None
-    pending: WireSet | None = None
-    planned: WireSet | None = None
+class WirePartitionStatus(Stored, frozen=True):
+    stable: AssignmentSet | None = None
+    pending: AssignmentSet | None = None
+    planned: AssignmentSet | None = None
     configuration_token: int = 0
-    bootstrap: WireTokenPeers | None = None
+    bootstrap: TokenPeers | None = None
     bootstrap_lineage: int = 0
-    pending_lock: WireTokenPeers | None = None
+    pending_lock: TokenPeers | None = None
     change_trigger_revision: int = 0
-    switch_reduce: list[str] = []
-    switch_append: list[str] = []
+    switch_reduce: tuple[str, ...] = ()
+    switch_append: tuple[str, ...] = ()
     reset_revision: int = 0
-    chain: list[WireLink] = []
+    chain: tuple[Link, ...] = ()
     stopped_token: int = 0
     leader: str | None = None
     term: int = 0
@@ -155,29 +119,29 @@ class WirePartitionStatus(Wire, frozen=True):
     waits_for: str = ""
 
 
-class WireNode(Wire, frozen=True):
+class WireNode(Stored, frozen=True):
     name: str
     process_incarnation: str
     storage_incarnation: str
     pod_uid: str
     restarts: int = 0
-    attributes: dict[str, str] = {}
+    attributes: Mapping[str, str] = {}
     peer_address: str = ""
     since: int = 0
 
 
-class WireDeparture(Wire, frozen=True):
+class WireDeparture(Stored, frozen=True):
     name: str
     since: int
     left: int
 
 
-class WireTopologyStatus(Wire, frozen=True):
+class WireTopologyStatus(Stored, frozen=True):
     version: int = 0
     node_count: int | None = None
-    node_names: list[str] = []  # `kubectl get` can't show a field of each node
-    nodes: list[WireNode] = []
-    departed: list[WireDeparture] = []
+    node_names: tuple[str, ...] = ()  # `kubectl get` can't show a field of each node
+    nodes: tuple[WireNode, ...] = ()
+    departed: tuple[WireDeparture, ...] = ()
 
 
 RESET_ANNOTATION = "zonequake.io/reset"

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from zonequake_operator.resources.leases import Trouble
 from zonequake_operator.resources.rights import Right
 from zonequake_protocol.admin import PeerName, ReplicasReport, ReplicaStatus, Stage
@@ -22,6 +24,10 @@ DEFAULT_REPLICAS = 3
 DEFAULT_SCALE_UP_S = 0
 DEFAULT_SCALE_DOWN_S = INFINITE
 DEFAULT_RESET_TIMEOUT_S = 5
+
+
+class Stored(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of values that custom resources hold as they are: camelCase, defaults left out."""
 
 
 class ChangePeersMode(StrEnum):
@@ -232,9 +238,11 @@ class Condition:
         return self.status is self.type.well
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSummary:
-    """Numbers for `kubectl get dz`. `at_risk`: the majority is lost, or is with one more loss."""
+class PartitionSummary(Stored, frozen=True, kw_only=True, omit_defaults=False):
+    """Numbers for `kubectl get dz`. `at_risk`: the majority is lost, or is with one more loss.
+
+    Stored with its zeros: an empty column would read as if nobody knew.
+    """
 
     total: int = 0
     available: int = 0
@@ -256,8 +264,7 @@ class ResetTimer:
     topology_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetDue:
+class ResetDue(Stored, frozen=True, kw_only=True):
     """The reset timer has fired: partitions whose `reset_revision` is lower are judged for it."""
 
     revision: int
@@ -307,12 +314,11 @@ class Zone:
     status: ZoneStatus
     deleting: bool = False
     conditions: tuple[Condition, ...] = ()
-    summary: PartitionSummary = PartitionSummary()
+    summary: PartitionSummary = field(default_factory=PartitionSummary)
     reset_requests: Mapping[int, ResetRequest] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentSet:
+class AssignmentSet(Stored, frozen=True, kw_only=True):
     """A set of nodes, sorted; `force` and `from_reset` are for the reset (design, holes 7, 13)."""
 
     nodes: tuple[str, ...]
@@ -325,16 +331,14 @@ class AssignmentSet:
         return cls(nodes=tuple(sorted(set(nodes))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenPeers:
+class TokenPeers(Stored, frozen=True, kw_only=True):
     """A configuration decided on: its token and its peers with incarnations, by node."""
 
     token: int
     peers: tuple[PeerName, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Stored, frozen=True, kw_only=True):
     """An AssignmentsLink (`high-availability`, "Chain of assignments"): a stable set, and where its
     configuration stands in the log (whole term, index).
 
@@ -344,8 +348,8 @@ class Link:
     """
 
     nodes: tuple[str, ...]
-    term: int
-    index: int
+    term: int = 0
+    index: int = 0
     token: int = 0
     since_term: int | None = None
     since_index: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,9 +13,7 @@ from zonequake_operator.resources.crd_schema import (
     WireCondition,
     WirePartitionStatus,
     WireResetTimer,
-    WireSet,
     WireTimer,
-    WireTokenPeers,
     WireTopologyStatus,
     WireZoneSpec,
     WireZoneStatus,
@@ -33,10 +32,8 @@ from zonequake_operator.resources.model import (
     Link,
     Partition,
     PartitionKeys,
-    PartitionSummary,
     PartitionView,
     Reason,
-    ResetDue,
     ResetTimer,
     Timer,
     Timers,
@@ -47,9 +44,9 @@ from zonequake_operator.resources.model import (
     ZoneSpec,
     ZoneStatus,
 )
-from zonequake_protocol.admin import PeerName
 
 T = TypeVar("T")
+N = TypeVar("N", AssignmentSet, Link)
 _TYPES = frozenset(ConditionType)
 _REASONS = frozenset(Reason)
 
@@ -86,20 +83,10 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
             handled_revision=status.handled_revision,
             data_nodes=data_nodes,
             reset=_parse_reset_timer(status.reset),
-            reset_due=None
-            if status.reset_due is None
-            else ResetDue(
-                revision=status.reset_due.revision,
-                topology_version=status.reset_due.topology_version,
-            ),
+            reset_due=status.reset_due,
         ),
         conditions=parse_conditions(status.conditions),
-        summary=PartitionSummary(
-            total=status.partitions.total,
-            available=status.partitions.available,
-            moving=status.partitions.moving,
-            at_risk=status.partitions.at_risk,
-        ),
+        summary=status.partitions,
     )
 
 
@@ -200,38 +187,18 @@ def parse_partition(obj: Mapping[str, Any]) -> Partition:
     return Partition(
         number=number,
         resource_version=meta["resourceVersion"],
-        keys=PartitionKeys(
-            stable=_parse_set(wire.stable),
-            pending=_parse_set(wire.pending),
-            planned=_parse_set(wire.planned),
-            configuration_token=wire.configuration_token,
-            bootstrap=_parse_token_peers(wire.bootstrap),
-            bootstrap_lineage=wire.bootstrap_lineage,
-            pending_lock=_parse_token_peers(wire.pending_lock),
-            change_trigger_revision=wire.change_trigger_revision,
+        keys=replace(
+            copied(wire, PartitionKeys),
+            stable=_unless_empty(wire.stable),
+            pending=_unless_empty(wire.pending),
+            planned=_unless_empty(wire.planned),
             switch_reduce=tuple(sorted(wire.switch_reduce)),
             switch_append=tuple(sorted(wire.switch_append)),
-            reset_revision=wire.reset_revision,
-            chain=tuple(
-                Link(
-                    nodes=tuple(sorted(link.nodes)),
-                    term=link.term,
-                    index=link.index,
-                    token=link.token,
-                    since_term=link.since_term,
-                    since_index=link.since_index,
-                )
-                for link in wire.chain
-            ),
-            stopped_token=wire.stopped_token,
+            bootstrap=_sorted_peers(wire.bootstrap),
+            pending_lock=_sorted_peers(wire.pending_lock),
+            chain=tuple(map(_sorted_nodes, wire.chain)),
         ),
-        view=PartitionView(
-            leader=wire.leader,
-            term=wire.term,
-            stage=wire.stage,
-            state=wire.state,
-            waits_for=wire.waits_for,
-        ),
+        view=copied(wire, PartitionView),
     )
 
 
@@ -243,19 +210,18 @@ def owner_uid(obj: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _parse_set(wire: WireSet | None) -> AssignmentSet | None:
-    if wire is None or not wire.nodes:
-        return None
-    return AssignmentSet(
-        nodes=tuple(sorted(wire.nodes)), force=wire.force, from_reset=wire.from_reset
-    )
+def _unless_empty(stored: AssignmentSet | None) -> AssignmentSet | None:
+    return None if stored is None or not stored.nodes else _sorted_nodes(stored)
 
 
-def _parse_token_peers(wire: WireTokenPeers | None) -> TokenPeers | None:
-    if wire is None:
+def _sorted_nodes(stored: N) -> N:
+    return msgspec.structs.replace(stored, nodes=tuple(sorted(stored.nodes)))
+
+
+def _sorted_peers(stored: TokenPeers | None) -> TokenPeers | None:
+    if stored is None:
         return None
-    peers = tuple(sorted(PeerName(p.node, p.incarnation) for p in wire.peers))
-    return TokenPeers(token=wire.token, peers=peers)
+    return msgspec.structs.replace(stored, peers=tuple(sorted(stored.peers)))
 
 
 def parse_topology(obj: Mapping[str, Any]) -> Topology:
@@ -267,21 +233,14 @@ def parse_topology(obj: Mapping[str, Any]) -> Topology:
     wire = convert(obj.get("status") or {}, WireTopologyStatus, "status of the LogicalTopology")
     return Topology(
         version=wire.version,
-        nodes={
-            node.name: TopologyNode(
-                name=node.name,
-                process_incarnation=node.process_incarnation,
-                storage_incarnation=node.storage_incarnation,
-                pod_uid=node.pod_uid,
-                restarts=node.restarts,
-                attributes=node.attributes,
-                peer_address=node.peer_address,
-                since=node.since,
-            )
-            for node in wire.nodes
-        },
-        departed={d.name: Departure(since=d.since, left=d.left) for d in wire.departed},
+        nodes={node.name: copied(node, TopologyNode) for node in wire.nodes},
+        departed={each.name: copied(each, Departure) for each in wire.departed},
     )
+
+
+def copied(value: object, to: type[T]) -> T:
+    """The fields of `value` that `to` has, too: a stored value's model, or the other way."""
+    return msgspec.convert(value, to, from_attributes=True)
 
 
 def convert(obj: Mapping[str, Any], to: type[T], what: str) -> T:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from tests.simulation.planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.fleet import fencing
@@ -34,7 +36,7 @@ def leave_the_chosen_out_of_planned(patch: Patch) -> None:
         if after.planned is None:
             return after
         others = tuple(node for node in after.planned.nodes if node != chosen)
-        return replace(after, planned=replace(after.planned, nodes=others))
+        return replace(after, planned=structs.replace(after.planned, nodes=others))
 
     for module in (reset, cold_start):
         changed_result(patch, module, "two_phases", without_chosen)

@@ -240,7 +240,7 @@ def test_data_that_is_lost_with_all_replicas_is_told() -> None:
         "Their data is lost, and their groups begin anew."
     )
     anew = replace(before[3], keys=begun_anew(keys, 5))
-    decided = replace(anew.keys, bootstrap=replace(first, token=5))
+    decided = replace(anew.keys, bootstrap=msgspec.structs.replace(first, token=5))
     assert announce_keys({3: anew}, {3: decided}) == ()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
@@ -135,7 +133,9 @@ def test_what_a_cut_chain_unwinds_to_is_what_the_whole_one_does(written: tuple[i
 
 def test_a_partition_without_a_chain_begins_one_with_whatever_it_switches_to() -> None:
     link = Link(nodes=("A",), term=9, index=60)
-    assert switched(AssignmentSet(nodes=("A",), force=True)) == (replace(link, token=3),)
+    assert switched(AssignmentSet(nodes=("A",), force=True)) == (
+        msgspec.structs.replace(link, token=3),
+    )
     assert switched(AssignmentSet(nodes=("A",), from_reset=True)) == (link,)
     assert switched(AssignmentSet(nodes=("A",))) == (link,)
 

@@ -119,7 +119,7 @@ def test_user_entries_are_compared_with_the_link_s_own_place_lexicographically()
 
 def test_what_was_written_before_the_second_phase_of_a_reset_belongs_to_its_link() -> None:
     # E was reset at (2, 6), took a write at (2, 7), and only then F and G had caught up.
-    grown = replace(SECOND, index=8, since_term=2, since_index=6)
+    grown = msgspec.structs.replace(SECOND, index=8, since_term=2, since_index=6)
     reported: dict[str, ReplicaStatus | None] = {n: status((2, 7)) for n in "EFG"}
     assert chain.unwind((FIRST, grown), reported) == Unwound(link=1, source="E")
 

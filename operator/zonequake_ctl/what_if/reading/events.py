@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_ctl.what_if.reading.question import (
@@ -27,6 +28,77 @@ from zonequake_ctl.what_if.reading.zone_fields import read_changes
 from zonequake_protocol.admin import Stage
 
 _COMMON = ("at", "revision")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fields:
+    """What the events of one partition say besides it, by field, and how each is read."""
+
+    event: Callable[..., TimelineEvent]
+    required: Mapping[str, Callable[[TextPlace], object]] = field(default_factory=dict)
+    optional: Mapping[str, Callable[[TextPlace], object]] = field(default_factory=dict)
+
+    def read(self, place: TextPlace, partitions: int) -> dict[str, object]:
+        """The event's fields. Raises WhatIfError."""
+        readers = {**self.required, **self.optional}
+        fields = place.fields(("partition", *readers))
+        for key in ("partition", *self.required):
+            if key not in fields:
+                place.refuse(f"{key} too")
+        number = read_number(fields["partition"], partitions)
+        given = {key: read(fields[key]) for key, read in readers.items() if key in fields}
+        return {"partition": number, **given}
+
+
+def _node(place: TextPlace) -> str:
+    return place.text("a node's name")
+
+
+def _status(place: TextPlace) -> str:
+    return place.text("a status, such as CatchUpTimeout")
+
+
+def _term(place: TextPlace) -> int:
+    return read_whole(place, "a term")
+
+
+def _index(place: TextPlace) -> int:
+    return read_whole(place, "an index")
+
+
+def _stage(place: TextPlace) -> Stage:
+    word = "NONE" if place.value is None else str(place.value)
+    spelled = word.upper().replace("_", "").removeprefix("STAGE")
+    stages = {stage.value.replace("_", ""): stage for stage in Stage}
+    if spelled not in stages:
+        place.refuse("None, CatchingUp, Joint or Stable")
+    return stages[spelled]
+
+
+_OF_PARTITION = {
+    "target": _Fields(event=TargetEvent, required={"nodes": TextPlace.names}),
+    "applied": _Fields(
+        event=Applied,
+        required={"peers": TextPlace.names},
+        optional={"term": _term, "index": _index},
+    ),
+    "leaderElected": _Fields(
+        event=LeaderElected,
+        required={"node": _node},
+        optional={"term": _term, "peers": TextPlace.names},
+    ),
+    "reconfigurationError": _Fields(event=ReconfigurationError, required={"status": _status}),
+    "replicaLost": _Fields(event=ReplicaLost, required={"node": _node}),
+    "cancelled": _Fields(event=Cancelled, required={"result": TextPlace.flag}),
+    "caughtUp": _Fields(event=CaughtUp, required={"peers": TextPlace.names}),
+    "stage": _Fields(event=StageReported, required={"stage": _stage}),
+    "groupRestart": _Fields(event=GroupRestart, required={"alive": TextPlace.names}),
+    "resetByHand": _Fields(event=ResetByHand, optional={"survivor": _node}),
+}
+_BARE = {"operatorRestart": OperatorRestart, "drop": Drop}
+"""Events that say nothing but that they happen: `drop: true`."""
+_KINDS = ("alter", *_OF_PARTITION, *_BARE)
+_EVENT_KEYS = (*_COMMON, "join", "leave", *_KINDS)
 
 
 def read_events(place: TextPlace | None, partitions: int) -> tuple[TimelineEvent, ...]:
@@ -62,169 +134,12 @@ def _event(place: TextPlace, partitions: int) -> TimelineEvent:
         )
     if len(kinds) != 1:
         place.refuse(f"one of {', '.join(_KINDS)} (join and leave may stand together)")
-    kind = kinds[0]
-    return _KINDS[kind](fields[kind], at_ms, revision, partitions)
-
-
-def _alter(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
-    return Alter(at_ms=at_ms, revision=revision, changes=read_changes(place))
-
-
-def _target(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
-    fields = _of_partition(place, required=("nodes",))
-    number = read_number(fields["partition"], partitions)
-    nodes = fields["nodes"].names()
-    return TargetEvent(at_ms=at_ms, revision=revision, partition=number, nodes=nodes)
-
-
-def _applied(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
-    fields = _of_partition(place, required=("peers",), optional=("term", "index"))
-    return Applied(
-        at_ms=at_ms,
-        revision=revision,
-        partition=read_number(fields["partition"], partitions),
-        peers=fields["peers"].names(),
-        term=read_whole(fields["term"], "a term") if "term" in fields else None,
-        index=read_whole(fields["index"], "an index") if "index" in fields else None,
-    )
-
-
-def _leader_elected(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    fields = _of_partition(place, required=("node",), optional=("term", "peers"))
-    return LeaderElected(
-        at_ms=at_ms,
-        revision=revision,
-        partition=read_number(fields["partition"], partitions),
-        node=fields["node"].text("a node's name"),
-        term=read_whole(fields["term"], "a term") if "term" in fields else None,
-        peers=fields["peers"].names() if "peers" in fields else None,
-    )
-
-
-def _reconfiguration_error(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    fields = _of_partition(place, required=("status",))
-    return ReconfigurationError(
-        at_ms=at_ms,
-        revision=revision,
-        partition=read_number(fields["partition"], partitions),
-        status=fields["status"].text("a status, such as CatchUpTimeout"),
-    )
-
-
-def _replica_lost(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    fields = _of_partition(place, required=("node",))
-    return ReplicaLost(
-        at_ms=at_ms,
-        revision=revision,
-        partition=read_number(fields["partition"], partitions),
-        node=fields["node"].text("a node's name"),
-    )
-
-
-def _cancelled(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    fields = _of_partition(place, required=("result",))
-    return Cancelled(
-        at_ms=at_ms,
-        revision=revision,
-        partition=read_number(fields["partition"], partitions),
-        result=fields["result"].flag(),
-    )
-
-
-def _caught_up(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    fields = _of_partition(place, required=("peers",))
-    number = read_number(fields["partition"], partitions)
-    return CaughtUp(at_ms=at_ms, revision=revision, partition=number, peers=fields["peers"].names())
-
-
-def _stage(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
-    fields = _of_partition(place, required=("stage",))
-    value = fields["stage"].value
-    word = "NONE" if value is None else str(value)
-    spelled = word.upper().replace("_", "").removeprefix("STAGE")
-    stages = {stage.value.replace("_", ""): stage for stage in Stage}
-    if spelled not in stages:
-        fields["stage"].refuse("None, CatchingUp, Joint or Stable")
-    return StageReported(
-        at_ms=at_ms,
-        revision=revision,
-        partition=read_number(fields["partition"], partitions),
-        stage=stages[spelled],
-    )
-
-
-def _group_restart(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    fields = _of_partition(place, required=("alive",))
-    number = read_number(fields["partition"], partitions)
-    return GroupRestart(
-        at_ms=at_ms, revision=revision, partition=number, alive=fields["alive"].names()
-    )
-
-
-def _reset_by_hand(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    fields = _of_partition(place, required=(), optional=("survivor",))
-    return ResetByHand(
-        at_ms=at_ms,
-        revision=revision,
-        partition=read_number(fields["partition"], partitions),
-        survivor=fields["survivor"].text("a node's name") if "survivor" in fields else None,
-    )
-
-
-def _operator_restart(
-    place: TextPlace, at_ms: int, revision: int | None, partitions: int
-) -> TimelineEvent:
-    _must_be_true(place)
-    return OperatorRestart(at_ms=at_ms, revision=revision)
-
-
-def _drop(place: TextPlace, at_ms: int, revision: int | None, partitions: int) -> TimelineEvent:
-    _must_be_true(place)
-    return Drop(at_ms=at_ms, revision=revision)
-
-
-_KINDS: Mapping[str, Callable[[TextPlace, int, int | None, int], TimelineEvent]] = {
-    "alter": _alter,
-    "target": _target,
-    "applied": _applied,
-    "leaderElected": _leader_elected,
-    "reconfigurationError": _reconfiguration_error,
-    "replicaLost": _replica_lost,
-    "cancelled": _cancelled,
-    "caughtUp": _caught_up,
-    "stage": _stage,
-    "groupRestart": _group_restart,
-    "resetByHand": _reset_by_hand,
-    "operatorRestart": _operator_restart,
-    "drop": _drop,
-}
-_EVENT_KEYS = (*_COMMON, "join", "leave", *_KINDS)
-
-
-def _of_partition(
-    place: TextPlace, *, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, TextPlace]:
-    fields = place.fields(("partition", *required, *optional))
-    for key in ("partition", *required):
-        if key not in fields:
-            place.refuse(f"{key} too")
-    return fields
-
-
-def _must_be_true(place: TextPlace) -> None:
-    if place.value is not True:
-        place.refuse("true")
+    kind, inner = kinds[0], fields[kinds[0]]
+    if kind == "alter":
+        return Alter(at_ms=at_ms, revision=revision, changes=read_changes(inner))
+    if kind in _OF_PARTITION:
+        said = _OF_PARTITION[kind]
+        return said.event(at_ms=at_ms, revision=revision, **said.read(inner, partitions))
+    if inner.value is not True:
+        inner.refuse("true")
+    return _BARE[kind](at_ms=at_ms, revision=revision)

@@ -23,13 +23,7 @@ from benchmarks.store.bench_catch_up import fill
 from benchmarks.store.figures import Limit, Result, Row
 from tests.processes.store.local_nodes import LocalNodes, Zone
 from zonequake_operator.controller.pacing import Pacer
-from zonequake_operator.planning.plan import (
-    CreatePartition,
-    Plan,
-    WritePartition,
-    WriteZone,
-    plan,
-)
+from zonequake_operator.planning.plan import CreatePartition, Plan, WritePartition, WriteZone, plan
 from zonequake_operator.resources import model
 from zonequake_operator.resources.model import (
     ChangePeersMode,

@@ -18,14 +18,8 @@ from zonequake_ctl.what_if.world import WhatIfWorld
 from zonequake_kube.errors import HarnessError
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.high_availability import reset
-from zonequake_operator.planning.plan import (
-    Plan,
-    SendOrder,
-    WritePartition,
-    WriteZone,
-    calculated_sets,
-    plan,
-)
+from zonequake_operator.planning.plan import Plan, WritePartition, WriteZone, calculated_sets, plan
+from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import AssignmentSet, ConsistencyMode, Snapshot, TokenPeers
 from zonequake_protocol.admin import (
     Bootstrap,

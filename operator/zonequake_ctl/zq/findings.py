@@ -15,14 +15,8 @@ from zonequake_ctl.zq.sight import NO_ANSWER, Sight, ZoneSight
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability.reset import forced_node
 from zonequake_operator.high_availability.verdicts import KeysVerdict
-from zonequake_operator.resources.model import (
-    Condition,
-    ConditionType,
-    ConsistencyMode,
-    Reason,
-    Storage,
-    ZoneSpec,
-)
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
+from zonequake_operator.resources.model import ConsistencyMode, Storage, ZoneSpec
 from zonequake_protocol.admin import LeaseTrouble, ReplicaRole, ReplicaStatus
 
 QUIET_REASONS = {

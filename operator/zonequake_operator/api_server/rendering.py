@@ -9,6 +9,7 @@ import msgspec
 
 from zonequake_operator.nodes.data_nodes import deadline_down_ms, deadline_up_ms
 from zonequake_operator.planning.waiting import armed
+from zonequake_operator.resources.condition_types import Condition
 from zonequake_operator.resources.crd_schema import (
     API_VERSION,
     TOPOLOGY_NAME,
@@ -26,7 +27,6 @@ from zonequake_operator.resources.crd_schema import (
     to_rfc3339,
 )
 from zonequake_operator.resources.model import (
-    Condition,
     PartitionKeys,
     PartitionSummary,
     PartitionView,

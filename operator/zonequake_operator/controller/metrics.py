@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import Counter, Gauge, Histogram
 
 from zonequake_operator.planning.conditions import Health
-from zonequake_operator.resources.model import Condition, PartitionKeys, PartitionState
+from zonequake_operator.resources.condition_types import Condition
+from zonequake_operator.resources.model import PartitionKeys, PartitionState
 
 ORDERS = Counter("zonequake_operator_orders", "Orders sent to data nodes.", ["kind", "status"])
 KEY_WRITES = Counter(

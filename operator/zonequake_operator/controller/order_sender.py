@@ -19,7 +19,7 @@ from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.errors import NodeUnreachable
 from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.fleet.store_client import StoreClient
-from zonequake_operator.planning.plan import SendOrder
+from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import Attempts
 from zonequake_protocol.admin import Order, OrderReply, OrderStatus
 

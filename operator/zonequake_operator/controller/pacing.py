@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from zonequake_operator.planning.plan import SendOrder
+from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import Attempts
 from zonequake_protocol.admin import ChangePeers, Order, ResetPeers, StopReplica
 

@@ -27,11 +27,9 @@ from zonequake_operator.errors import Conflict, KubeError
 from zonequake_operator.fleet.fleet import Fleet, View
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.groups.reports import by_group
-from zonequake_operator.planning.kubernetes_events import (
-    Announcement,
+from zonequake_operator.planning.kubernetes_events import Announcement, EventReason, announce
+from zonequake_operator.planning.partition_events import (
     Cleaning,
-    EventReason,
-    announce,
     announce_cleaned,
     announce_failed,
     announce_keys,

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 from zonequake_operator.groups.reports import Group, is_majority
 from zonequake_operator.rebalance.volatile_switch import lost
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.crd_schema import to_rfc3339
 from zonequake_operator.resources.leases import Trouble, TroubleKind
 from zonequake_operator.resources.model import (
     Attempts,
-    Condition,
-    ConditionType,
     PartitionKeys,
     PartitionState,
     PartitionSummary,
     PartitionView,
-    Reason,
     ZoneSpec,
     ZoneStatus,
 )

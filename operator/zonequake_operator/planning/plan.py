@@ -6,7 +6,7 @@ there were any it plans again from what was stored, so that no order rests on an
     1. accept inputs     topology, spec, timers  ->  zone status with a higher revision
     2. trigger step      once per revision and partition
     3. group reports     bootstrap, lock, stable switch
-    4. orders            start, bootstrap, changePeers, grant, stop
+    4. orders            start, bootstrap, changePeers, grant, stop (`zone_orders`)
 """
 
 from __future__ import annotations
@@ -17,23 +17,21 @@ from functools import lru_cache
 
 from zonequake_operator.errors import FilterError
 from zonequake_operator.groups.reports import Group, by_group, observe
-from zonequake_operator.high_availability import orders as reset_orders
 from zonequake_operator.high_availability import reset
 from zonequake_operator.high_availability import verdicts as high_availability
 from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.nodes import affinity, data_nodes
 from zonequake_operator.nodes import filter as filters
 from zonequake_operator.planning.conditions import Health, diagnose, invalid_spec, judge, summarise
-from zonequake_operator.planning.kubernetes_events import Cleaning, FailedChange, failed_changes
+from zonequake_operator.planning.partition_events import Cleaning, FailedChange, failed_changes
 from zonequake_operator.planning.waiting import waits_for
+from zonequake_operator.planning.zone_orders import SendOrder, cleanings, zone_orders
 from zonequake_operator.rebalance import keys as rebalance
-from zonequake_operator.rebalance import orders
-from zonequake_operator.resources.leases import Session, Trouble, sessions_of
+from zonequake_operator.resources.condition_types import Condition
+from zonequake_operator.resources.leases import Trouble
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Condition,
     ConsistencyMode,
-    Partition,
     PartitionKeys,
     PartitionSummary,
     PartitionView,
@@ -43,7 +41,7 @@ from zonequake_operator.resources.model import (
     ZoneStatus,
     group_name,
 )
-from zonequake_protocol.admin import Order, ReplicaStatus, StopReplica
+from zonequake_protocol.admin import ReplicaStatus
 
 CAUGHT_UP_MARGIN_ENTRIES = 1000
 """How far behind its leader a replica may be and still count as caught up: reports of two nodes
@@ -78,15 +76,6 @@ class WritePartition:
     keys: PartitionKeys
     view: PartitionView
     urgent: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendOrder:
-    """Tell a data node something, once it has been called for during `patience_s`."""
-
-    node: str
-    order: Order
-    patience_s: float = 0.0
 
 
 Write = WriteZone | CreatePartition | WritePartition
@@ -168,7 +157,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     zone_write = _zone_write(snapshot, spec, accepted, health, problem)
     if zone_write is not None:
         writes.insert(0, zone_write)
-    orders = _orders(snapshot, spec, groups, verdicts)
+    orders = zone_orders(snapshot, spec, groups, verdicts)
     return Plan(
         writes=writes,
         orders=orders,
@@ -179,7 +168,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
         behind=_behind(health, groups),
         health=health,
         failed=failed_changes(snapshot.partitions, groups),
-        cleaned=_cleaned(orders, snapshot, groups),
+        cleaned=cleanings(orders, snapshot, groups),
     )
 
 
@@ -366,80 +355,6 @@ def _lease_troubles(snapshot: Snapshot, spec: ZoneSpec) -> Mapping[str, Trouble]
         for node in partition.keys.stable_nodes | partition.keys.pending_nodes
     }
     return {n: trouble for n, trouble in snapshot.lease_troubles.items() if n in named}
-
-
-# -------------------------------------------------------------------------------------- 4. orders
-
-
-def _orders(
-    snapshot: Snapshot,
-    spec: ZoneSpec,
-    groups: Mapping[int, Group],
-    verdicts: Mapping[int, KeysVerdict],
-) -> list[SendOrder]:
-    alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
-    addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
-    sessions = sessions_of(snapshot.reports)
-    sends: list[SendOrder] = []
-    for number, partition in snapshot.partitions.items():
-        verdict, group = verdicts.get(number), groups[number]
-        told = orders.orders(
-            partition.keys,
-            group,
-            _settings(snapshot, spec, partition, addresses, sessions),
-            alive=alive,
-            reachable=reachable,
-            paused=spec.paused,
-            withheld=verdict is not None and verdict.withheld,
-        )
-        if verdict is not None:
-            told += reset_orders.inspections(verdict.inspect, group)
-        sends += [
-            SendOrder(
-                node=node,
-                order=order,
-                patience_s=orders.patience_s(node, order, partition.keys, group),
-            )
-            for node, order in told
-        ]
-    return sends
-
-
-def _cleaned(
-    sends: list[SendOrder], snapshot: Snapshot, groups: Mapping[int, Group]
-) -> tuple[Cleaning, ...]:
-    numbers = {group.name: number for number, group in groups.items()}
-    found = []
-    for send in sends:
-        if isinstance(send.order, StopReplica):
-            number = numbers[send.order.group]
-            replica = groups[number].replicas[send.node]
-            if replica.enforced_lineage < reset.last_forced_token(snapshot.partitions[number].keys):
-                found.append(
-                    Cleaning(partition=number, node=send.node, incarnation=replica.incarnation)
-                )
-    return tuple(found)
-
-
-def _settings(
-    snapshot: Snapshot,
-    spec: ZoneSpec,
-    partition: Partition,
-    addresses: Mapping[str, str],
-    sessions: Mapping[str, Session],
-) -> orders.ReplicaSettings:
-    return orders.ReplicaSettings(
-        zone=snapshot.zone.name,
-        partition=partition.number,
-        partitions=spec.partitions,
-        fsync=spec.fsync,
-        catch_up_bytes_per_second=spec.catch_up_bytes_per_second,
-        addresses=addresses,
-        storage=spec.storage,
-        mode=spec.change_peers,
-        needs_lease=spec.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY,
-        sessions=sessions,
-    )
 
 
 def _behind(health: Mapping[int, Health], groups: Mapping[int, Group]) -> frozenset[str]:

@@ -16,14 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zonequake_operator.groups.reports import by_group, observe
-from zonequake_operator.resources.model import (
-    Condition,
-    ConditionType,
-    Reason,
-    Zone,
-    ZoneSpec,
-    group_name,
-)
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
+from zonequake_operator.resources.model import Zone, ZoneSpec, group_name
 from zonequake_protocol.admin import ReplicasReport
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
+from zonequake_operator.resources.condition_types import Condition
 from zonequake_operator.resources.leases import Trouble
 from zonequake_operator.resources.rights import Right
 from zonequake_protocol.admin import PeerName, ReplicasReport, ReplicaStatus, Stage
@@ -157,85 +158,6 @@ class Topology:
     version: int = 0
     nodes: Mapping[str, TopologyNode] = field(default_factory=dict)
     departed: Mapping[str, Departure] = field(default_factory=dict)
-
-
-class ConditionType(StrEnum):
-    """Conditions of a zone, in the order in which they are shown; `LEASE_TROUBLE` is
-    HighAvailability zones' alone."""
-
-    READY = "Ready"
-    SYNCED = "Synced"
-    PROGRESSING = "Progressing"
-    DEGRADED = "Degraded"
-    DATA_AT_RISK = "DataAtRisk"
-    LEASE_TROUBLE = "LeaseTrouble"
-    PERMITTED = "Permitted"
-    PAUSED = "Paused"
-
-    @property
-    def well(self) -> bool:
-        """Its status while there is nothing to say."""
-        return _WELL[self]
-
-
-_WELL = {
-    ConditionType.READY: True,
-    ConditionType.SYNCED: True,
-    ConditionType.PROGRESSING: False,
-    ConditionType.DEGRADED: False,
-    ConditionType.DATA_AT_RISK: False,
-    ConditionType.LEASE_TROUBLE: False,
-    ConditionType.PERMITTED: True,
-    ConditionType.PAUSED: False,
-}
-
-
-class Reason(StrEnum):
-    """Why a condition is as it is."""
-
-    ALL_PARTITIONS_SERVE = "AllPartitionsServe"
-    PARTITIONS_WITHOUT_LEADER = "PartitionsWithoutLeader"
-    STARTING = "Starting"
-    INVALID_FILTER = "InvalidFilter"
-    INVALID_SPEC = "InvalidSpec"
-    NO_DATA_NODES = "NoDataNodes"
-    SPEC_APPLIED = "SpecApplied"
-    APPLYING = "Applying"
-    REBALANCING = "Rebalancing"
-    RETRY_THRESHOLD_PASSED = "RetryThresholdPassed"
-    IDLE = "Idle"
-    MEMBERS_MISSING = "MembersMissing"
-    FEWER_NODES_THAN_REPLICAS = "FewerNodesThanReplicas"
-    ALL_MEMBERS_SERVE = "AllMembersServe"
-    NO_FURTHER_LOSS_ALLOWED = "NoFurtherLossAllowed"
-    MAJORITY_LOST = "MajorityLost"
-    LOSS_TOLERATED = "LossTolerated"
-    LEASES_RENEWED = "LeasesRenewed"
-    LEASE_NOT_RENEWED = "LeaseNotRenewed"
-    LEASE_EXPIRED = "LeaseExpired"
-    LEASE_FENCED = "LeaseFenced"
-    RIGHTS_MISSING = "RightsMissing"
-    ALL_RIGHTS_GRANTED = "AllRightsGranted"
-    PAUSED_BY_SPEC = "PausedBySpec"
-    ACTING = "Acting"
-    ZONE_FOUND = "ZoneFound"
-    ZONE_MISSING = "ZoneMissing"
-    ZONE_DELETED = "ZoneDeleted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One condition without its transition time, which the edge adds when `status` flips."""
-
-    type: ConditionType
-    status: bool
-    reason: Reason
-    message: str
-
-    @property
-    def is_well(self) -> bool:
-        """Is there nothing that people should hear of?"""
-        return self.status is self.type.well
 
 
 class PartitionSummary(Stored, frozen=True, kw_only=True, omit_defaults=False):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from zonequake_operator.errors import ResourceError
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.crd_schema import (
     WireCondition,
     WirePartitionStatus,
@@ -25,15 +26,12 @@ from zonequake_operator.resources.model import (
     DEFAULT_SCALE_UP_S,
     INFINITE,
     AssignmentSet,
-    Condition,
-    ConditionType,
     DataNodes,
     Departure,
     Link,
     Partition,
     PartitionKeys,
     PartitionView,
-    Reason,
     ResetTimer,
     Timer,
     Timers,

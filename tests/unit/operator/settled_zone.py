@@ -8,9 +8,8 @@ from dataclasses import replace
 from tests.unit.operator.topology_nodes import node_identity, topology_node
 from zonequake_operator.planning.applied import stored
 from zonequake_operator.planning.plan import Plan, plan
+from zonequake_operator.resources.condition_types import ConditionType, Reason
 from zonequake_operator.resources.model import (
-    ConditionType,
-    Reason,
     Snapshot,
     TokenPeers,
     Topology,

@@ -14,26 +14,22 @@ from zonequake_operator.controller.event_poster import WAITING_LIMIT, EventPoste
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import Conflict, KubeError
 from zonequake_operator.groups.reports import observe
-from zonequake_operator.planning.kubernetes_events import (
-    Announcement,
-    EventReason,
+from zonequake_operator.planning.kubernetes_events import Announcement, EventReason, announce
+from zonequake_operator.planning.partition_events import (
     FailedChange,
-    announce,
     announce_failed,
     announce_keys,
     failed_changes,
 )
 from zonequake_operator.planning.plan import Plan
 from zonequake_operator.rebalance.volatile_switch import begun_anew
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Condition,
-    ConditionType,
     DataNodes,
     Partition,
     PartitionKeys,
     PartitionSummary,
-    Reason,
     TokenPeers,
     Zone,
     ZoneSpec,

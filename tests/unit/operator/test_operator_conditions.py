@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zonequake_operator.planning.conditions import MAX_MESSAGE, Health, judge
+from zonequake_operator.resources.condition_types import ConditionType
 from zonequake_operator.resources.model import (
-    ConditionType,
     PartitionKeys,
     PartitionState,
     PartitionView,

@@ -15,7 +15,7 @@ from zonequake_operator.errors import Conflict, KubeError, NodeUnreachable
 from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
 from zonequake_operator.fleet.hearing import PATIENCE_S
 from zonequake_operator.fleet.inspections import Inspections
-from zonequake_operator.planning.plan import SendOrder
+from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_protocol.admin import InspectReplica, Order, OrderReplies, ReplicasReport
 
 DURATION_S = 10

@@ -11,15 +11,13 @@ from tests.unit.operator.test_operator_topology import identity
 from zonequake_operator.planning.conditions import judge
 from zonequake_operator.planning.kubernetes_events import EventReason, announce
 from zonequake_operator.planning.plan import WriteZone, plan
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.leases import Lease, Trouble, TroubleKind, troubles
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Condition,
-    ConditionType,
     ConsistencyMode,
     Partition,
     PartitionKeys,
-    Reason,
     Snapshot,
     Topology,
     Zone,

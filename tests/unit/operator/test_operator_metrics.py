@@ -6,14 +6,12 @@ from prometheus_client import REGISTRY
 
 from zonequake_operator.controller import metrics
 from zonequake_operator.planning.conditions import Health
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Condition,
-    ConditionType,
     PartitionKeys,
     PartitionState,
     PartitionView,
-    Reason,
 )
 
 

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from zonequake_operator.controller.pacing import KEEP_S, MAX_DELAY_S, MAX_RETRY_DELAY_S, Pacer
-from zonequake_operator.planning.plan import SendOrder
+from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import Attempts
 from zonequake_protocol.admin import ChangePeers, PeerName, StopReplica
 

@@ -19,21 +19,15 @@ from tests.unit.operator.settled_zone import (
 )
 from tests.unit.operator.topology_nodes import left, node_identity
 from zonequake_operator.planning.applied import stored
-from zonequake_operator.planning.plan import (
-    WritePartition,
-    WriteZone,
-    calculated_sets,
-    plan,
-)
+from zonequake_operator.planning.plan import WritePartition, WriteZone, calculated_sets, plan
+from zonequake_operator.resources.condition_types import ConditionType, Reason
 from zonequake_operator.resources.model import (
     AssignmentSet,
     Attempts,
-    ConditionType,
     ConsistencyMode,
     PartitionKeys,
     PartitionState,
     PartitionView,
-    Reason,
     ResetDue,
     Snapshot,
     Storage,

@@ -13,11 +13,10 @@ from zonequake_operator.api_server.rendering import (
     render_zone_status,
 )
 from zonequake_operator.errors import ResourceError
+from zonequake_operator.resources.condition_types import Condition, ConditionType, Reason
 from zonequake_operator.resources.crd_schema import from_rfc3339, to_rfc3339
 from zonequake_operator.resources.model import (
     AssignmentSet,
-    Condition,
-    ConditionType,
     DataNodes,
     Departure,
     Link,
@@ -25,7 +24,6 @@ from zonequake_operator.resources.model import (
     PartitionState,
     PartitionSummary,
     PartitionView,
-    Reason,
     ResetDue,
     ResetTimer,
     Timer,

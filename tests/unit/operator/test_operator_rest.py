@@ -20,7 +20,8 @@ from zonequake_operator.errors import Conflict
 from zonequake_operator.fleet.fleet import View
 from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.planning.kubernetes_events import Announcement, EventReason
-from zonequake_operator.planning.plan import Plan, SendOrder, WritePartition, plan
+from zonequake_operator.planning.plan import Plan, WritePartition, plan
+from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import PartitionView, Snapshot, Topology
 from zonequake_protocol.admin import (
     ConfigurationReport,

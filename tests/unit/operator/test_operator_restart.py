@@ -15,7 +15,7 @@ from zonequake_operator.high_availability.chain import Unjudged, Unwound
 from zonequake_operator.high_availability.orders import inspections
 from zonequake_operator.high_availability.reset import Holders
 from zonequake_operator.high_availability.verdicts import KeysVerdict, judge
-from zonequake_operator.planning.kubernetes_events import announce_keys
+from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import (
     AssignmentSet,

@@ -15,7 +15,7 @@ from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.cold_start import Awaited
 from zonequake_operator.high_availability.reset import Holders, Undecided
 from zonequake_operator.high_availability.verdicts import KeysVerdict, is_due, judge
-from zonequake_operator.planning.kubernetes_events import announce_keys
+from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.volatile_switch import begun_anew
 from zonequake_operator.resources.crd_schema import (
     RESET_ANNOTATION,

@@ -10,7 +10,8 @@ import pytest
 from tests.unit.operator.topology_nodes import node_identity
 from zonequake_operator.api_server.table_resources import parse_table, render_table_status
 from zonequake_operator.planning.tables import Table, TableStatus, filled_zones, judge
-from zonequake_operator.resources.model import Reason, Zone, ZoneSpec, ZoneStatus
+from zonequake_operator.resources.condition_types import Reason
+from zonequake_operator.resources.model import Zone, ZoneSpec, ZoneStatus
 from zonequake_protocol.admin import (
     ConfigurationReport,
     PeerName,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zonequake_operator.planning.kubernetes_events import EventReason
-from zonequake_operator.resources.model import ConditionType, Reason
+from zonequake_operator.resources.condition_types import ConditionType, Reason
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "operator.md").read_text()
 

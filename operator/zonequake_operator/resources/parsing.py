@@ -130,18 +130,11 @@ def parse_zone_spec(spec: Mapping[str, Any]) -> ZoneSpec | str:
             )
     except msgspec.ValidationError as error:
         return f"The spec can't be used: {error}."
-    return ZoneSpec(
-        partitions=wire.partitions,
-        replicas=wire.replicas,
+    return replace(
+        copied(wire, ZoneSpec),
         timers=timers,
         filter=wire.data_nodes_filter or None,
-        change_peers=wire.change_peers,
-        consistency_mode=wire.consistency_mode,
         reset_timeout_s=reset_timeout_s,
-        storage=wire.storage,
-        catch_up_bytes_per_second=wire.catch_up_bytes_per_second,
-        fsync=wire.fsync,
-        paused=wire.paused,
     )
 
 

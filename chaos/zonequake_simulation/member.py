@@ -326,9 +326,11 @@ class Node(Edge):
             for replica, ready in batch:
                 self._rules[replica.group].stored(replica.me, ready)
 
+        process = self.process
+
         def done() -> None:
-            lives = dict(self.home.lives)
-            if self.standstill.puts_off(lambda: done() if self.home.lives == lives else None):
+            ended = not self.alive or self.process != process
+            if ended or self.standstill.puts_off(done):
                 return
             for replica, ready in batch:
                 if not replica.stopped:

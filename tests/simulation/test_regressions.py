@@ -60,6 +60,7 @@ KEPT = [
     ("operated-two", 910_628, "a lock was kept for peers that were lost for good"),
     ("operated", 910_236, "a first member was lost while its report was under way"),
     ("operated-volatile", 910_979, "a peer was lost while its grant was under way"),
+    ("everything-reset", 1_795_424_240_382, "a stalled process forgot what it had stored"),
     ("volatile", 1_795_424_240_616, "a peer was lost while its granted change had not begun"),
 ]
 

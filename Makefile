@@ -43,7 +43,7 @@ detection: setup ## plant faults, look for them, write docs/detection.md; goes o
 docs: ## build the site of docs/ into .zonequake/site; needs Python alone
 	scripts/docs.sh
 
-lock: setup ## write requirements/*.txt anew from pyproject.toml
+lock: setup ## write requirements/*.txt from pyproject.toml
 	scripts/lock.sh
 
 clean: ## stop this checkout's cluster and remove what was built here

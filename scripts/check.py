@@ -2,9 +2,9 @@
 
     scripts/check.py [TEST...]     these tests instead of those that it would choose
 
-Format, lint, types, layers, and the unit tests that import a module which differs from `main`, or
-that differ themselves; if nothing differs, those of `QUICK`. It doesn't replace `make test`. Prints
-what failed, and ends with 1 if anything did.
+Format, lint, types, layers, words, and the unit tests that import a module which differs from
+`main`, or that differ themselves; if nothing differs, those of `QUICK`. It doesn't replace
+`make test`. Prints what failed, and ends with 1 if anything did.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def main(tests: list[str]) -> int:
         ("ruff", "check", "."),
         ("ruff", "format", "--check", "."),
         ("lint-imports",),
+        ("python", "scripts/words.py"),
         ("pytest", "-q", "-n", "2", *tests),
     )
     failed = 0

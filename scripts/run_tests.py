@@ -84,6 +84,7 @@ GROUPS = (
             ("ruff", "format", "--check", "."),
             ("mypy",),
             ("lint-imports",),
+            ("python", "scripts/words.py"),
         ),
     ),
     Group(name="unit", folder="tests/unit", options=("-n", "2"), limit_s=1500),
@@ -317,7 +318,7 @@ class Progress:
         try:
             self._run_lane(groups, folder)
         except BaseException:
-            self.runs.stopped.set()  # else the other lane might wait for ever
+            self.runs.stopped.set()  # else the other lane might wait forever
             raise
 
     def _run_lane(self, groups: Sequence[Group], folder: Path) -> None:

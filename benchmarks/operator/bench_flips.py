@@ -3,7 +3,7 @@
     python -m benchmarks.operator.bench_flips
 
 Five real data nodes on loopback, and the operator's planner in this process with the semantics of
-its writes (one after the other, planned anew after each) but no API server. A partition on n0, n1
+its writes (one after the other, planned again after each) but no API server. A partition on n0, n1
 and n2 has to get a copy on n3, and nothing else. While the data moves, the wish flips: the data
 nodes between n3, n4 and n2, or the replicas between three and four. What had to move is measured:
 the same wish once, and left alone.

@@ -27,7 +27,7 @@ SAMPLE_S = 5.0
 
 
 def compute() -> None:
-    """For ever."""
+    """Never returns."""
     while True:
         pass
 

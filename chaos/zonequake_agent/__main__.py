@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         delayed.add_argument(name)
     delayed.add_argument("ready", type=int)
     verbs.add_parser("sweep", help="undoes what outlived its deadline, once")
-    verbs.add_parser("watch", help="the same for ever")
+    verbs.add_parser("watch", help="the same forever")
     return parser
 
 

@@ -3,7 +3,7 @@
 strace attaches to the pod's processes and answers these calls in the kernel's place (`-e inject`).
 It writes a line for each, which is the proof. While it is attached, each system call of these
 processes costs some 0.1 ms more. Whatever ends it, SIGKILL too, they go on as before; and it ends
-by itself after a while, should nobody come back for it. A process that is started anew is not hit.
+by itself after a while, should nobody come back for it. A process that is started again is not hit.
 
 Not reached: writes to files opened with O_SYNC or O_DSYNC.
 """

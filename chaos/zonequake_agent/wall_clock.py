@@ -9,7 +9,7 @@ clock; the first 8 bytes of the vDSO's own functions, aligned and written at onc
     clock_gettime:  jmp ─┐      … the kernel's code, unreachable now …
                          └────► mov 228, eax; syscall; REALTIME? add the step; ret
 
-The monotonic clock stays as it is. A process that is started anew has pages of its own again. Not
+The monotonic clock stays as it is. A process that is started again has pages of its own again. Not
 reached: who asks the kernel without the vDSO, and timers of the kernel.
 """
 

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 class Supervisor:
-    """Starts what is due, reaps what has ended, for ever."""
+    """Starts what is due, reaps what has ended, forever."""
 
     def __init__(self, spec: Spec) -> None:
         self._supervised = {

@@ -27,9 +27,9 @@ Result = TypeVar("Result")
 
 @contextmanager
 def children(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of `count` processes that begin anew; leaving the block by an error kills them.
+    """Yields a pool of `count` fresh processes; leaving the block by an error kills them.
 
-    Anew, because the tables of the checkers start threads, which a fork would break.
+    Fresh, not forked, because the tables of the checkers start threads, which a fork would break.
     """
     theirs, ours = Pipe(duplex=False)
     with theirs, ours:

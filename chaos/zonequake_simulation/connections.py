@@ -5,7 +5,7 @@
                        stays behind, which nobody ends
     a link is cut      the network takes the connection at some time, and new ones hang
     now and then       a peer that lives ends a connection; a new one is taken by the same process
-    connecting anew    is refused where a node's address stayed behind; hangs, or finds no route,
+    connecting again    is refused where a node's address stayed behind; hangs, or finds no route,
                        where that went with the pod; meets the next process, there or elsewhere
 
 A connection counts as there once a message went over it, and the answer's way is open.
@@ -138,7 +138,7 @@ class Connections:
     def _look_later(self) -> None:
         self._later("look", self._random.randrange(*_LOOK_US), self._look)
 
-    # ── connecting anew ──────────────────────────────────────────────────────────────────────
+    # ── connecting again ──────────────────────────────────────────────────────────────────────
 
     def _connect(self, node: str) -> None:
         address = self._to[node].ending.lost_address

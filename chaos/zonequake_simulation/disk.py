@@ -171,7 +171,7 @@ class Disk:
         self._open = True
         for name, number in list(self._platter.items()):
             if self._file(name).stat().st_ino != number:
-                del self._platter[name]  # written anew, and all of it synced
+                del self._platter[name]  # written again, and all of it synced
 
     @property
     def log(self) -> LogStore:

@@ -69,4 +69,4 @@ class Losses:
         if known:
             yield from operator.under_way
         elif not (self._is_volatile and len(operator.first_members) == 1):
-            yield operator.first_members  # one alone begins anew: it was promised nothing yet
+            yield operator.first_members  # one alone starts over: it was promised nothing yet

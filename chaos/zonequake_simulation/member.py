@@ -382,7 +382,7 @@ class Node(Edge):
         lineage: int,
         permission: Permission | None = None,
     ) -> Replica | None:
-        """What a start order does: recover what is stored, or begin anew. None: it is broken.
+        """What a start order does: recover what is stored, or start over. None: it is broken.
 
         `lineage`: below which no replica takes part.
         """

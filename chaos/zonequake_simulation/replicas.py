@@ -94,7 +94,7 @@ class Replicas:
     def begin(
         self, place: GroupPlace, *, token: int, permission: Permission | None = None
     ) -> Replica | None:
-        """Recover what is stored of a replica that does not run, or begin anew. None: broken."""
+        """Recover what is stored of a replica that does not run, or start over. None: broken."""
         if place.name in self.broken:
             return None
         record = self.waiting.pop(place.name, None)

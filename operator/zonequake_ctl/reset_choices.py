@@ -122,7 +122,7 @@ def _choice(node: str, there: dict[str, ReplicaStatus], keys: PartitionKeys) -> 
 
 
 def _is_whole(node: str, there: dict[str, ReplicaStatus]) -> bool:
-    """Is every member of its configuration there? Else nobody knows what the others have."""
+    """Whether every member of its configuration is there; if not, what others have is unknown."""
     configuration = there[node].configuration
     assert configuration is not None
     return all(peer.node in there for peer in members(configuration))

@@ -100,7 +100,7 @@ class Kube(Connection):
             params={
                 "dryRun": "All",
                 "fieldManager": FIELD_MANAGER,
-                "fieldValidation": "Strict",  # else a field that nobody knows is left out silently
+                "fieldValidation": "Strict",  # else an unknown field is left out silently
             },
             body=manifest,
         )

@@ -1,7 +1,7 @@
 """What can go wrong in the harness itself.
 
     ChaosError
-    ├── UsageError          wrong words from the user: exit code 254
+    ├── UsageError          a usage error: exit code 254
     │   ├── ManifestError   a scenario file that can't be read
     │   ├── WhatIfError     a what-if file that can't be read
     │   ├── SqlError        a statement that can't be understood or carried out, with its place

@@ -32,7 +32,7 @@ from tests.rules_audit.mutations import Mutation, apply, load, problems
 from tests.rules_audit.rules_table import PAGE, ROOT, TESTS, Row, place, rows, unit_tests
 
 TEST_LIMIT_S = 60
-"""Of one test: a mutation may make it run for ever."""
+"""Of one test: a mutation may make it run forever."""
 PRELOADED = ("hypothesis", "lmdb", "kubernetes.aio", "lark", "numpy", "re2", "yaml")
 """What takes time to import, and nothing of ours: each mutation's process begins with it."""
 

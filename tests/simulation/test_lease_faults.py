@@ -1,7 +1,7 @@
 """Faults of a node in its own Lease (docs/leases.md), which a directed script finds at once.
 
 Random schedules are a weak judge of them: of the seeds 0 to 89 of `reset`, one finds a Lease that
-holds for ever (14), and none a fence that isn't heeded.
+holds forever (14), and none a fence that isn't heeded.
 """
 
 from __future__ import annotations

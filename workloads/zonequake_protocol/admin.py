@@ -232,7 +232,7 @@ class InspectReplica(msgspec.Struct, frozen=True, kw_only=True, tag="inspect_rep
 class Bootstrap(msgspec.Struct, frozen=True, kw_only=True, tag="bootstrap"):
     """Give a replica without log or configuration its group's first configuration.
 
-    `lineage`: not 0 for a group that begins anew because its data was lost with all replicas: the
+    `lineage`: not 0 for a group that starts over because its data was lost with all replicas: the
     token of this order, so that its entries stand behind all that were lost.
     """
 

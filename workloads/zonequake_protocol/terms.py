@@ -14,7 +14,7 @@ Why isn't a reset's term + 1 enough? Because what the old majority does meanwhil
     a, b, c stand at term 7, index 10. c, cut off, is reset with token 5, leads alone at term 8 and
     commits x at index 12. a and b live: b is elected at term 8 and commits y at index 12.
     Then they meet. Both entries are (index 12, term 8): the log-matching rule takes x for y, and
-    the replicas differ for ever. Or b is at term 9 already: c follows it and drops x, which c's
+    the replicas differ forever. Or b is at term 9 already: c follows it and drops x, which c's
     clients were told is written: the reset is undone.
 
     With pairs x is at (12, (5, 8)) and y at (12, (0, 8)): they differ, and (5, 8) is above all that

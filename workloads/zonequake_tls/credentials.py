@@ -119,7 +119,7 @@ class Credentials:
         self._checked_s = now_s
         signature = self._sign()
         same = signature == self._signature
-        # Contexts are made anew now and then: who keeps connections by their context renews them.
+        # Contexts are made again now and then: who keeps connections by their context renews them.
         lasts = now_s - self._loaded_s < self.settings.renew_s
         if same and lasts and self.problem is None:
             return

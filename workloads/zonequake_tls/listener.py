@@ -1,6 +1,6 @@
 """Listeners, with or without TLS.
 
-A listener of asyncio's has one context for ever, and doesn't say who failed at its handshake. Here
+A listener of asyncio's has one context forever, and doesn't say who failed at its handshake. Here
 each connection is accepted by hand, gets the context of that moment, and ends when its time is up:
 a certificate that was renewed, has expired or isn't trusted any more is out of use after that.
 """

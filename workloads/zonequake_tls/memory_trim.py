@@ -36,7 +36,7 @@ _LARGE_BYTES = 1 << 20
 
 
 def map_large_buffers() -> None:
-    """Has glibc map each large buffer by itself for ever, so that freeing it gives it back."""
+    """Has glibc map each large buffer by itself forever, so that freeing it gives it back."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)

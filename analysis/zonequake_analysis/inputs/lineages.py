@@ -32,7 +32,7 @@ _LINEAGE_SHIFT = TERM_BITS + INDEX_BITS
 class Begun:
     """The record of a reset: the survivor led alone from `at_ns` on, its log ended at `last`.
 
-    `last` is None where the group was bootstrapped anew, with nothing.
+    `last` is None where the group was bootstrapped again, with nothing.
     """
 
     lineage: int

@@ -195,7 +195,7 @@ def write_document(run: Path, document: VerdictDocument) -> None:
 
 
 def started(facts: RunFacts | None) -> str:
-    """When a run began, in UTC to the second; empty if nobody knows."""
+    """Returns when a run began, in UTC to the second; empty if it is unknown."""
     if facts is None or not facts.started_wall_ns:
         return ""
     return datetime.fromtimestamp(facts.started_wall_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -89,7 +89,7 @@ class Injury:
     """One injection of one fault: the world, the victims, the trigger's sighting, the debts.
 
     `opposite`: the other side of links that are broken between two sides. `held`: until another
-    fault, so that nobody knows yet for how long.
+    fault: for how long is not known yet.
     """
 
     world: FaultWorld

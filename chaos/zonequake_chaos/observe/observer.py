@@ -207,7 +207,7 @@ class Observer:
             self._changed.notify_all()
 
     async def _poll(self, pod: str) -> None:
-        # Not for ever: a cancellation that met the end of a request would be the request's alone.
+        # Not forever: a cancellation that met the end of a request would be the request's alone.
         while self._pollers.get(pod) is asyncio.current_task():
             started_ns = self._clock.now().time_ns
             try:

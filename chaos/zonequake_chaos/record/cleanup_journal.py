@@ -217,7 +217,7 @@ class Journal:
         """Writes the whole line and has it on disk, or raises JournalFailed.
 
         A disk that is full takes a part of a line without an error: what a short write left is a
-        torn line, which the next one begins anew behind.
+        torn line, which the next one starts over behind.
         """
         try:
             before = self._path.read_bytes() if self._path.exists() else b""

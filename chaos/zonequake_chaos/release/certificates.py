@@ -26,7 +26,7 @@ from zonequake_tls.credentials import trust_of
 from zonequake_tls.identity import TlsRole, identity_of
 
 DAYS = 365
-#: As the chart has it: an upgrade signs anew after that.
+#: As the chart has it: an upgrade signs again after that.
 RENEW_AFTER = "zonequake.io/renew-after"
 _PORTS = {"store": 8080, "operator": 8080, "load": 8081}
 _NEXT = ("next.crt", "next.key")
@@ -85,7 +85,7 @@ class Certificates:
         return lines
 
     async def renew(self) -> None:
-        """Sign all certificates anew. Raises WaitExpired, UsageError."""
+        """Sign all certificates again. Raises WaitExpired, UsageError."""
         data = await self._own_authority()
         await self._sign(_credential(data, "tls"))
 

@@ -283,5 +283,5 @@ def _needs_leases(zone: Zone) -> bool:
 
 
 def _stays_missing(zones: list[Zone]) -> bool:
-    """Whether some zone waits for ever for nodes that its pool has no more."""
+    """Whether some zone waits forever for nodes that its pool has no more."""
     return any(zone.data_nodes_auto_adjust_scale_down == "Infinite" for zone in zones)

@@ -1,4 +1,4 @@
-"""The instance's certificates: made anew at each `up`, gone with its folder at `down`.
+"""The instance's certificates: made again at each `up`, gone with its folder at `down`.
 
 Two authorities, because etcd trusts whoever its authority has signed: with one, every component's
 certificate would open the whole store, past the API server's rules.

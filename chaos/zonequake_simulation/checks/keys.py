@@ -139,7 +139,7 @@ class KeyRules:
                 )
                 for configuration in known
             ),
-            "a group begins anew only when nobody can lead it any more",
+            "a group starts over only when nobody can lead it any more",
             before=before,
             after=after,
             known=known,

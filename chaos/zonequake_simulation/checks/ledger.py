@@ -105,7 +105,7 @@ class Ledger:
         number = lineage_of(term)
         found = self.lineages.get(number)
         if found is None:
-            found = self.lineages[number] = Lineage()  # bootstrapped anew
+            found = self.lineages[number] = Lineage()  # bootstrapped again
         return found
 
     @property

@@ -1,6 +1,6 @@
 """What one message may do to a replica (research §7, invariants 2 and 6; thesis §3.6.1, §4.2.3).
 
-Who hears a leader is reckoned here anew: from the leader's last message on, for the shortest
+Who hears a leader is reckoned here again: from the leader's last message on, for the shortest
 election time-out, unless this replica itself was given proof that the leader's process has ended.
 """
 

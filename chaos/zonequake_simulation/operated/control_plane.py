@@ -128,7 +128,7 @@ class ControlPlane:
         self.start_operator()
 
     def check(self) -> None:
-        """Raises what an operator met and nobody expected."""
+        """Raises the unexpected error that an operator met, if any."""
         if _failures.newest is not None:
             raise _failures.newest
         for operator in self.operators:

@@ -256,7 +256,7 @@ class SupposedGroup:
         return (-1, 0) if replica is None else (replica.token, replica.enforced_lineage)
 
     def bootstrap(self, node: str, order: Bootstrap) -> None:
-        """The group's first configuration, or that of a group that begins anew."""
+        """The group's first configuration, or that of a group that starts over."""
         replica = self.replicas[node]
         replica.token = max(replica.token, order.token)
         if replica.configuration is not None:

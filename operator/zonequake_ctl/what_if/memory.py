@@ -1,4 +1,4 @@
-"""An operator that starts anew: what it knows is what the resources hold."""
+"""An operator that starts again: what it knows is what the resources hold."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class WhatIfWorld:
         self.actions, self.writes = [], []
 
     def group(self, number: int) -> SupposedGroup:
-        """A partition's group, to be changed: it will be heard anew."""
+        """A partition's group, to be changed: it will be heard again."""
         self._statuses.pop(number, None)
         return self.groups[number]
 

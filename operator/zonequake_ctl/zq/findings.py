@@ -165,7 +165,7 @@ def _way_back(zone: ZoneSight, number: int, verdict: KeysVerdict | None) -> str:
             "majority: it doesn't come back by itself"
         )
         if spec is not None and spec.storage is Storage.VOLATILE:
-            back += ", unless the others lose theirs too and it begins anew with nothing"
+            back += ", unless the others lose theirs too and it starts over with nothing"
     else:
         more = needed - serving
         back = f"it is served again once {more} of them {'is' if more == 1 else 'are'} back"
@@ -273,7 +273,7 @@ def _leases(sight: Sight) -> Iterable[Finding]:
             text = f"{node} acknowledges nothing of HighAvailability zones: {unrenewed}"
         else:
             text = f"{node} will soon acknowledge nothing of HighAvailability zones: {unrenewed}"
-        why = report.node.lease_problem or "nobody knows why"
+        why = report.node.lease_problem or "the reason is unknown"
         yield Finding(severity=Severity.RISK, text=text, why=(why,))
 
 

@@ -118,7 +118,7 @@ class ZoneResources:
         return self._fleet.rounds + 1
 
     async def read(self) -> Stored:
-        """The resources as they were read last, or anew. Raises KubeError, NotFound if the zone is
+        """The resources as they were read last, or again. Raises KubeError, NotFound if the zone is
         gone, or another one has its name.
         """
         now_s = self._monotonic_s()

@@ -55,7 +55,7 @@ class EventPoster:
         self._enqueue(render_event(zone, announcement, now_ms=self._wall_ms()))
 
     async def run(self) -> None:
-        """Post what waits, for ever."""
+        """Post what waits, forever."""
         while True:
             await self._create(await self._waiting.get())
             await asyncio.sleep(PERIOD_S)

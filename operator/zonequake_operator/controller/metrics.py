@@ -29,7 +29,7 @@ RESETS = Counter(
 )
 DATA_LOST = Counter(
     "zonequake_operator_data_lost",
-    "Partitions that began anew, because every replica came back with nothing.",
+    "Partitions that started over, because every replica came back with nothing.",
     ["zone"],
 )
 PLAN_SECONDS = Histogram(
@@ -117,7 +117,7 @@ def show_right(right: str, *, missing: bool) -> None:
 
 
 def count_losses(zone: str, before: PartitionKeys, after: PartitionKeys) -> None:
-    """Keys were written: was their partition given up to a survivor, or begun anew empty?"""
+    """Keys were written: was their partition given up to a survivor, or started over empty?"""
     if after.is_forced and after.pending != before.pending:
         RESETS.labels(zone).inc()
     if after.bootstrap_lineage > before.bootstrap_lineage:

@@ -100,7 +100,7 @@ class OrderSender:
         answered = [task for task in self._under_way.values() if task.done()]
         self._under_way = {n: task for n, task in self._under_way.items() if not task.done()}
         for task in answered:
-            task.result()  # raises what nobody expected of it
+            task.result()  # raises an unexpected error of it
 
 
 async def _all(tasks: list[asyncio.Task[None]]) -> None:

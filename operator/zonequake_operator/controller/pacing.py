@@ -1,7 +1,7 @@
 """How often one order is repeated: at once, then ever more slowly, without end.
 
 The document's failover thread retries a bounded number of times and then calls for help
-(`rebalance`, "Failover"); ours goes on for ever, backed off. How often a change was asked for is
+(`rebalance`, "Failover"); ours goes on forever, backed off. How often a change was asked for is
 counted, so that the zone's conditions can call for help (design §3). A reset isn't slowed down: its
 survivor refuses it until it has noticed that its leader is gone, and nobody is served meanwhile.
 """
@@ -22,7 +22,7 @@ RESET_DELAY_S = 0.1
 """Less than a round's period: a survivor is asked in each of them."""
 MAX_DELAY_S = 5.0
 MAX_RETRY_DELAY_S = 30.0
-"""Of a change: each attempt may cost its leader a catch-up time-out, and data that is sent anew."""
+"""Of a change: each attempt may cost its leader a catch-up time-out, and data sent again."""
 KEEP_S = 600.0
 """So long a change that isn't asked for is remembered: attempts take minutes at most."""
 

@@ -159,7 +159,7 @@ class ZoneReconciler:
                 break
         at_rest = decided.settled and not decided.writes
         self._rest = _Rest(decided=decided, stored=stored, view=view) if at_rest else None
-        # Orders rest on what is stored: a plan that had something to write is judged anew first.
+        # Orders rest on what is stored: a plan that had something to write is judged again first.
         if not wrote:
             no_longer = partial(self._fleet.next_topology, view.topology.version)
             await self._orders.send(decided.orders, view.addresses, until=no_longer)

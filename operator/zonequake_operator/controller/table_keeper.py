@@ -56,7 +56,7 @@ class TableKeeper:
             except KubeError as error:
                 logger.warning("tables: tried again soon, %s", error)
             except Exception:
-                # One that nobody can read must not leave all others as they are for ever.
+                # One that nobody can read must not leave all others as they are forever.
                 logger.exception("tables: tried again soon")
             try:
                 async with asyncio.timeout(rest_s):

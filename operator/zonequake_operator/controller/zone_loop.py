@@ -53,7 +53,7 @@ async def watch(
             logger.warning("zone %s: tried again soon, %s", reconciler.name, error)
             await stopped.wait(ERROR_BACKOFF_S)
         except Exception:
-            # One poisoned zone must stop neither itself for ever nor the others.
+            # One poisoned zone must stop neither itself forever nor the others.
             logger.exception("zone %s: tried again soon", reconciler.name)
             reconciler.resources.invalidate()
             await stopped.wait(ERROR_BACKOFF_S * 4)

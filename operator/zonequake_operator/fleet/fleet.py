@@ -7,7 +7,7 @@ to have left is counted out at once:
     round    list ── leave ── hear ······················ advance ── view ── gates
     events            pod ended ──► leave ── view
 
-Pods are listed anew on every pod event, while a node that should answer doesn't, and every
+Pods are listed again on every pod event, while a node that should answer doesn't, and every
 PODS_MAX_AGE_S, so a lost event costs at most that.
 """
 

@@ -24,7 +24,7 @@ GATE_GRACE_S = 1.0
 """A node must be behind for so long before its gate closes: an election is no reason."""
 PATIENCE_S = 10.0
 """How long a closed gate waits for every zone's word on its node's process: a zone that can't be
-planned must not keep a node from its clients for ever."""
+planned must not keep a node from its clients forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ class Hearing:
         except NodeUnreachable as error:
             logger.debug("%s is silent: %s", pod.name, error)
         except Exception:
-            logger.exception("%s: nobody expected that of its report", pod.name)
+            logger.exception("%s: unexpected error while reading its report", pod.name)
         if report is not None and not _is_of(report, pod):
             logger.warning("%s: %s answers at its address", pod.name, report.node.name)
             report = None  # an address that was given to another pod meanwhile

@@ -59,7 +59,7 @@ class Evidence:
         return True
 
     async def list(self, *, in_round: int) -> None:
-        """List all anew. Raises KubeError."""
+        """List all again. Raises KubeError."""
         self._number += 1
         number = self._number
         pods, sets, machines = await asyncio.gather(

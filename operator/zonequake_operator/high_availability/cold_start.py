@@ -141,7 +141,7 @@ def is_under_way(keys: PartitionKeys, holders: Holders) -> bool:
 def unwind(
     keys: PartitionKeys, holders: Holders, *, revision: int, token: int
 ) -> PartitionKeys | chain.Unjudged:
-    """The keys that form the group anew, on the link that the chain's user entries name."""
+    """The keys that form the group again, on the link that the chain's user entries name."""
     reported = {
         node: holders.seen(node)
         for link in keys.chain

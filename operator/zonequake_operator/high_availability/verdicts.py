@@ -53,7 +53,7 @@ class KeysVerdict:
             if storage is Storage.VOLATILE:
                 return (
                     f"{subject} waits for {few(awaits.of)}: all its nodes had stopped, and its "
-                    "data is gone with them; it begins anew, empty, once all of them are back."
+                    "data is gone with them; it starts over, empty, once all of them are back."
                 )
             return (
                 f"{subject} waits for {awaits.more} more of {few(awaits.nodes)} to come back with "
@@ -95,7 +95,7 @@ def judge(
         revision: the zone's; a reset raises the partition's revisions to it.
         automatic: the zone is a HighAvailability one.
         by_hand: somebody asked for a reset. It needs no timer and unwinds no chain, but it is
-            refused like any other while a majority or its leader may be alive, and for ever once
+            refused like any other while a majority or its leader may be alive, and forever once
             the majority that was missing then came back: the next loss may be nobody's wish. A
             chain that can't be unwound yet is no majority.
     """

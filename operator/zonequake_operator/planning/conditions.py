@@ -336,7 +336,7 @@ _LEASE_REASONS = {
 }
 _WHAT_IT_MEANS = {
     TroubleKind.FENCED: "acknowledges nothing of HighAvailability zones and has left, until it has "
-    "taken its Lease anew",
+    "taken its Lease again",
     TroubleKind.EXPIRED: "acknowledges nothing of HighAvailability zones, and will count as left",
     TroubleKind.NOT_RENEWED: "acknowledges until its Lease runs out, then nothing of "
     "HighAvailability zones",

@@ -6,7 +6,7 @@
 An Event is posted before its transition is stored. An operator that dies between the two finds the
 transition still to be made, announces it again under the same name, and is refused the second one:
 
-    kill after "write Progressing=False", before the Event      it would be lost for ever
+    kill after "write Progressing=False", before the Event      it would be lost forever
     kill after the Event, before "write Progressing=False"      the next operator repeats both
 
 So `once`, from which the name is made, must be the same in the next operator, whatever else was

@@ -76,7 +76,7 @@ def announce_keys(
             Announcement(
                 reason=EventReason.DATA_LOST,
                 message=f"Every replica of {len(emptied)} partitions came back with nothing: "
-                f"{few(sorted(emptied))}. Their data is lost, and their groups begin anew.",
+                f"{few(sorted(emptied))}. Their data is lost, and their groups start over.",
                 once=" ".join(_at(n, before[n].keys) for n in sorted(emptied)),
             )
         )

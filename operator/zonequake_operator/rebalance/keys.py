@@ -228,7 +228,7 @@ def _on_report(
         keys = replace(keys, configuration_token=next_token(keys, group))
     if keys.bootstrap is None:
         after = _on_first_reports(keys, group)
-        # A group that begins anew has lost the wish that its switch keys, pending or planned held.
+        # A group that starts over has lost the wish that its switch keys, pending or planned held.
         return after, after.bootstrap is not None and after.bootstrap_lineage > 0
     if volatile_switch.is_full_restart(keys, group, wish.storage):
         return volatile_switch.begun_anew(keys, next_token(keys, group)), False
@@ -297,7 +297,7 @@ def _on_nothing_wanted(
     """`stable` under a new token, if the group stands or is going elsewhere: one more change.
 
     It has drifted: the keys come from a copy. Or its leader runs a change that nobody wants: an
-    order that was under way came after the stable switch. A leader waits for its grant for ever,
+    order that was under way came after the stable switch. A leader waits for its grant forever,
     and meets later changes with `busy`, so that change is replaced by one that is seen through.
     """
     leading, stable = group.leading, keys.stable
@@ -380,7 +380,7 @@ def _on_catching_up(
     if peers is None:
         return keys, False
     if leading.stage_token > keys.configuration_token or in_order(leading.stage_peers) != peers:
-        # A peer lost its storage meanwhile: name it anew, under a new token.
+        # A peer lost its storage meanwhile: name it again, under a new token.
         token = next_token(keys, group)
         return replace(keys, pending_lock=None, configuration_token=token), False
     if keys.pending_lock is not None and lost_majority(peers, group):

@@ -142,7 +142,7 @@ def is_full_restart(keys: PartitionKeys, group: Group, storage: Storage) -> bool
     """Has every stable member of a volatile partition come back with nothing?
 
     And can nobody else, whose configuration we haven't followed yet, still lead the group? A
-    persistent partition never begins anew: its files may still be somewhere.
+    persistent partition never starts over: its files may still be somewhere.
     """
     if storage is not Storage.VOLATILE or keys.bootstrap is None or keys.stable is None:
         return False

@@ -3,7 +3,7 @@ store).
 
     renewed ─ unrenewed for 1.25 × its duration ─► run out ─► fenced (compare-and-swap) ─► left
     the process ended, by another proof ─────────────────────► fenced ───────────────────► left
-    the node reads that it was fenced ─► a new session ─► joins again ─► is permitted anew
+    the node reads that it was fenced ─► a new session ─► joins again ─► is permitted again
 
 Fenced first, counted as left then: a node that comes back could else renew its Lease and act on it
 beside the one that went on without it. What the operator knows of time is its own clock, and only
@@ -50,7 +50,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A session of a node's Lease, told from all others: its number alone begins anew once the
+    """A session of a node's Lease, told from all others: its number alone starts over once the
     Lease of a node that had left for good was deleted."""
 
     holder: str
@@ -78,7 +78,7 @@ class TroubleKind(StrEnum):
 class Trouble:
     """A node that answers, and whose Lease somebody has to look at.
 
-    `since_ms`: when it was renewed last, or first asked for; 0: nobody knows. `why`: what came of
+    `since_ms`: when it was renewed last, or first asked for; 0: unknown. `why`: what came of
     its last call, or of its fence.
     """
 

@@ -290,7 +290,7 @@ class PartitionKeys:
 
     Written together with one compare-and-swap, which is the documents' atomic multi-invoke.
     `chain` is kept for HighAvailability zones, oldest link first. `bootstrap_lineage`: the token of
-    `bootstrap` if the group began anew, because all its replicas had lost their data; else 0.
+    `bootstrap` if the group started over, because all its replicas had lost their data; else 0.
     `stopped_token`: what `configuration_token` was when no member of the group was alive any more,
     until it leads again; else 0.
     """

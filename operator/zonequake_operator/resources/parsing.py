@@ -90,7 +90,7 @@ def parse_zone(obj: Mapping[str, Any]) -> Zone:
 
 def parse_conditions(stored: Iterable[WireCondition]) -> tuple[Condition, ...]:
     """Conditions of a status. Those that only another version knows are left out: the status then
-    differs from what this one says, and is written anew."""
+    differs from what this one says, and is written again."""
     return tuple(
         Condition(
             type=ConditionType(c.type),

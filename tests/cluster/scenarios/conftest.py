@@ -118,7 +118,7 @@ class Release:
         self._installed = (fault, agent)
 
     def installed_by_somebody_else(self) -> None:
-        """A test installed the release in its own way: the next one has it anew."""
+        """A test installed the release in its own way: the next one has it again."""
         self._installed = None
 
     def _load_images(self, also: Sequence[str] = ()) -> None:

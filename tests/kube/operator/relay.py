@@ -130,11 +130,11 @@ class Relay:
     # --------------------------------------------------------------------------------- the moments
 
     def arm(self, moment: Moment | None, kill: Callable[[], None] = lambda: None) -> None:
-        """Count anew, and call `kill` at `moment`."""
+        """Count again, and call `kill` at `moment`."""
         self._armed = _Armed(moment=moment, kill=kill)
 
     def disturb(self, disturbance: Disturbance | None) -> None:
-        """Count events and answers anew, and let this happen to one of them."""
+        """Count events and answers again, and let this happen to one of them."""
         self.watches = Watches(disturbance=disturbance, before=self.watches.before)
 
     def revive(self) -> None:

@@ -220,6 +220,6 @@ def test_the_lease_of_a_node_that_was_scaled_down_goes_and_the_node_may_come_bac
     machine.start(2)
     wait_until(lambda: machine.is_whole(3))
     assert lease(machine, 2)["metadata"]["uid"] != uid
-    assert lease(machine, 2)["spec"]["leaseTransitions"] == 1, "sessions are counted anew"
+    assert lease(machine, 2)["spec"]["leaseTransitions"] == 1, "sessions are counted again"
     wait_until(lambda: [r["permitted_session"] for r in replicas(2)["replicas"]] == [1])
     assert writes(range(3), name, 3)

@@ -5,7 +5,7 @@
 ends the process at the seventh writing transaction of the environment `log` (`log` or `data`):
 `before` everything is put and not committed, `during` the commit, or `after` it, when nobody has
 heard of it yet. `ZQ_CRASH=file:before:2` does so at the second file or folder that is synced by
-itself: the mark that a commit failed, and the environment that is written anew for it. Everything
+itself: the mark that a commit failed, and the environment that is written again for it. Everything
 else is the node as it is shipped.
 """
 

@@ -54,9 +54,9 @@ async def test_a_replica_with_a_rotten_log_is_broken_until_it_is_erased_and_the_
         rotten, StopReplica(group=group, token=zone.token, incarnation=status.incarnation)
     )
     assert erased.status is OrderStatus.RECEIVED
-    (anew,) = await nodes.order(rotten, nodes.start_order(zone, 0))
-    assert anew.status is OrderStatus.RECEIVED
-    assert anew.incarnation != status.incarnation
+    (again,) = await nodes.order(rotten, nodes.start_order(zone, 0))
+    assert again.status is OrderStatus.RECEIVED
+    assert again.incarnation != status.incarnation
     # Another incarnation is another peer: it comes in by a change of the configuration.
     await nodes.change(zone, THREE)
     await nodes.finish_change(zone, THREE)

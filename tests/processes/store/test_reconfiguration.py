@@ -216,9 +216,9 @@ async def test_a_restarted_volatile_replica_counts_only_after_it_was_taken_in_ag
     await nodes.start(lost)
     assert await nodes.status(lost, group) is None, "nothing of it was stored"
     await nodes.start_replicas(zone, lost)
-    anew = await status_of(nodes, lost, group)
-    assert anew.incarnation != before.incarnation
-    assert (anew.configuration, anew.term, anew.last_index) == (None, 0, 0)
+    again = await status_of(nodes, lost, group)
+    assert again.incarnation != before.incarnation
+    assert (again.configuration, again.term, again.last_index) == (None, 0, 0)
     assert (await client.append(group, "list", 2)).status is Status.OK, "two of three go on"
 
     # The leader hangs: the other one and the newcomer are no majority of anything.

@@ -333,7 +333,7 @@ async def test_a_client_that_reads_nothing_is_cut_off_and_its_replies_are_let_go
 async def test_slow_requests_are_given_up_and_keep_no_place(
     nodes: LocalNodes, zone: Zone, port: str
 ) -> None:
-    """A head that comes byte by byte: without a limit it holds its place for ever."""
+    """A head that comes byte by byte: without a limit it holds its place forever."""
     number = getattr(nodes.nodes["n0"], port)
     async with harmless(nodes):
         reader, writer = await asyncio.open_connection(

@@ -173,8 +173,8 @@ async def test_orders_may_be_repeated_and_old_ones_are_refused(nodes: LocalNodes
     )
     assert erased.status is OrderStatus.RECEIVED
     assert await nodes.status("n0", group) is None
-    (anew,) = await nodes.order("n0", nodes.start_order(zone, 0))
-    assert anew.incarnation != status.incarnation
+    (again,) = await nodes.order("n0", nodes.start_order(zone, 0))
+    assert again.incarnation != status.incarnation
 
 
 async def test_a_replica_on_disk_waits_for_its_start_order(nodes: LocalNodes) -> None:

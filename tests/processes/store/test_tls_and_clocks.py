@@ -38,7 +38,7 @@ async def test_a_node_with_a_clock_a_day_back_makes_new_connections_both_ways(
     group = zone.groups[0]
     set_clock(nodes, "n0", BACK_S)
     assert (await nodes.client().write(group, "k", 1)).status is Status.OK
-    # n1 comes back, so that they connect to each other anew; n2 is gone, so that they must.
+    # n1 comes back, so that they connect to each other again; n2 is gone, so that they must.
     nodes.nodes["n1"].kill()
     nodes.nodes["n2"].kill()
     await nodes.restart(zone, "n1")

@@ -189,7 +189,7 @@ async def test_files_that_cant_be_used_leave_the_old_certificate_in_use_and_are_
             await until(is_told, "the files are called unusable", timeout_s=5)
             assert await told(nodes, EXPIRY) == before
         assert "the certificate in use stays" in (tmp_path / "n0.log").read_text()
-        await asyncio.sleep(OVER_S)  # every connection was opened anew meanwhile
+        await asyncio.sleep(OVER_S)  # every connection was opened again meanwhile
         await nodes.client().write(zone.groups[0], "k", 1)
         certificates.write(TlsRole.STORE)
 

@@ -114,7 +114,7 @@ PLANTED: list[Planted] = [
     ),
     _planted(
         "participant-never-asks",
-        "a participant waits for its coordinator for ever",
+        "a participant waits for its coordinator forever",
         never_ask,
     ),
     _planted(

@@ -99,7 +99,7 @@ def reservations_not_stored(patch: pytest.MonkeyPatch) -> None:
 def commit_counts_at_the_end(patch: pytest.MonkeyPatch) -> None:
     commit = Partition._commit
 
-    def anew(partition: Partition, term: int, index: int, transaction: TransactionId) -> None:
+    def again(partition: Partition, term: int, index: int, transaction: TransactionId) -> None:
         table = partition.transactions
         part = table.prepared.get(transaction)
         if part is not None and part.delta:
@@ -107,7 +107,7 @@ def commit_counts_at_the_end(patch: pytest.MonkeyPatch) -> None:
             table.prepared[transaction] = msgspec.structs.replace(part, start=start)
         commit(partition, term, index, transaction)
 
-    patch.setattr(Partition, "_commit", anew)
+    patch.setattr(Partition, "_commit", again)
 
 
 def prepare_applies_its_range(patch: pytest.MonkeyPatch) -> None:

@@ -274,9 +274,9 @@ PLANTED = [
     ),
     planted(
         _VOLATILE,
-        "a volatile group begins anew as soon as one of its members is empty",
+        "a volatile group starts over as soon as one of its members is empty",
         begin_anew_beside_members,
-        "begun-anew-beside-members",
+        "begun-again-beside-members",
     ),
     planted(
         "operated",

@@ -214,7 +214,7 @@ PLANTED = [
     ),
     _planted(
         "failed-environment-not-renewed",
-        "replicas begin anew in a file with pages that the disk never got",
+        "replicas start over in a file with pages that the disk never got",
         failed_environment_not_renewed,
     ),
     _planted(

@@ -22,7 +22,7 @@ def goes_on_alone(cluster: Cluster, survivor: str) -> None:
 
 def is_unwound_to(cluster: Cluster, value: int) -> None:
     """The whole group has come back."""
-    cluster.promised(cluster.rests, "a restarted group forms anew")
+    cluster.promised(cluster.rests, "a restarted group forms again")
     found = cluster.read()
     require(found == value, "the newest user data goes on", found=found, expected=value)
 

@@ -27,8 +27,8 @@ def a_newer_topology_is_not_judged_by_older_reports() -> None:
 
 
 def a_zone_is_not_taken_back_to_an_older_topology() -> None:
-    """An operator stands still so long that it reads its zone anew, but goes on with the round that
-    it was in. D, which was replaced meanwhile, holds nothing: no partition was written."""
+    """An operator stands still so long that it reads its zone again, but goes on with the round
+    that it was in. D, which was replaced meanwhile, holds nothing: no partition was written."""
     with Cluster(4, data_nodes=(A, B, C)) as cluster:
         cluster.forms()
         late = cluster.plane.start_operator()

@@ -22,7 +22,7 @@ def pod(reason: str, *, init: bool = False, message: str = "") -> dict[str, Any]
 
 
 class Pods:
-    """A made-up API server: answers with one list after another, the last one for ever."""
+    """A made-up API server: answers with one list after another, the last one forever."""
 
     def __init__(self, *answers: list[dict[str, Any]] | ClusterError) -> None:
         self.answers = list(answers)

@@ -6,7 +6,7 @@ CATCHING_UP → JOINT → STABLE → NONE, a configuration needs a majority of e
 And what it must live with, as `zonequake_store.raft.reconfigure` has it: a new leader appends its
 configuration again, so that it shows it uncommitted for a while; an uncommitted configuration may
 be lost with its leader; a leader outside its final configuration departs; a change that adds
-nobody is accepted under a higher token, and waits for its grant for ever.
+nobody is accepted under a higher token, and waits for its grant forever.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class StoreGroup:
             self.configuration = self.committed = None
 
     def is_lost(self) -> bool:
-        """Has a half of the configuration that acts no majority any more, for ever?"""
+        """Has a half of the configuration that acts no majority any more, forever?"""
         acting = self.configuration
         return acting is None or not self._can_lead(acting, ignore_stopped=True)
 

@@ -233,11 +233,11 @@ def test_data_that_is_lost_with_all_replicas_is_told() -> None:
     assert said.is_warning
     assert said.message == (
         "Every replica of 1 partitions came back with nothing: 3. "
-        "Their data is lost, and their groups begin anew."
+        "Their data is lost, and their groups start over."
     )
-    anew = replace(before[3], keys=begun_anew(keys, 5))
-    decided = replace(anew.keys, bootstrap=msgspec.structs.replace(first, token=5))
-    assert announce_keys({3: anew}, {3: decided}) == ()
+    again = replace(before[3], keys=begun_anew(keys, 5))
+    decided = replace(again.keys, bootstrap=msgspec.structs.replace(first, token=5))
+    assert announce_keys({3: again}, {3: decided}) == ()
 
 
 ONE = Announcement(reason=EventReason.REBALANCE_BEGUN, message="3 of 8 begin.", once="7")

@@ -47,7 +47,7 @@ def app() -> tuple[App, _Running, Fleet]:
 
 
 async def test_a_zone_that_was_let_go_by_force_is_forgotten_behind_a_cancelled_daemon() -> None:
-    """What it last said of nodes that are behind kept their gates closed for ever."""
+    """What it last said of nodes that are behind kept their gates closed forever."""
     made, running, fleet = app()
     stopped: Any = Stopped()
     daemon = asyncio.create_task(made.watch_zone("z", "u", stopped))

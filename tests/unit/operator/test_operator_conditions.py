@@ -14,7 +14,7 @@ from zonequake_operator.resources.model import (
 
 
 def test_what_a_data_node_says_at_length_is_cut() -> None:
-    """The whole status was refused: with it the zone's revision and timers, for ever."""
+    """The whole status was refused: with it the zone's revision and timers, forever."""
     hurt = Health(
         keys=PartitionKeys(),
         view=PartitionView(state=PartitionState.DEGRADED),

@@ -155,7 +155,7 @@ async def running(count: int) -> AsyncIterator[World]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that wait for ever for whoever hangs."""
+    """Rounds that wait forever for whoever hangs."""
     monkeypatch.setattr("zonequake_operator.fleet.hearing.PATIENCE_S", 1e6)
 
 

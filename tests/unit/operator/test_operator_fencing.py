@@ -265,7 +265,7 @@ async def test_the_keys_are_read_again_after_each_session_that_a_node_has_begun(
     await reconciler.step(edges.seen(15, 2))
     assert edges.reads == read + 2
     await reconciler.step(edges.seen(16, 2, process="q"))
-    assert edges.reads == read + 3, "sessions are counted anew once a Lease was deleted"
+    assert edges.reads == read + 3, "sessions are counted again once a Lease was deleted"
 
 
 async def test_after_a_reset_was_written_only_newer_reports_are_judged() -> None:

@@ -82,8 +82,8 @@ def test_a_newcomer_that_lost_its_storage_is_named_anew_and_a_lost_member_as_it_
     catching_up = group(
         "ABC", reborn="D", stage=Stage.CATCHING_UP, stage_token=5, stage_peers=peers("ABD")
     )
-    anew = (peer("A"), peer("B"), peer("D", 2))
-    assert named_peers(keys("ABC", "ABD"), catching_up) == anew
+    again = (peer("A"), peer("B"), peer("D", 2))
+    assert named_peers(keys("ABC", "ABD"), catching_up) == again
     after = decide(keys("ABC", "ABD"), catching_up, wish("ABD"), EVERYONE)
     assert after.configuration_token == 6, "the leader must ask for other peers"
     lost = group("ABC", reborn="C", also="D")

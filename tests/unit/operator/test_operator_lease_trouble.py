@@ -92,7 +92,7 @@ def test_a_zone_that_needs_no_leases_has_no_such_condition() -> None:
     [
         (NOT_RENEWED, Reason.LEASE_NOT_RENEWED, "acknowledges until its Lease runs out"),
         (EXPIRED, Reason.LEASE_EXPIRED, "acknowledges nothing of HighAvailability zones"),
-        (FENCED, Reason.LEASE_FENCED, "has left, until it has taken its Lease anew"),
+        (FENCED, Reason.LEASE_FENCED, "has left, until it has taken its Lease again"),
     ],
 )
 def test_the_condition_says_which_node_since_when_what_it_means_why_and_what_to_do(

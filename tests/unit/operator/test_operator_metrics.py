@@ -81,9 +81,9 @@ def test_each_reset_and_each_loss_of_data_is_counted_once() -> None:
     metrics.count_losses("losing", reset, replace(reset, planned=AssignmentSet.of("a", "b")))
     metrics.count_losses("losing", reset, PartitionKeys(pending=AssignmentSet.of("a", "b")))
     assert series("losing")["zonequake_operator_resets_total"] == 1
-    anew = replace(whole, bootstrap_lineage=7)
-    metrics.count_losses("losing", whole, anew)
-    metrics.count_losses("losing", anew, anew)
+    again = replace(whole, bootstrap_lineage=7)
+    metrics.count_losses("losing", whole, again)
+    metrics.count_losses("losing", again, again)
     assert series("losing")["zonequake_operator_data_lost_total"] == 1
     metrics.forget_zone("losing")
 

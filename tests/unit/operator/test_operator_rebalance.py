@@ -387,7 +387,9 @@ def test_a_leader_that_departs_leaves_nobody_waiting_for_a_grant() -> None:
     world.deliver()
     world.run(30)
     assert world.keys.stable == of("ABD")
-    assert world.keys.configuration_token == token, "a change that is all but done isn't begun anew"
+    assert world.keys.configuration_token == token, (
+        "a change that is all but done isn't started over"
+    )
     assert world.group.stage is Stage.NONE
 
 

@@ -193,8 +193,8 @@ def test_a_member_that_lost_its_replica_s_state_does_not_count() -> None:
     present = topology("AB", departed=left("C"))
     wiped = holders(present, {"A": replica("ABC")})  # B answers, and has nothing
     assert verdict(keys("ABC"), wiped).keys.pending == of("A", force=True)
-    anew = {"A": replica("ABC"), "B": replica("ABC", incarnation="2", configuration=None)}
-    assert verdict(keys("ABC"), holders(present, anew)).keys.pending == of("A", force=True)
+    again = {"A": replica("ABC"), "B": replica("ABC", incarnation="2", configuration=None)}
+    assert verdict(keys("ABC"), holders(present, again)).keys.pending == of("A", force=True)
     broken = {"A": replica("ABC"), "B": replica("ABC", role=ReplicaRole.BROKEN)}
     assert verdict(keys("ABC"), holders(present, broken)).keys.pending == of("A", force=True)
 

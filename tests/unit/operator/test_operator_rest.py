@@ -1,4 +1,4 @@
-"""What a settled zone costs: equal reports are decoded once, and nothing is planned anew."""
+"""What a settled zone costs: equal reports are decoded once, and nothing is planned again."""
 
 from __future__ import annotations
 

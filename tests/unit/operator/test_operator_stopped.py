@@ -234,7 +234,7 @@ def test_a_volatile_group_says_that_it_begins_anew() -> None:
     found = verdict(STOPPED, holders(D_ALONE))
     assert found.sentence("partition 0", Storage.VOLATILE) == (
         "Partition 0 waits for B, C, D: all its nodes had stopped, and its data is gone with them; "
-        "it begins anew, empty, once all of them are back."
+        "it starts over, empty, once all of them are back."
     )
     assert not begun_anew(STOPPED, 9).is_stopped
 
@@ -266,8 +266,8 @@ def test_a_reset_that_was_decided_since_goes_on_while_its_node_is_there() -> Non
     assert (found.keys, found.withheld, found.awaits) == (forced, False, None)
     without_d = topology("BC", 9, since=9, departed=left("BCD"))
     logs = {"B": replica(log=(1, 12)), "C": replica()}
-    anew = verdict(forced, holders(without_d, dict.fromkeys("BC", WAITS), inspected=logs)).keys
-    assert anew.pending == of("B", force=True)
+    again = verdict(forced, holders(without_d, dict.fromkeys("BC", WAITS), inspected=logs)).keys
+    assert again.pending == of("B", force=True)
 
 
 # -------------------------------------------------------------------------------- what is stored

@@ -306,7 +306,7 @@ def test_a_majority_that_came_back_with_nothing_is_not_promised_to_serve_again(
     assert lost.why[0] == "b came back with nothing"
     assert lost.why[-1] == (
         "only 1 of 3 members can still have its data, fewer than a majority: it doesn't come back "
-        "by itself, unless the others lose theirs too and it begins anew with nothing; "
+        "by itself, unless the others lose theirs too and it starts over with nothing; "
         "StrongConsistency is reset by hand alone (zonequake reset z)"
     )
 

@@ -58,7 +58,7 @@ def judge_run(ask, folder, report, console):
 
 async def clean(folder):
     print("cleaned", [debt for _, debt in Journal(folder).debts])
-    return Proof(problems=["zone orders is still there"] if owes == "for ever" else [])
+    return Proof(problems=["zone orders is still there"] if owes == "forever" else [])
 
 clean_command.find_run, clean_command.clean = lambda word, place: Path(word), clean
 own_scenario.run_once, own_scenario.judge_run = run_once, judge_run
@@ -203,7 +203,7 @@ def test_what_a_broken_run_still_owes_is_paid_when_the_test_has_ended(session: o
 
 
 def test_what_cannot_be_undone_is_an_error_also_of_a_test_that_passed(session: object) -> None:
-    result = session(owes="for ever")  # type: ignore[operator]
+    result = session(owes="forever")  # type: ignore[operator]
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*not proven to be undone: zone orders is still there*"])
 

@@ -176,4 +176,4 @@ def test_a_leader_without_permission_hands_over_after_a_while_and_ever_more_rare
     led.may_acknowledge = False
     watch.look(61.0)
     watch.look(63.0)
-    assert led.handovers == len(at_s) + 1, "the pause begins anew"
+    assert led.handovers == len(at_s) + 1, "the pause starts over"

@@ -102,7 +102,7 @@ async def test_a_peer_that_calls_from_a_new_address_is_called_back_though_the_ol
 
 
 async def test_an_attempt_that_leads_where_the_peer_says_it_is_goes_on_when_it_calls() -> None:
-    """Else two nodes that call each other at once give up each other's attempts for ever."""
+    """Else two nodes that call each other at once give up each other's attempts forever."""
     accepted = 0
 
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

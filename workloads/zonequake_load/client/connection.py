@@ -206,7 +206,7 @@ async def addresses_of(seed: str) -> list[str]:
 class Connections:
     """At most one usable connection for each address, opened when first needed.
 
-    `renew_s`: none is used for longer, but for those that are outstanding; None: for ever.
+    `renew_s`: none is used for longer, but for those that are outstanding; None: forever.
     """
 
     def __init__(

@@ -229,4 +229,4 @@ def load_state(directory: Path) -> State:
     try:
         return msgspec.json.decode(path.read_bytes(), type=State)
     except (OSError, msgspec.MsgspecError) as error:
-        raise PlanError(f"cannot read {path}: {error}; remove it to begin anew") from error
+        raise PlanError(f"cannot read {path}: {error}; remove it to start over") from error

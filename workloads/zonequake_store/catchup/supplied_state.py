@@ -1,7 +1,7 @@
 """The edge of a supplier: the states that it reads from.
 
-A state that is supplied is a read transaction: it is read aside, piece by piece, and closed when
-nobody reads it any more.
+A state that is supplied is a read transaction: it is read aside, piece by piece, and closed after
+its last reader.
 """
 
 from __future__ import annotations

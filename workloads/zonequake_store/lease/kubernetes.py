@@ -2,7 +2,7 @@
 
 One object is read and replaced here, so a Kubernetes client, tens of megabytes of it, would be too
 much. Each write carries the resourceVersion that it goes over: a compare-and-swap. The token is
-read anew for each call, because the kubelet replaces it.
+read again for each call, because the kubelet replaces it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ clock. Design §3, Membership.
 Whoever counts the node as left takes the Lease over first, by compare-and-swap (`fenced`). So as
 long as renewals succeed nobody did, however long the Lease had run out in between: the session
 goes on. When one is refused, nothing of before counts any more. Each replica must be permitted
-anew in a session (`Permission`), by an order that was made from its Partition as it was read after
+again in a session (`Permission`), by an order that was made from its Partition as it was read after
 the session began: a reset that was decided while the node had none is told with it.
 """
 
@@ -219,7 +219,7 @@ class Permission:
     def permit(self, session: int, holder: str) -> None:
         """An order permits the replica in this session of this process; it means nothing in another
         one. The number alone doesn't tell: once the operator deleted the Lease of a node that was
-        given up, it begins anew with the next process of that name."""
+        given up, it starts over with the next process of that name."""
         if (holder, session) == (self._lease.holder, self._lease.session):
             self.session = session
 

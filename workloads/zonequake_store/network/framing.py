@@ -101,7 +101,7 @@ class FrameConnection(asyncio.Protocol):
         self._outgoing_bytes += len(frame)
 
     def abort(self) -> None:
-        """End it now: what waits is dropped, and what is half is let go."""
+        """Closes at once; discards buffered input and output."""
         self._received = bytearray()
         self._drop_outgoing()
         if self._transport is not None:

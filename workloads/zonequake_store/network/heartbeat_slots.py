@@ -62,7 +62,7 @@ class Said:
         return Messages(groups, kept, again)
 
     def _new_number(self) -> int:
-        if self._used == MAX_SLOTS:  # of groups that left, most likely: begin anew
+        if self._used == MAX_SLOTS:  # of groups that left, most likely: start over
             for slots in self._slots.values():
                 slots.clear()
             self._used = 0

@@ -6,11 +6,11 @@ IP address connects, says so, and the others drop their dead connection and call
 without waiting for DNS. The answer proves that an address still belongs to the node: IP addresses
 are used again for other pods.
 
-Nothing here is reliable, and needn't be: what does not fit the buffer, or finds no connection, is
+Nothing here is reliable, nor need it be: what does not fit the buffer, or finds no connection, is
 dropped, and Raft sends it again. Only what an election is made of waits for a connection that is
 being opened: followers of one leader have nothing else to say to each other, and so no connection.
 
-A connection that the other side ended is opened anew at once. What becomes of that can prove that
+A connection that the other side ended is opened again at once. What becomes of that can prove that
 the peer's process has ended (`endings`), and then `ended` is called: with nothing left unread of
 what that process sent, so that all that comes from the node later is another one's.
 """
@@ -123,7 +123,7 @@ class Transport:
         )
 
     def renew_after_s(self) -> float | None:
-        """How long a connection is used; None: for ever. Not the same for all of them, since they
+        """How long a connection is used; None: forever. Not the same for all of them, since they
         all began with the node."""
         if self._credentials is None:
             return None

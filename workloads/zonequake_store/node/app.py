@@ -1,7 +1,7 @@
 """The data node's process: opens everything, serves, and ends gracefully.
 
 lock and open the directory ─► listeners ─► ready ─► SIGTERM ─► drain ─► flush ─► close
-                                                 └─► an error nobody expected: exit code 1
+                                                 └─► an unexpected error: exit code 1
 
 A storage that fails ends no process: its replicas are broken, /healthz fails and says why, and
 whoever watches that starts the process again (`storage_watch`).

@@ -101,7 +101,7 @@ class Flushing:
         index = replica.log.compaction_index(highest, pressed=pressed)
         if index is None:
             return
-        # First nobody reads these entries any more, then they go: a lagging follower's turn may
+        # First these entries get no new readers, then they go: a lagging follower's turn may
         # come between this and the commit.
         meta = replica.raft.snapshot_meta(index)
         replica.raft.compact(index)

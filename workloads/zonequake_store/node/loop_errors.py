@@ -1,4 +1,4 @@
-"""Whose error it is that nobody expected."""
+"""Tells unexpected errors of the event loop from ours."""
 
 from __future__ import annotations
 

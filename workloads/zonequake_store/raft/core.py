@@ -141,7 +141,7 @@ class Raft:
         """Write a group's first configuration as entry 1 of term 1, the same at each member.
 
         The term is of the configuration's lineage: not 0 for a group whose data was lost with all
-        its replicas, and that begins anew. False, and no effect: this replica has a log already.
+        its replicas, and that starts over. False, and no effect: this replica has a log already.
         Raises BootstrapRefused if it is no member, the configuration is joint, or its lineage is
         older than this replica has been told.
         """

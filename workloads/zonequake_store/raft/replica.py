@@ -175,7 +175,7 @@ class Replica:
                 self._leave_lineage()
             self.term = term
             self.vote = None
-            self.leader = None if leader else self.leader  # the same leader anew is news
+            self.leader = None if leader else self.leader  # the same leader again is news
         self.role = RaftRole.FOLLOWER
         self.votes = {}
         self.urgent = self.urgent and leader is None

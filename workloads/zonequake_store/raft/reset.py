@@ -41,7 +41,7 @@ def reset_peers(replica: Replica, *, term: int, token: int, peers: tuple[Peer, .
     if configuration is None:
         raise ResetRefused(
             f"{replica.me} holds nothing of its group: reset the replica with the newest copy, or "
-            "bootstrap the group anew if there is none"
+            "bootstrap the group again if there is none"
         )
     forced = replica.forced
     if token < lineage_of(replica.term):

@@ -4,7 +4,7 @@ One line of JSON per event in `<data>/events.jsonl`; the oldest go when there ar
 buffered and written each second, and at once when somebody waits for them (a stage, a leader) or
 judges by them (a reset): a SIGKILL costs at most a second of the less important ones. A torn last
 line of a killed process is cut at the next start. A disk that takes nothing ends no node for its
-journal: events stay in memory, and the file is begun anew with them once there is room.
+journal: events stay in memory, and the file is started over with them once there is room.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Journal:
                 self._end_file()
 
     def _trim(self) -> None:
-        """Begin the file anew with the newest events, the buffered ones among them."""
+        """Begin the file again with the newest events, the buffered ones among them."""
         del self._events[:-_KEPT_EVENTS]
         self._end_file()
         self._begin_file()

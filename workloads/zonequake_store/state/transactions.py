@@ -11,7 +11,7 @@ coordinator's: its log holds the decision. All of what follows are log entries:
   own part at once. There is no entry for an abort: a transaction without a decision can commit only
   by a Decide of the very leader that began it, in that leader's term (`TransactionId.term`). So as
   soon as an entry of a later term is applied in the coordinator's partition, or the leader itself
-  has given the transaction up, what has no decision is aborted for ever.
+  has given the transaction up, what has no decision is aborted forever.
 - **Refuse** is written instead of Decide when a cas found another value: the request is answered
   with that for good. Whatever else ends a transaction may be tried again, and leaves no entry.
 - **Commit** and **Rollback** end a part: the counters are applied, or closed as a gap.

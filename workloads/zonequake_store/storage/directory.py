@@ -11,8 +11,8 @@
 
 The logs of zones without fsync live in an environment of their own, because an LMDB environment
 with unsynced commits may be lost as a whole in a power loss; a SIGKILL hurts neither. If it was, it
-is put aside as `log-unsynced.damaged` and begun anew: its replicas are gone from this node and come
-back under new incarnations, those with fsync go on. The applied state is put aside likewise: a
+is put aside as `log-unsynced.damaged` and started over: its replicas are gone from this node and
+come back under new incarnations, those with fsync go on. The applied state is put aside likewise: a
 replica whose log reaches back to its beginning applies it again, the others are broken. Damaged
 synced logs end the start: with them would go what was voted and acknowledged.
 """
@@ -111,7 +111,7 @@ class Storage:
             """What the process before this one said, if a signal ended it."""
             self._distrust = Distrust(directory / "DISTRUSTED")
             self.put_aside: list[str] = []
-            """Why environments were begun anew, if they were."""
+            """Why environments were started over, if they were."""
             self._open_all(settings, undo)
             crash_note.forget(directory)
             self.incarnation = self.synced.identity(fresh_incarnation)
@@ -174,7 +174,7 @@ class Storage:
             return self._open(path, opens)
         except StoreCorrupt as error:
             aside = path.with_name(f"{path.name}.damaged")
-            self.put_aside.append(f"{error}; it is put aside as {aside.name} and begun anew")
+            self.put_aside.append(f"{error}; it is put aside as {aside.name} and started over")
             shutil.rmtree(aside, ignore_errors=True)
             path.rename(aside)
             return opens(path)

@@ -5,7 +5,7 @@ process would read them, tell its peers that it has them, and lose them with the
 it is written down which environment failed, and the replicas that were in it stay broken until they
 are erased; they come back from their peers under new incarnations. Kept in memory by a kernel that
 could not write it, the file lasts as long as the pages it warns of. The environment itself is
-written anew at the next start (`lmdb_files.renew`), so that no later replica rests on such pages.
+written again at the next start (`lmdb_files.renew`), so that no later replica rests on such pages.
 
 Whoever has no other copy left may delete the file: the replicas then start from what is there.
 """
@@ -26,7 +26,7 @@ from zonequake_store.storage.log_writes import GroupRecord
 class _Failure(msgspec.Struct, frozen=True, kw_only=True):
     """`below`: the numbers that were given away when it failed; later ones are sound.
 
-    `renewed`: the environment was written anew since.
+    `renewed`: the environment was written again since.
     """
 
     environment: str
@@ -65,14 +65,14 @@ class Distrust:
         return {failure.environment for failure in self._failures if not failure.renewed}
 
     def renewed(self, environment: str) -> None:
-        """It was written anew."""
+        """It was written again."""
         self._failures = [
             msgspec.structs.replace(failure, renewed=True)
             if failure.environment == environment
             else failure
             for failure in self._failures
         ]
-        with contextlib.suppress(OSError):  # then it is written anew at the next start, too
+        with contextlib.suppress(OSError):  # then it is written again at the next start, too
             self._store()
 
     @property

@@ -97,7 +97,7 @@ def renew(path: Path) -> None:
         raise StoreCorrupt(f"the environment {path} cannot be read ({error})") from error
     except (lmdb.Error, OSError) as error:
         raise StorageError(
-            f"the environment {path} cannot be written anew ({error}), as it must be because a "
+            f"the environment {path} cannot be written again ({error}), as it must be because a "
             "commit in it failed; look at the disk and its free space"
         ) from error
 
@@ -140,7 +140,7 @@ def writing(
     """A transaction that is committed at the end. `touch` writes next to nothing.
 
     Raises StorageFull if the map or the disk takes no more: LMDB has dropped the whole transaction
-    then, and a later one writes every page of its own anew, so that none is needed that this one
+    then, and a later one writes every page of its own again, so that none is needed that this one
     may have lost. Raises StorageFailed for all else, a failed sync above all: LMDB would go on by
     itself, but whether the last commit is on the disk is known to nobody.
     """
@@ -174,7 +174,7 @@ def _age(environment: lmdb.Environment, touch: Callable[[lmdb.Transaction], obje
 
 
 def _has_panicked(environment: lmdb.Environment) -> bool:
-    """Whether LMDB lost hold of its meta pages: then nobody knows which commit counts."""
+    """Whether LMDB lost its meta pages: which commit counts is unknown then."""
     try:
         with environment.begin():
             return False

@@ -131,7 +131,7 @@ class LogStore:
 
         Returns the logs (by number) that turned out to be damaged, with the reason; what was to be
         written there is not, the rest is. Raises StorageFull, StorageFailed; nothing is stored
-        then, or nobody knows.
+        then, or what is stored is unknown.
         """
         damaged: dict[int, str] = {}
         with writing(

@@ -57,7 +57,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Begin the log anew behind a snapshot, and point the replica at the snapshot's cells."""
+    """Begin the log again behind a snapshot, and point the replica at the snapshot's cells."""
 
     group: str
     record: GroupRecord

@@ -193,7 +193,7 @@ class Writer(Generic[Job]):
         self._post(lambda: [call(error) for call in calls])
 
     def _refuse_all(self, error: StorageError) -> None:
-        """Answer until the end: who waits would wait for ever."""
+        """Answer until the end: who waits would wait forever."""
         while (work := self._jobs.get()) is not None:
             self._refuse([work], error)
 

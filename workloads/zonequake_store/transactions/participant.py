@@ -39,7 +39,7 @@ MAX_WAITING = 1024
 
 _WAITED = (
     "transaction {} held a key for too long; this one gave up, because two transactions that wait "
-    "for each other would wait for ever: try again"
+    "for each other would wait forever: try again"
 )
 
 

@@ -1,6 +1,6 @@
 """Steps the wall clock of the victims' processes, and no other's (`zonequake_agent.wall_clock`).
 
-The monotonic clock, the node and all other pods keep theirs. A process that is started anew has the
+The monotonic clock, the node and all other pods keep theirs. A restarted process has the
 machine's clock again.
 """
 

@@ -1,4 +1,4 @@
-"""Stops the operator, or kills it: for a while nobody decides, or another process begins anew.
+"""Stops the operator, or kills it: for a while nobody decides, or another process starts over.
 
 The operator runs under an init like the data nodes (`zonequake_chaos.faults.signals`), so both
 signals can be sent from inside its container. Of several replicas all are meant.
@@ -140,7 +140,7 @@ async def _operators(injury: Injury) -> tuple[PodView, ...]:
 
 
 def _restarts(before: tuple[PodView, ...], pod: PodView) -> int:
-    """What the same pod had counted; a pod that was not there has begun anew as a whole."""
+    """What the same pod had counted; a pod that was not there has started over as a whole."""
     return next((each.restarts for each in before if each.uid == pod.uid), -1)
 
 

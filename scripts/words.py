@@ -1,0 +1,72 @@
+"""Finds words that docs/style.md replaces, in pages, docstrings, comments, texts and help.
+
+    scripts/words.py [FILE...]     these files; without any, all that the repository has
+
+Prints file, line, what was found and what to write instead; ends with 1 if there was anything.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+INSTEAD = {
+    r"anew": '"again"; of something that begins empty: "starts over"',
+    r"for ever": '"forever"',
+    r"wrong words": '"usage error", or what is wrong with them',
+    r"half is let go": '"is discarded"',
+    r"whose error it is": '"tells … from …"',
+    r"nobody (?:knows|expected|reads)": "the passive, or the process that does not",
+    r"somebody else's (?:process|connection|request)": '"another process\'s", "another client\'s"',
+    r"it is told of": '"is reported"',
+    r"lays? hands on": '"uses", "writes"',
+    r"needn't": '"need not"',
+    r"oughtn't|shan't": '"must not"',
+    r"lest|thereof|wherein|hereof|whence|thence": "a sentence of its own",
+}
+"""Pattern of whole words, and what to write in its place."""
+
+_ANY = re.compile(
+    "|".join(rf"(?<![\w`-])(?P<w{i}>{words})(?![\w`-])" for i, words in enumerate(INSTEAD)),
+    re.IGNORECASE,
+)
+_INSTEAD_OF = {f"w{i}": instead for i, instead in enumerate(INSTEAD.values())}
+_READ = (".md", ".py", ".yaml", ".yml", ".sh", ".j2", ".tpl", ".txt")
+_NOT_READ = ("CHANGELOG.md", "docs/style.md", "requirements/", "scripts/words.py", "tests/")
+
+
+def findings(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line number from 1, what was found there, and what to write instead."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in _ANY.finditer(line):
+            yield number, match.group(), _INSTEAD_OF[str(match.lastgroup)]
+
+
+def tracked() -> list[str]:
+    """The files that are looked at, from the root."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    return [name for name in listed if name.endswith(_READ) and not name.startswith(_NOT_READ)]
+
+
+def main(names: list[str]) -> int:
+    """Prints all findings; the exit code."""
+    found = 0
+    for name in names or tracked():
+        path = ROOT / name
+        if not path.exists():  # deleted, and not committed yet
+            continue
+        for line, words, instead in findings(path.read_text()):
+            found += 1
+            print(f"{name}:{line}: {words!r}: write {instead}")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

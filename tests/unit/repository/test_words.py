@@ -1,0 +1,48 @@
+"""The words that the style page replaces stand nowhere, and one that is planted is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def words(*files: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "words.py"), *files],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_no_text_of_the_repository_has_such_a_word() -> None:
+    done = words()
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("The group begins anew.", "'anew': write"),
+        ("It waits For ever.", "'For ever': write"),
+        ('raise ValueError("wrong words")', "'wrong words': write"),
+        ("an error that nobody expected", "'nobody expected': write"),
+    ],
+)
+def test_a_planted_word_is_found_in_its_line(tmp_path: Path, line: str, told: str) -> None:
+    file = tmp_path / "page.md"
+    file.write_text(f"A sound line.\n{line}\n")
+    done = words(str(file))
+    assert done.returncode == 1
+    assert f"{file}:2: {told}" in done.stdout
+
+
+def test_names_of_code_are_not_words(tmp_path: Path) -> None:
+    file = tmp_path / "page.md"
+    file.write_text("`begun_anew`, `a-group-begins-anew` and renewed\n")
+    assert words(str(file)).returncode == 0

@@ -31,10 +31,8 @@ INSTEAD = {
 }
 """Pattern of whole words, and what to write in its place."""
 
-_ANY = re.compile(
-    "|".join(rf"(?<![\w`-])(?P<w{i}>{words})(?![\w`-])" for i, words in enumerate(INSTEAD)),
-    re.IGNORECASE,
-)
+_WORDS = (rf"(?<![\w`-])(?P<w{i}>{words})(?![\w`-])" for i, words in enumerate(INSTEAD))
+_ANY = re.compile("|".join(_WORDS), re.IGNORECASE)
 _INSTEAD_OF = {f"w{i}": instead for i, instead in enumerate(INSTEAD.values())}
 _READ = (".md", ".py", ".yaml", ".yml", ".sh", ".j2", ".tpl", ".txt")
 _NOT_READ = ("CHANGELOG.md", "docs/style.md", "requirements/", "scripts/words.py", "tests/")

@@ -37,7 +37,7 @@ from zonequake_chaos.record.cleanup_journal import (
 from zonequake_chaos.record.cleanup_journal import RestoreClock as RestoreClockDebt
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.targeting.triggers import Sighting
-from zonequake_kube.errors import FaultFailed, WaitExpired
+from zonequake_kube.errors import ClusterError, FaultFailed, WaitExpired
 from zonequake_kube.execution import ExecResult
 
 PID = 77
@@ -105,6 +105,8 @@ class Api:
         self.operators = 1
         self.uid = "uid-n0"
         self.code = 0
+        self.version_is: str | None = ""
+        """Empty: connections are reset; None: there is no answer."""
 
     async def get(self, kind: str, name: str) -> dict[str, Any]:
         return self._pod(name, self.uid if name == "n0" else f"uid-{name}")
@@ -153,6 +155,13 @@ class Api:
 
     async def is_refused(self) -> bool:
         return True
+
+    async def version(self) -> str:
+        if self.version_is is None:
+            await asyncio.sleep(60)
+        elif not self.version_is:
+            raise ClusterError("the connection was reset")
+        return "v1"
 
     async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
         assert (port, path, scheme) == (8080, "/healthz", "http")
@@ -370,6 +379,23 @@ async def test_kills_that_nobody_does_any_more_are_told_with_their_cause(
     with pytest.raises(FaultFailed, match="killed no more: PermissionError: not yours"):
         await again.wait_until_effective(injury)
     await again.clean_up(injury)
+
+
+@pytest.mark.parametrize(
+    ("version_is", "ended"),
+    [("", None), (None, None), ("v1", "kube-apiserver answered before its outage ended")],
+)
+async def test_an_outage_has_ended_early_only_if_a_request_is_answered(
+    injury: Injury, api: Api, sleeping: int, version_is: str | None, ended: str | None
+) -> None:
+    injury.world.node = Component(sleeping)  # type: ignore[misc,assignment]
+    life = ComponentKill(component="kube-apiserver")
+    await life.inject(injury)
+    await life.wait_until_effective(injury)
+    api.version_is = version_is
+    await life.recover(injury)
+    assert injury.ended_early == ended
+    await life.clean_up(injury)
 
 
 async def test_a_command_in_a_pod_that_fails_is_no_proof_and_pays_nothing(

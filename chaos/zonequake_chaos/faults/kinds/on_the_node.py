@@ -16,12 +16,14 @@ from zonequake_chaos.node_access.own_machine import OwnNode, is_stopped
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import ResumeComponent
 from zonequake_chaos.scenario.faults import Fault, OnTheNode
-from zonequake_kube.errors import FaultFailed, UsageError, in_words
+from zonequake_kube.errors import ClusterError, FaultFailed, UsageError, in_words
 
 KUBELET = "kubelet"
 
 _KILL_AGAIN_S = 0.1
 """Between two looks whether a component is back: far less than an API server takes to begin."""
+
+_ANSWER_S = 1.0
 
 
 def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
@@ -149,8 +151,8 @@ class ComponentKill:
     async def recover(self, injury: Injury) -> None:
         if (why := self._kills_ended()) is not None:
             injury.ended_early = why
-        elif not await injury.world.kube.is_refused():
-            injury.ended_early = f"{self._component} accepted connections before its outage ended"
+        elif await _api_answers(injury):
+            injury.ended_early = f"{self._component} answered before its outage ended"
         await self._stop()
 
     async def wait_until_recovered(self, injury: Injury) -> None:
@@ -179,6 +181,20 @@ class ComponentKill:
             self._killing.cancel()
             await asyncio.gather(self._killing, return_exceptions=True)
             self._killing = None
+
+
+async def _api_answers(injury: Injury) -> bool:
+    """Whether the API server answers a request.
+
+    A connection that it accepts and that is reset is no answer: between two looks it may have begun
+    to listen, and then it was killed.
+    """
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            await injury.world.kube.version()
+    except (ClusterError, TimeoutError):
+        return False
+    return True
 
 
 async def _until_all_answer(injury: Injury, *, through: str) -> None:

@@ -37,8 +37,8 @@ def leader_of(nodes: Mapping[str, Node], group: str) -> tuple[Node, Status] | No
     found: tuple[Node, Status] | None = None
     for node in nodes.values():
         replica = node.replicas.get(group)
-        if replica is not None and replica.raft._replica.role is RaftRole.LEADER:
-            status = replica.raft.status()
+        if replica is not None and replica.core_now()._replica.role is RaftRole.LEADER:
+            status = replica.core_now().status()
             if found is None or status.term > found[1].term:
                 found = node, status
     return found
@@ -94,7 +94,7 @@ class GroupOperator:
         replica = self._nodes[leader.node].replicas.get(self.place.name)
         if replica is None or replica.me != leader:
             return False
-        seen = replica.raft.status()
+        seen = replica.core_now().status()
         return (
             seen.role is RaftRole.LEADER
             and seen.stage is Stage.CATCHING_UP
@@ -310,7 +310,7 @@ class GroupOperator:
         present = self._present()
         newest: tuple[int, int, Configuration] | None = None
         for name in present:
-            status = self._nodes[name].replicas[self.place.name].raft.status()
+            status = self._nodes[name].replicas[self.place.name].core_now().status()
             if status.configuration is not None:
                 key = (status.configuration.lineage, status.configuration_index)
                 if newest is None or key > newest[:2]:
@@ -328,7 +328,7 @@ class GroupOperator:
         """Give up the majority: who of those alive has the newest log goes on alone."""
         best: tuple[int, int, Peer] | None = None
         for name, peer in self._present().items():
-            log = self._nodes[name].replicas[self.place.name].raft._replica.log
+            log = self._nodes[name].replicas[self.place.name].core_now()._replica.log
             configuration = log.configuration
             if configuration is None or configuration.token < wish.lineage:
                 continue
@@ -348,7 +348,7 @@ class GroupOperator:
         """Tell who can be reached below which lineage nobody takes part; some only later."""
         for node in self._nodes.values():
             if self._hears(node) and (self.quiet or self._random.random() < 0.7):
-                node.act(self.place.name, lambda replica: replica.raft.enforce(wish.lineage))
+                node.act(self.place.name, lambda replica: replica.core_now().enforce(wish.lineage))
 
     def _reset(self, version: int, wish: Wish, found: tuple[Node, Status] | None) -> None:
         """Repeat the reset until a leader of its lineage reports itself; then grow again."""
@@ -374,17 +374,17 @@ class GroupOperator:
         """Whether somebody who hasn't left may not know of the reset: he could acknowledge yet."""
         group = self.place.name
         return any(
-            not self._hears(node) or node.replicas[group].raft.status().lineage < wish.lineage
+            not self._hears(node) or node.replicas[group].core_now().status().lineage < wish.lineage
             for name, node in self._nodes.items()
             if name != survivor.node and group in node.replicas and not self._has_left(name)
         )
 
 
 def _permit(lineage: int, session: int, holder: str, replica: Replica) -> None:
-    replica.raft.enforce(lineage)
+    replica.core_now().enforce(lineage)
     assert replica.permission is not None, "nodes have Leases"
     replica.permission.permit(session, holder)
 
 
 def _bootstrap(replica: Replica, first: Configuration) -> None:
-    replica.raft.bootstrap(first)
+    replica.core_now().bootstrap(first)

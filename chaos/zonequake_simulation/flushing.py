@@ -61,7 +61,7 @@ class Flushing:
     def compact(self, replica: Replica) -> None:
         """Forget what a fault wants forgotten of a log, if it is stored as state."""
         share = self.compact_to
-        if share is None or replica.raft.pending_snapshot is not None:
+        if share is None or replica.core_now().pending_snapshot is not None:
             return
         self.compact_to = None
         log = replica.log
@@ -69,8 +69,8 @@ class Flushing:
         index = min(index, replica.durable_index, log.last_index)
         if index < log.first_index:
             return
-        meta = replica.raft.snapshot_meta(index)
-        replica.raft.compact(index)
+        meta = replica.core_now().snapshot_meta(index)
+        replica.core_now().compact(index)
         log.compacted(meta)
         self._world.bites(FaultKind.COMPACT)
         rules, me = self._rules[replica.group], replica.me

@@ -216,7 +216,7 @@ class Node(Edge):
         if self.standstill.puts_off(lambda: self._act_on_end(own, node)):
             return
         for replica in list(self.replicas.values()):
-            replica.raft.node_ended(node, lot=crc32(replica.group.encode()))
+            replica.core_now().node_ended(node, lot=crc32(replica.group.encode()))
             self._wake(replica)
         self._turn()
 
@@ -233,7 +233,7 @@ class Node(Edge):
         if self.standstill.left_us():
             return
         for replica in list(self.replicas.values()):
-            replica.raft.tick(self.clock_ms())
+            replica.core_now().tick(self.clock_ms())
             replica.tick()
             self._wake(replica)
         self.catch_up.tick()
@@ -394,10 +394,10 @@ class Node(Edge):
         replica = self.home.begin(place, token=token, permission=permission)
         if replica is None:
             return None
-        replica.raft.enforce(lineage)
+        replica.core_now().enforce(lineage)
         self.watch.admit(replica)
         if self.refuses:
-            replica.raft.refuse_leadership(True)
+            replica.core_now().refuse_leadership(True)
         self.replicas_changed()
         self._wake(replica)
         self._turn()
@@ -471,7 +471,7 @@ class Node(Edge):
         if replica is not None:
             stored = None if self._scenario.is_volatile else self.disk.data.stagings
             rules = self._rules[frame.group].catch_up
-            rules.sent(replica.raft, frame, self._world.now_us, stored)
+            rules.sent(replica.core_now(), frame, self._world.now_us, stored)
         self._out.frame(to, frame)
         if self.frame_left is not None:
             self.frame_left(self, self._nodes[to])

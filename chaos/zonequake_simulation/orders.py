@@ -22,8 +22,8 @@ from zonequake_store.replica.replica import Replica
 
 def change_peers(replica: Replica, seen: Status, wish: Wish) -> None:
     """Want other peers of who was seen to lead."""
-    before = replica.raft.status()
-    answer = replica.raft.change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
+    before = replica.core_now().status()
+    answer = replica.core_now().change_peers(term=seen.term, token=wish.token, peers=wish.wanted)
     if before.term != seen.term or before.role is not RaftRole.LEADER:
         require(
             answer is not ChangePeersAnswer.RECEIVED,
@@ -55,9 +55,9 @@ def change_peers(replica: Replica, seen: Status, wish: Wish) -> None:
 
 def cancel(replica: Replica, seen: Status) -> bool:
     """Cancel the change that was seen; whether that ended one."""
-    before = replica.raft.status()
-    answer = replica.raft.cancel_change_peers(term=seen.term, token=seen.stage_token)
-    after = replica.raft.status()
+    before = replica.core_now().status()
+    answer = replica.core_now().cancel_change_peers(term=seen.term, token=seen.stage_token)
+    after = replica.core_now().status()
     if before.term != seen.term or before.role is not RaftRole.LEADER:
         require(
             answer is not CancelAnswer.RECEIVED and after == before,
@@ -95,8 +95,8 @@ def cancel(replica: Replica, seen: Status) -> bool:
 
 def grant(replica: Replica, seen: Status, wish: Wish) -> bool:
     """Let a change go on that was seen to be caught up; whether it does."""
-    before = replica.raft.status()
-    answer = replica.raft.grant(term=seen.term, token=wish.token, peers=wish.wanted)
+    before = replica.core_now().status()
+    answer = replica.core_now().grant(term=seen.term, token=wish.token, peers=wish.wanted)
     if answer is not GrantAnswer.RECEIVED:
         return False
     done = before.configuration
@@ -117,7 +117,7 @@ def grant(replica: Replica, seen: Status, wish: Wish) -> bool:
 
 def try_old_orders(replica: Replica, wanted: tuple[Peer, ...]) -> None:
     """Repeat orders of older terms and tokens to a leader."""
-    raft = replica.raft
+    raft = replica.core_now()
     before = raft.status()
     if before.configuration is None or before.role is not RaftRole.LEADER:
         return
@@ -139,7 +139,7 @@ def try_old_orders(replica: Replica, wanted: tuple[Peer, ...]) -> None:
 
 def try_forbidden_reset(replica: Replica) -> None:
     """Reset who leads or hears a leader."""
-    raft, before = replica.raft, replica.raft.status()
+    raft, before = replica.core_now(), replica.core_now().status()
     if before.configuration is None or not raft._replica.hears_leader:
         return
     answer = raft.reset_peers(
@@ -155,21 +155,21 @@ def try_forbidden_reset(replica: Replica) -> None:
 
 def reset_peers(replica: Replica, wish: Wish) -> None:
     """Let the survivor go on alone."""
-    if replica.me != wish.survivor or replica.raft.status().configuration is None:
+    if replica.me != wish.survivor or replica.core_now().status().configuration is None:
         return
-    before = replica.raft.status()
+    before = replica.core_now().status()
     configuration = before.configuration
     assert configuration is not None, "looked at above"
     if configuration.token - 1 > configuration.lineage:
-        answer = replica.raft.reset_peers(
+        answer = replica.core_now().reset_peers(
             term=before.term, token=configuration.token - 1, peers=(replica.me,)
         )
         require(
-            answer is not ResetAnswer.RECEIVED and replica.raft.status() == before,
+            answer is not ResetAnswer.RECEIVED and replica.core_now().status() == before,
             "a reset of an older token is refused",
             answer=answer,
             before=before,
         )
-    replica.raft.reset_peers(
-        term=replica.raft.status().term, token=wish.lineage, peers=(replica.me,)
+    replica.core_now().reset_peers(
+        term=replica.core_now().status().term, token=wish.lineage, peers=(replica.me,)
     )

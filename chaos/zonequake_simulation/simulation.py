@@ -305,7 +305,7 @@ class Simulation:
             group: (
                 operator.wish,
                 [
-                    node.replicas[group].raft.status()
+                    node.replicas[group].core_now().status()
                     for node in self.nodes.values()
                     if group in node.replicas
                 ],

@@ -332,16 +332,16 @@ class Trouble:
             node.act(group, lambda replica: self._let_refuse(replica, refuses))
 
     def _let_refuse(self, replica: Replica, refuses: bool) -> None:
-        if refuses and replica.raft.status().role is not RaftRole.FOLLOWER:
+        if refuses and replica.core_now().status().role is not RaftRole.FOLLOWER:
             self._world.bites(FaultKind.REFUSE)
-        replica.raft.refuse_leadership(refuses)
+        replica.core_now().refuse_leadership(refuses)
 
     def _transfer(self, node: Node) -> None:
         for group in self._operators:
             node.act(group, self._transfer_group)
 
     def _transfer_group(self, replica: Replica) -> None:
-        if replica.raft.transfer_leadership():
+        if replica.core_now().transfer_leadership():
             self._world.bites(FaultKind.TRANSFER)
 
     def _unreachable(self, node: Node, fault: Fault) -> None:
@@ -353,9 +353,9 @@ class Trouble:
                 node.act(group, partial(self._report_unreachable, replica.me))
 
     def _report_unreachable(self, peer: Peer, replica: Replica) -> None:
-        if replica.raft.status().role is RaftRole.LEADER:
+        if replica.core_now().status().role is RaftRole.LEADER:
             self._world.bites(FaultKind.UNREACHABLE)
-        replica.raft.report_unreachable(peer)
+        replica.core_now().report_unreachable(peer)
 
     def _arm(self, fault: Fault) -> None:
         """The leader dies, or hears nobody any more, shortly after the next grant, which is asked

@@ -192,7 +192,7 @@ class ResetRules:
     def _led(self, node: str) -> bool:
         """Whether its replica runs, and has had a leader."""
         replica = self._nodes[node].replicas.get(self._group)
-        return replica is not None and replica.raft.status().had_leader
+        return replica is not None and replica.core_now().status().had_leader
 
     def _term(self, life: Life, index: int) -> int:
         stored = self._rules.ledger.stored[life.peer]

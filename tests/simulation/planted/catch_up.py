@@ -131,7 +131,7 @@ def state_announced_for_a_later_entry(patch: pytest.MonkeyPatch) -> None:
         opened: _Opened,
         found: tuple[int, int] | StateCorrupt,
     ) -> None:
-        raft = state._replica.raft
+        raft = state._replica.core_now()
         meta = Raft.snapshot_meta
 
         def latest(core: Raft, index: int) -> SnapshotMeta:

@@ -154,7 +154,7 @@ class Cluster(Simulation):
     def stage_of(self, name: str) -> Stage | None:
         """How far a leader is with a change."""
         replica = self.nodes[name].replicas.get(self.group)
-        return replica.raft.status().stage if replica is not None else None
+        return replica.core_now().status().stage if replica is not None else None
 
     def lead(self, name: str) -> None:
         """Hand leadership to a node."""
@@ -162,7 +162,7 @@ class Cluster(Simulation):
         peer = self.nodes[name].replicas[self.group].me
 
         def hand_over(replica: Replica) -> None:
-            replica.raft.transfer_leadership(peer)
+            replica.core_now().transfer_leadership(peer)
 
         for _ in range(10):
             leader = self.leader

@@ -136,7 +136,7 @@ class OneNode:
         me = PeerName("n0", replica.me.incarnation)
         await self.orders.execute([Bootstrap(group=GROUP, token=1, peers=[me])])
         while not replica.leads:
-            replica.raft.tick()
+            replica.core_now().tick()
             self.host.wake(replica)
             await asyncio.sleep(0.002)
         await until(lambda: replica.partition.index > 0)
@@ -154,7 +154,7 @@ class OneNode:
         client, and then its own."""
         replica = self.host.replicas[GROUP]
         appended = [*[SetCommand("k", 1)] * commands, *bookkeeping]
-        replica.raft.step(
+        replica.core_now().step(
             Message(
                 kind=Kind.APPEND,
                 to=replica.me,
@@ -175,7 +175,7 @@ class OneNode:
         """Let the leading replica write entries that no client asked for, and apply them."""
         replica = self.host.replicas[GROUP]
         last = replica.log.last_index + len(commands)
-        replica.raft.propose([encode_command(command) for command in commands])
+        replica.core_now().propose([encode_command(command) for command in commands])
         self.host.wake(replica)
         await until(lambda: replica.partition.index == last)
 

@@ -26,13 +26,13 @@ class PlayedGroup:
         group = cls(node, replica)
         await group.elect(N1)
         await until(
-            lambda: replica.leads and replica.raft.status().commit == replica.log.last_index
+            lambda: replica.leads and replica.core_now().status().commit == replica.log.last_index
         )
         return group
 
     async def elect(self, voter: Peer) -> None:
         """Let n0 be asked to campaign, by whoever handed over to it, and be voted for."""
-        raft = self.replica.raft
+        raft = self.replica.core_now()
         self.say(Kind.TIMEOUT_NOW, voter, term=raft.term)
         term = raft.term
         await self._stored()
@@ -42,18 +42,18 @@ class PlayedGroup:
 
     def acknowledge(self, peer: Peer) -> None:
         """A follower has stored all of the leader's log."""
-        status = self.replica.raft.status()
+        status = self.replica.core_now().status()
         self.say(Kind.APPEND_REPLY, peer, term=status.term, index=status.last_index)
 
     async def hand_over(self) -> None:
         """To n1, whose vote for itself is yet to come."""
-        assert self.replica.raft.transfer_leadership(N1)
+        assert self.replica.core_now().transfer_leadership(N1)
         self.node.host.wake(self.replica)
         await until(lambda: self.replica.awaits_successor)
 
     async def candidate(self, peer: Peer) -> None:
         """n0 hears a peer that was asked to lead, and votes for it."""
-        status = self.replica.raft.status()
+        status = self.replica.core_now().status()
         self.say(
             Kind.VOTE,
             peer,
@@ -67,7 +67,7 @@ class PlayedGroup:
 
     def leader(self, peer: Peer) -> None:
         """n0 hears the one that it voted for."""
-        self.say(Kind.HEARTBEAT, peer, term=self.replica.raft.term)
+        self.say(Kind.HEARTBEAT, peer, term=self.replica.core_now().term)
 
     def say(
         self,
@@ -81,7 +81,7 @@ class PlayedGroup:
         entries: tuple[Entry, ...] = (),
     ) -> None:
         """A message came."""
-        self.replica.raft.step(
+        self.replica.core_now().step(
             Message(
                 kind=kind,
                 to=self.replica.me,
@@ -96,5 +96,5 @@ class PlayedGroup:
         self.node.host.wake(self.replica)
 
     async def _stored(self) -> None:
-        raft = self.replica.raft
+        raft = self.replica.core_now()
         await until(lambda: not raft.is_storing and not raft.has_ready())

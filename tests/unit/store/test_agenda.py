@@ -38,7 +38,7 @@ class Group:
         self.looked_at = 0
         self.awake = dict.fromkeys(PEERS)
         for peer in PEERS[:3]:
-            self.replicas[peer].raft.bootstrap(Configuration(peers=PEERS[:3], token=1))
+            self.replicas[peer].core_now().bootstrap(Configuration(peers=PEERS[:3], token=1))
         self.settle(0)
 
     def _replica(self, number: int) -> Replica:
@@ -78,7 +78,7 @@ class Group:
         self.looked_at += len(due)
         for replica in due:
             if not self.agenda:
-                replica.raft.tick(100 * now)
+                replica.core_now().tick(100 * now)
             self.awake[replica.me] = None
         self.settle(now)
 
@@ -90,17 +90,17 @@ class Group:
 
     def _turn(self, peer: Peer, now: int) -> None:
         replica, store = self.replicas[peer], self.stores[peer]
-        while replica.raft.has_ready():
-            ready = replica.raft.ready()
+        while replica.core_now().has_ready():
+            ready = replica.core_now().ready()
             store.store(ready)
             self.told += [(now, peer, event) for event in ready.events]
-            replica.raft.stored(ready)
+            replica.core_now().stored(ready)
             if ready.committed:
-                replica.raft.applied(ready.committed[-1].index)
+                replica.core_now().applied(ready.committed[-1].index)
             for message in ready.messages + ready.messages_after_store:
                 self.sent.append((now, message))
                 if not {message.to, message.sender} & self.cut:
-                    self.replicas[message.to].raft.step(message)
+                    self.replicas[message.to].core_now().step(message)
                     self.awake[message.to] = None
         if self.agenda:
             self.agenda.consider(replica)
@@ -124,9 +124,9 @@ class Group:
             self.cut = frozenset()
         elif action == "refuse":
             for peer in PEERS:
-                self.replicas[peer].raft.refuse_leadership(chance.random() < 0.2)
+                self.replicas[peer].core_now().refuse_leadership(chance.random() < 0.2)
         elif leader is not None:
-            raft = self.replicas[leader].raft
+            raft = self.replicas[leader].core_now()
             if action == "write":
                 with contextlib.suppress(NotLeader):  # it hands over
                     raft.propose([b"x"])

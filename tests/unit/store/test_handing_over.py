@@ -125,7 +125,7 @@ async def test_a_follower_whose_leader_has_ended_answers_when_it_hears_the_next(
     told = ask(group, operation)
     await asyncio.sleep(0)
     assert told == []
-    term = group.replica.raft.term
+    term = group.replica.core_now().term
     group.say(Kind.HEARTBEAT, N2, term=term + 1)
     await until(lambda: bool(told))
     assert [(each.status, each.leader) for each in told] == [(Status.NOT_LEADER, "n2")]

@@ -59,7 +59,7 @@ async def test_a_flush_that_ends_while_a_snapshot_is_installed_leaves_the_log_al
         replica = await node.start()
         first = Entry(1, 1, EntryKind.CONFIGURATION, encode_configuration(configuration(replica)))
         more = tuple(Entry(1, index, EntryKind.NOOP, b"") for index in range(2, 9))
-        replica.raft.step(
+        replica.core_now().step(
             Message(
                 kind=Kind.APPEND,
                 to=replica.me,

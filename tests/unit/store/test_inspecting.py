@@ -129,7 +129,7 @@ async def test_a_fake_start_replays_what_is_committed_and_changes_nothing(tmp_pa
         await asyncio.sleep(0.25)
         assert node.line.sent == [], "nobody ticks it"
         replica = await node.start()
-        assert replica.raft.status().term == found.term, "no election, no vote"
+        assert replica.core_now().status().term == found.term, "no election, no vote"
 
 
 async def test_the_last_user_entry_is_that_of_the_log_committed_or_not(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_a_bounded_read_is_answered_only_within_its_bound(
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
         await write(node, replica, 1)
-        await until(lambda: replica.raft.fresh_since_ms() is not None)
+        await until(lambda: replica.core_now().fresh_since_ms() is not None)
         assert read(replica, 10_000).value == 0
         now = replica._clock_ms()
         monkeypatch.setattr(replica, "_clock_ms", lambda: now + 20_000)
@@ -271,7 +271,7 @@ async def test_a_replica_that_no_leader_vouches_for_answers_no_bounded_read(tmp_
 async def test_a_state_of_an_older_lineage_answers_no_read_at_all(tmp_path: Path) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
-        replica.raft.enforce(5)
+        replica.core_now().enforce(5)
         assert read(replica, 0).status is Status.STALE
 
 
@@ -282,7 +282,7 @@ async def test_a_log_of_the_new_lineage_makes_no_state_of_it(tmp_path: Path) -> 
         await write(node, replica, 3)
         assert read(replica, 0).value == 2
         alone = Configuration(peers=(Peer("n1", "b"),), token=5, lineage=5)
-        replica.raft.step(
+        replica.core_now().step(
             Message(
                 kind=Kind.SNAPSHOT,
                 to=replica.me,
@@ -291,5 +291,5 @@ async def test_a_log_of_the_new_lineage_makes_no_state_of_it(tmp_path: Path) -> 
                 snapshot=SnapshotMeta(4, term_of(5, 9), alone, 4),
             )
         )
-        assert not replica.raft.abstains
+        assert not replica.core_now().abstains
         assert read(replica, 0).status is Status.STALE

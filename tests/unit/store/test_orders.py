@@ -33,12 +33,12 @@ async def answer(node: OneNode, order: Order) -> OrderStatus:
 async def change(node: OneNode, replica: Replica, token: int, added: str) -> OrderStatus:
     """Ask the leader for itself and a node that doesn't run."""
     peers = [PeerName("n0", replica.me.incarnation), PeerName(added, "b")]
-    term = replica.raft.status().term
+    term = replica.core_now().status().term
     return await answer(node, ChangePeers(group=GROUP, term=term, token=token, peers=peers))
 
 
 async def cancel(node: OneNode, replica: Replica, token: int) -> OrderStatus:
-    term = replica.raft.status().term
+    term = replica.core_now().status().term
     return await answer(node, CancelChangePeers(group=GROUP, term=term, token=token))
 
 
@@ -47,7 +47,7 @@ async def test_a_change_that_still_moves_data_gives_way_to_a_higher_token(tmp_pa
         replica = await node.lead()
         assert await change(node, replica, 2, "n1") is OrderStatus.RECEIVED
         assert await change(node, replica, 3, "n2") is OrderStatus.RECEIVED
-        status = replica.raft.status()
+        status = replica.core_now().status()
         assert (status.stage_token, [each.peer.node for each in status.progress]) == (3, ["n2"])
         assert await change(node, replica, 2, "n1") is OrderStatus.STALE
 
@@ -117,9 +117,9 @@ async def test_a_replica_that_was_told_of_a_reset_still_abstains_after_a_restart
 ) -> None:
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
-        replica.raft.enforce(5)
+        replica.core_now().enforce(5)
         node.host.wake(replica)
-        await until(lambda: not replica.raft.has_ready() and not replica.leads)
+        await until(lambda: not replica.core_now().has_ready() and not replica.leads)
     async with OneNode(tmp_path) as node:
         replica = await node.start(token=1)
-        assert replica.raft.abstains
+        assert replica.core_now().abstains

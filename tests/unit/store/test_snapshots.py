@@ -152,7 +152,7 @@ async def test_a_newer_snapshot_waits_for_the_installation_of_the_one_before(
         step = Raft.step
 
         def send_newer() -> None:
-            sent.append(replica.raft.pending_snapshot is not None)
+            sent.append(replica.core_now().pending_snapshot is not None)
             supply(node, newer)
 
         def taken(raft: Raft, message: Message) -> None:
@@ -232,7 +232,7 @@ async def test_a_state_that_is_no_longer_supplied_stays_open_until_nobody_reads_
         replica = await node.lead()
         catch_up = node.host.catch_up
         catch_up.supply(replica, SupplyPeer(to=LEADER, term=1))
-        term = replica.raft.term
+        term = replica.core_now().term
         ask = Demand(
             group=GROUP,
             to=replica.me,

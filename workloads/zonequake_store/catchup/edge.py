@@ -72,7 +72,7 @@ class CatchUp:
             supplier = Supplier(
                 group=replica.group,
                 me=replica.me,
-                raft=replica.raft,
+                raft=replica.core_now(),
                 edge=state,
                 checkpoint_at=lambda index: replica.checkpoints.at(index, replica.partition),
                 may_judge=lambda: self._comparison(replica).is_agreed,
@@ -185,7 +185,7 @@ class CatchUp:
             known[0].demanded(demand)
             return
         answer = Dismissal(
-            replica.group, demand.sender, replica.me, replica.raft.term, demand.round
+            replica.group, demand.sender, replica.me, replica.core_now().term, demand.round
         )
         self._host.send_frame(demand.sender.node, answer)
 
@@ -196,7 +196,7 @@ class CatchUp:
             demander = Demander(
                 group=replica.group,
                 me=replica.me,
-                raft=replica.raft,
+                raft=replica.core_now(),
                 edge=state,
                 staging=None if replica.is_volatile else self._staged.pop(replica.group, None),
             )
@@ -210,7 +210,7 @@ class CatchUp:
             known = self._comparisons[replica.group] = Comparison(
                 group=replica.group,
                 me=replica.me,
-                raft=replica.raft,
+                raft=replica.core_now(),
                 checkpoints=replica.checkpoints,
                 edge=_ComparedReplica(self._host, replica),
             )

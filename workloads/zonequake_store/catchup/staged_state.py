@@ -34,7 +34,7 @@ class StagedState:
 
     def step(self, message: Message) -> bool:
         try:
-            self._replica.raft.step(message)
+            self._replica.core_now().step(message)
         except LOG_ERRORS as error:
             self._host.break_down(self._replica, str(error))
             return False

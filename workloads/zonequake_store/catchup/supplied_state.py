@@ -79,7 +79,7 @@ class SuppliedState:
         assert view is not None, "it was measured"
         assert isinstance(found, tuple), "it is not damaged"
         try:
-            meta = self._replica.raft.snapshot_meta(view.state.index)
+            meta = self._replica.core_now().snapshot_meta(view.state.index)
         except RaftError:
             self.supplier.lost(to, snapshot)
             return

@@ -46,5 +46,5 @@ class LeaseWatch:
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
             self._handover_s = now_s + self._pause_s
             for replica in idle:
-                if replica.raft.transfer_leadership():
+                if replica.core_now().transfer_leadership():
                     self._host.wake(replica)

@@ -93,7 +93,7 @@ class Flushing:
             self._host.break_down(replica, str(error))
 
     def _compact(self, replica: Replica) -> None:
-        if replica.raft.pending_snapshot is not None:
+        if replica.core_now().pending_snapshot is not None:
             return  # the core's log begins behind it already, and so will the stored one
         host = self._host
         highest = min(replica.durable_index, host.catch_up.lowest_index_needed(replica))
@@ -103,8 +103,8 @@ class Flushing:
             return
         # First these entries get no new readers, then they go: a lagging follower's turn may
         # come between this and the commit.
-        meta = replica.raft.snapshot_meta(index)
-        replica.raft.compact(index)
+        meta = replica.core_now().snapshot_meta(index)
+        replica.core_now().compact(index)
         replica.log.compacted(meta)
         if isinstance(replica.log, DurableLog):
             batch = LogBatch()

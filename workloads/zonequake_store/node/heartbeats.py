@@ -78,7 +78,7 @@ class Pulse:
         for replica in host.agenda.pass_tick(int(now_s * 1000)):
             if replica.stopped:
                 continue
-            if replica.raft.has_ready():
+            if replica.core_now().has_ready():
                 host.wake(replica)
             else:
                 host.agenda.consider(replica)

@@ -297,14 +297,14 @@ class Host(Edge):
         _log.info("%s: its process %s has ended", node, process)
         for replica in list(self.replicas.values()):
             if replica.leads or (replica.leader is not None and replica.leader.node == node):
-                replica.raft.node_ended(node, lot=crc32(replica.group.encode()))
+                replica.core_now().node_ended(node, lot=crc32(replica.group.encode()))
                 self.wake(replica)
 
     def _unreachable(self, group: str, peer: Peer) -> None:
         self.counters.frames_dropped += 1
         replica = self.replicas.get(group)
         if replica is not None:
-            replica.raft.report_unreachable(peer)
+            replica.core_now().report_unreachable(peer)
 
     # ── replicas come and go ─────────────────────────────────────────────────────────────────
 
@@ -314,7 +314,7 @@ class Host(Edge):
         self.replicas[replica.group] = replica
         self.watch.admit(replica)
         if self.draining:
-            replica.raft.refuse_leadership(True)
+            replica.core_now().refuse_leadership(True)
         self._want_lease()
         self.wake(replica)
 
@@ -322,7 +322,7 @@ class Host(Edge):
         """Stop a replica; its files stay."""
         replica.stop()
         if self.replicas.pop(replica.group, None) is not None:
-            self.counters.removed_catch_up_bytes += replica.raft.catch_up_sent_bytes
+            self.counters.removed_catch_up_bytes += replica.core_now().catch_up_sent_bytes
         self._awake.pop(replica, None)
         self._pulse.end(replica)
         self.catch_up.removed(replica)
@@ -363,7 +363,7 @@ class Host(Edge):
     @property
     def catch_up_sent_bytes(self) -> int:
         """All that this node sent to catching-up peers since its start."""
-        running_bytes = sum(r.raft.catch_up_sent_bytes for r in self.replicas.values())
+        running_bytes = sum(r.core_now().catch_up_sent_bytes for r in self.replicas.values())
         return self.counters.removed_catch_up_bytes + running_bytes
 
     async def view(self, replica: Replica) -> View:
@@ -388,7 +388,7 @@ class Host(Edge):
         here until then is told who leads instead."""
         self.draining = True
         for replica in self.replicas.values():
-            replica.raft.refuse_leadership(True)
+            replica.core_now().refuse_leadership(True)
             self.wake(replica)
         deadline_s = self._loop.time() + timeout_s
         while any(each.leads or each.awaits_successor for each in self.replicas.values()):

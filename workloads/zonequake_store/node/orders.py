@@ -157,7 +157,7 @@ class Orders:
         return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
 
     def _greet(self, replica: Replica) -> None:
-        configuration = replica.raft.status().configuration
+        configuration = replica.core_now().status().configuration
         for peer in configuration.members if configuration else ():
             if peer != replica.me:
                 self._host.transport.greet(peer.node)

@@ -165,7 +165,7 @@ class StorageWatch(Watcher):
         self._full[writer] = str(error)
         self._tell("storage.full", error.environment, str(error))
         for replica in self._durable():
-            if replica.raft.is_storing:
+            if replica.core_now().is_storing:
                 replica.interrupt("the node's storage is full")
         self._host.flushing.wake()
 
@@ -204,7 +204,7 @@ class StorageWatch(Watcher):
 
     def _hand_over(self) -> None:
         for replica in self._durable():
-            if replica.leads and replica.raft.transfer_leadership():
+            if replica.leads and replica.core_now().transfer_leadership():
                 self._host.wake(replica)
 
     def _break_what_grows(self) -> None:

@@ -2,7 +2,7 @@
 
 Looking at many sleeping replicas costs mostly the fetching of their memory. So a core's ticks are
 told late, all at once, as long as each of them would have done nothing (`Raft.quiet_ticks`), but
-before anybody uses the core (`Replica.raft`):
+before anybody uses the core (`Replica.core_now`):
 
     whatever happened ──► consider: due at now + 1 + quiet_ticks ──► pass_tick gives it back then,
                                                                  unless it was moved meanwhile
@@ -27,7 +27,7 @@ class Agenda:
 
     def consider_core(self, replica: Replica) -> None:
         """The same after something that concerned the core alone."""
-        due = self.ticks.now + 1 + (0 if replica.wants_ticks else replica.raft.quiet_ticks)
+        due = self.ticks.now + 1 + (0 if replica.wants_ticks else replica.core_now().quiet_ticks)
         if due != replica.due_tick:
             replica.due_tick = due
             self._due.setdefault(due, []).append(replica)

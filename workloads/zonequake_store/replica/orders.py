@@ -34,7 +34,7 @@ ReplicaOrder = Bootstrap | ChangePeers | CancelChangePeers | ResetPeers | Grant 
 
 def obey(replica: Replica, order: ReplicaOrder) -> OrderReply:
     """Carry an order out; a turn must follow. Raises LOG_ERRORS."""
-    configuration = replica.raft.status().configuration
+    configuration = replica.core_now().status().configuration
     if configuration is not None:
         replica.raise_token(configuration.token)
     if order.token < replica.token:
@@ -49,7 +49,7 @@ def obey(replica: Replica, order: ReplicaOrder) -> OrderReply:
 
 
 def _at_core(replica: Replica, order: ReplicaOrder) -> OrderReply:
-    raft = replica.raft
+    raft = replica.core_now()
     match order:
         case Bootstrap():
             raft.bootstrap(
@@ -83,14 +83,14 @@ def _transfer(replica: Replica, order: TransferLeadership) -> OrderReply:
         return OrderReply(status=OrderStatus.NOT_LEADER)
     target: Peer | None = None
     if order.to is not None:
-        configuration = replica.raft.status().configuration
+        configuration = replica.core_now().status().configuration
         members = configuration.members if configuration else frozenset()
         target = next((peer for peer in members if peer.node == order.to), None)
         if target is None:
             return failed(f"{order.to} is no member of {replica.group}")
         if target == replica.me:
             return OrderReply(status=OrderStatus.RECEIVED)
-    if not replica.raft.transfer_leadership(target):
+    if not replica.core_now().transfer_leadership(target):
         return failed("there is nobody to hand leadership to")
     return OrderReply(status=OrderStatus.RECEIVED)
 
@@ -113,8 +113,8 @@ def may_not_start(
 def start_again(replica: Replica, order: StartReplica) -> OrderReply:
     """A start order for one that runs; a turn must follow."""
     replica.raise_token(order.token)
-    replica.raft.set_catch_up_rate(order.catch_up_bytes_per_second)
-    replica.raft.enforce(order.enforced_token)
+    replica.core_now().set_catch_up_rate(order.catch_up_bytes_per_second)
+    replica.core_now().enforce(order.enforced_token)
     if replica.permission is not None:
         replica.permission.permit(order.lease_session, order.lease_holder)
     return OrderReply(status=OrderStatus.RECEIVED, incarnation=replica.me.incarnation)
@@ -141,10 +141,10 @@ def looked_at(replica: Replica) -> ReplicaStatus:
 
     Its core is never ticked and steps no message; what it has committed is applied in memory.
     """
-    while replica.raft.has_ready():
-        ready = replica.raft.ready()
+    while replica.core_now().has_ready():
+        ready = replica.core_now().ready()
         replica.apply(ready.committed)
-        replica.raft.stored(ready)
+        replica.core_now().stored(ready)
     return msgspec.structs.replace(replica_status(replica), role=ReplicaRole.WAITING)
 
 

@@ -148,9 +148,8 @@ class Replica:
             group, me.node, partition, number=record.partition, partitions=record.partitions
         )
 
-    @property
-    def raft(self) -> Raft:
-        """The core. The ticks that it slept through are told first."""
+    def core_now(self) -> Raft:
+        """Tell the core the ticks that it slept through, and return it."""
         late = self._ticks.now - self._told_ticks
         if late:
             self._told_ticks += late
@@ -217,7 +216,7 @@ class Replica:
             return False
         if not self.leads:
             return self._elsewhere(id_, read, answer, self.leader)
-        if self.refusal is not None and self.raft.is_storing:
+        if self.refusal is not None and self.core_now().is_storing:
             answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
             return False
         if len(self._reads) >= MAX_WAITING_PER_REPLICA:
@@ -260,7 +259,7 @@ class Replica:
 
     def _look_at_handover(self) -> None:
         """Begin to hold requests back, or take them because this replica leads on."""
-        raft = self.raft
+        raft = self.core_now()
         if raft.hands_over:
             self._handover.begin()
         elif self._handover.is_under_way and raft.leads:
@@ -275,7 +274,7 @@ class Replica:
             self._propose()
         if self._reads.are_asked:
             try:
-                self._reads.begin(self.raft.read())
+                self._reads.begin(self.core_now().read())
             except NotLeader as error:
                 self._refuse(self._reads.end_asked(), error.leader)
 
@@ -285,7 +284,7 @@ class Replica:
         commands = [encode_command(command_of(item[0])) for item in offered]
         commands += [encode_command(part) for part in parts]
         try:
-            term, index = self.raft.propose(commands)
+            term, index = self.core_now().propose(commands)
         except NotLeader as error:
             for operation, id_, answer in offered:
                 self._elsewhere(id_, operation, answer, error.leader)
@@ -318,7 +317,7 @@ class Replica:
             self._lost_leadership()
         if leader is not None and not self.leads:
             self._send_elsewhere(self._handover.end())
-        elif leader is None and self.raft.expects_leader:
+        elif leader is None and self.core_now().expects_leader:
             self._handover.begin()
         if self.leads:
             self.transactions.lead(term, self._nodes())
@@ -333,14 +332,14 @@ class Replica:
             self.transactions.moved(self._nodes())
 
     def _nodes(self) -> tuple[str, ...]:
-        configuration = self.raft.status().configuration
+        configuration = self.core_now().status().configuration
         members = configuration.members if configuration else ()
         return tuple(sorted(peer.node for peer in members))
 
     def _lost_leadership(self) -> None:
         self._give_up_writes("leadership was lost before the commit")
         self.transactions.stop()
-        if self.raft.abstains:
+        if self.core_now().abstains:
             # A later lineage began: its state may pass these indexes without what they stand for.
             self._refuse(self._reads.end_confirmed(), self.leader)
 
@@ -379,7 +378,7 @@ class Replica:
             term, index = entry.term, entry.index
             if entry.kind is not EntryKind.COMMAND:
                 configures = entry.kind is EntryKind.CONFIGURATION
-                changes = configures and self.raft.changes_configuration(index)
+                changes = configures and self.core_now().changes_configuration(index)
                 partition.skip(term, index, configuration=changes)
                 if configures:
                     self.checkpoints.record(partition)
@@ -399,7 +398,7 @@ class Replica:
             else:
                 proposal.answer(outcome_reply(proposal.id, outcome))
         if entries:
-            self.raft.applied(entries[-1].index)
+            self.core_now().applied(entries[-1].index)
 
     def serve_reads(self) -> None:
         """Answer the confirmed reads whose state is here."""
@@ -427,13 +426,13 @@ class Replica:
 
     def _local(self, id_: int, read: Read) -> Reply:
         """From the state that is here, if it is fresh enough."""
-        if self.partition.lineage < lineage_of(self.raft.term):
+        if self.partition.lineage < lineage_of(self.core_now().term):
             # Also when its log is the new lineage's already: a snapshot may yet be installed.
             why = "this state is not known to be of the lineage that its group has gone on in"
             return Reply(id_, Status.STALE, error=why)
         bound_ms = read.max_staleness_ms
         if bound_ms:
-            since_ms = self.raft.fresh_since_ms()
+            since_ms = self.core_now().fresh_since_ms()
             if since_ms is None:
                 why = "no leader has told yet how fresh this state is"
                 return Reply(id_, Status.STALE, error=why)

@@ -40,13 +40,13 @@ def peers_of(names: list[PeerName]) -> tuple[Peer, ...]:
 def newest_user_entry(replica: Replica) -> tuple[int, int]:
     """(term, index) of the newest entry in its log that is a client's, committed or not."""
     state = replica.partition.state
-    found = replica.raft.last_command(holds_user_command)
+    found = replica.core_now().last_command(holds_user_command)
     return found or (state.last_user_term, state.last_user_index)
 
 
 def replica_status(replica: Replica) -> ReplicaStatus:
     """A running replica."""
-    status = replica.raft.status()
+    status = replica.core_now().status()
     configuration, error = status.configuration, status.reconfiguration_error
     if configuration is not None:
         replica.raise_token(configuration.token)
@@ -107,7 +107,7 @@ def resting_status(group: str, record: GroupRecord, broken: str | None) -> Repli
 
 def route_of(replica: Replica, client_address: Callable[[str], str | None]) -> PartitionRoute:
     """Where clients find a replica's group, as it knows. `client_address`: of a node."""
-    status = replica.raft.status()
+    status = replica.core_now().status()
     leader = status.leader.node if status.leader else None
     members = status.configuration.members if status.configuration else frozenset()
     return PartitionRoute(

@@ -60,7 +60,7 @@ class Edge(Protocol):
 
 def receive(replica: Replica, messages: Sequence[Message], edge: Edge) -> bool:
     """Take messages of peers; whether a turn must follow. Raises LOG_ERRORS."""
-    raft = replica.raft
+    raft = replica.core_now()
     for message in messages:
         raft.step(message)
     return _has_more_than_messages(replica, edge)
@@ -68,11 +68,11 @@ def receive(replica: Replica, messages: Sequence[Message], edge: Edge) -> bool:
 
 def beat(replica: Replica, edge: Edge) -> bool:
     """Send a leader's heartbeats; whether a turn must follow. Raises LOG_ERRORS."""
-    return replica.raft.beat() and _has_more_than_messages(replica, edge)
+    return replica.core_now().beat() and _has_more_than_messages(replica, edge)
 
 
 def _has_more_than_messages(replica: Replica, edge: Edge) -> bool:
-    raft = replica.raft
+    raft = replica.core_now()
     messages = raft.take_messages()
     if messages is None:
         return raft.has_ready()
@@ -84,7 +84,7 @@ def _has_more_than_messages(replica: Replica, edge: Edge) -> bool:
 def serve(replica: Replica, edge: Edge) -> None:
     """Let a replica do all it can before the disk has to answer. Raises LOG_ERRORS."""
     replica.begin_turn()
-    raft = replica.raft
+    raft = replica.core_now()
     urgent = raft.urgent()
     if urgent:
         edge.send(replica, urgent)
@@ -128,7 +128,7 @@ def finish(replica: Replica, ready: Ready, edge: Edge) -> None:
         edge.install_snapshot(replica)
     if ready.entries:
         replica.log.stored(ready.entries)
-    replica.raft.stored(ready)
+    replica.core_now().stored(ready)
     if ready.messages_after_store:
         edge.send(replica, ready.messages_after_store)
     if ready.snapshot is not None:

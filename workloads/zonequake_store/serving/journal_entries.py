@@ -37,7 +37,7 @@ def note_core(journal: Journal, replica: Replica, event: RaftEvent) -> None:
             }
             _add(journal, "group.reset", record, data)
         case StageChanged():
-            data = stage_event(event, replica.raft.status().term)
+            data = stage_event(event, replica.core_now().status().term)
             _add(journal, "rebalance.stage", record, data)
 
 

@@ -28,8 +28,8 @@ FOREIGN_KINDS = "ServiceMonitor,PodMonitor,PrometheusRule,Certificate"
 
 @pytest.fixture(scope="session")
 def api_schemas(tmp_path_factory: pytest.TempPathFactory, render: Render) -> Path:
-    """Those of the Python package for what the chart renders, each with all definitions: it refers
-    to them by a path that only it resolves."""
+    """Those of the Python package for what the chart renders, each with the definitions that it
+    refers to: by a path that only the package resolves, and all of them take seconds to load."""
     folder = tmp_path_factory.mktemp("api")
 
     def local(name: str) -> Document:
@@ -42,9 +42,22 @@ def api_schemas(tmp_path_factory: pytest.TempPathFactory, render: Render) -> Pat
         words = [document["kind"].lower(), *([group.partition(".")[0]] if group else []), version]
         name = f"{'-'.join(words)}.json"
         if (API_SCHEMAS / name).exists():
-            schema = {**local(name), "definitions": definitions}
+            schema = local(name)
+            schema["definitions"] = reached(schema, definitions)
             (folder / name).write_text(json.dumps(schema))
     return folder
+
+
+def reached(schema: Document, definitions: Document) -> Document:
+    """The definitions that a schema refers to, by itself or through others of them."""
+    found: Document = {}
+    waiting: list[object] = [schema]
+    while waiting:
+        for name in re.findall(r'"#/definitions/([^"]+)"', json.dumps(waiting.pop())):
+            if name not in found:
+                found[name] = definitions[name]
+                waiting.append(found[name])
+    return found
 
 
 def conforms(own: Path, api: Path, text: str) -> subprocess.CompletedProcess[str]:

@@ -192,6 +192,7 @@ ZONEQUAKE = str(Path(sys.executable).parent / "zonequake")
 
 def test_versions_and_images_of_the_release_are_told(words: Words, release: Release) -> None:
     where = ("--kubeconfig", str(release.place.kubeconfig), "--namespace", words.namespace)
+    words.kubectl("rollout", "status", "statefulset/zq-default", "--timeout=60s")
     told = words.run(ZONEQUAKE, "version", *where)
     assert f"client         {version('zonequake')}, Python" in told
     assert f"release        {version('zonequake')}: zq in namespace {words.namespace}\n" in told

@@ -81,6 +81,7 @@ async def test_a_write_that_is_answered_is_ok_and_carries_its_place_in_the_order
 async def test_a_single_attempt_that_may_have_happened_is_info(
     store: ReferenceStore, client: Client, fault: Fault, operation: Operation
 ) -> None:
+    await client.execute(READ, limits(deadline_s=30, attempt_s=30))  # or connecting might take the whole attempt
     store.script = first(fault)
     outcome = await client.execute(operation, limits(retry=False, attempt_s=0.1))
     assert outcome.type is Type.INFO
@@ -319,7 +320,9 @@ async def test_many_operations_share_one_connection_and_all_end(
     outcomes = await asyncio.gather(
         *(
             client.execute(
-                Operation(f=Function.WRITE, key=key, value=n + 1), limits(), Once("c", n + 1)
+                Operation(f=Function.WRITE, key=key, value=n + 1),
+                limits(deadline_s=30, attempt_s=30),
+                Once("c", n + 1),
             )
             for n, key in enumerate(keys)
         )

@@ -19,7 +19,7 @@ from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_protocol.admin import InspectReplica, Order, OrderReplies, ReplicasReport
 
 DURATION_S = 10
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 
 
 def pod(name: str, *, ended: bool = False, restarts: int = 0) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import subprocess
 import sys
 import tomllib
@@ -79,7 +80,9 @@ def test_orders_outlive_their_leaders(zonequake):
 
 
 @pytest.fixture
-def session(pytester: pytest.Pytester) -> object:
+def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others take a while to load
+
     def run(
         test: str = TEST,
         *words: str,
@@ -208,23 +211,34 @@ def test_what_cannot_be_undone_is_an_error_also_of_a_test_that_passed(session: o
     result.stdout.fnmatch_lines(["*not proven to be undone: zone orders is still there*"])
 
 
-@pytest.mark.parametrize(
-    ("mark", "sentence"),
-    [
-        ("zones={'a': {}}, seeds=1", "*unknown seeds; allowed by name are zones, scenario*"),
-        ("", "*expected either zones=... or scenario=...*"),
-        ("zones={'a': {}}, scenario='leader-kill'", "*expected either zones=... or scenario=...*"),
-        ("scenario='no-such'", "*found neither a scenario nor a file named 'no-such'*"),
-    ],
-)
-def test_a_wrong_marker_is_an_error_with_a_sentence(
-    mark: str, sentence: str, session: object
-) -> None:
-    result = session(  # type: ignore[operator]
-        f"import pytest\n@pytest.mark.zonequake({mark})\ndef test_a(zonequake): pass\n"
-    )
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([sentence])
+WRONG = {
+    "seeds": (
+        "@pytest.mark.zonequake(zones={'a': {}}, seeds=1)",
+        "*unknown seeds; allowed by name are zones, scenario*",
+    ),
+    "empty": ("@pytest.mark.zonequake()", "*expected either zones=... or scenario=...*"),
+    "both": (
+        "@pytest.mark.zonequake(zones={'a': {}}, scenario='leader-kill')",
+        "*expected either zones=... or scenario=...*",
+    ),
+    "nobody": (
+        "@pytest.mark.zonequake(scenario='no-such')",
+        "*found neither a scenario nor a file named 'no-such'*",
+    ),
+    "unmarked": ("", "*test_unmarked*lacks its marker: @pytest.mark.zonequake*"),
+}
+"""Tests by their names: their marker, and what pytest must print of them."""
+
+
+def test_a_wrong_marker_or_none_is_an_error_with_a_sentence(session: object) -> None:
+    tests = [f"{mark}\ndef test_{name}(zonequake): pass" for name, (mark, _) in WRONG.items()]
+    result = session("\n".join(["import pytest", *tests]))  # type: ignore[operator]
+    result.assert_outcomes(errors=len(WRONG))
+    text = result.stdout.str()
+    for name, (_, sentence) in WRONG.items():
+        _, of_one = text.split(f"_ ERROR at setup of test_{name} _", 1)
+        told = of_one.split("_ ERROR at setup of ", 1)[0].split("short test summary", 1)[0]
+        assert fnmatch.filter(told.splitlines(), sentence), (name, told)
 
 
 def test_a_field_that_the_manifest_does_not_know_fails_before_anything_is_run(
@@ -234,12 +248,6 @@ def test_a_field_that_the_manifest_does_not_know_fails_before_anything_is_run(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*unknown field 'pausesSeconds'*did you mean 'pauseSeconds'*"])
     result.stdout.no_fnmatch_line("*cleaned*")
-
-
-def test_the_fixture_without_its_marker_is_an_error_with_a_sentence(session: object) -> None:
-    result = session("def test_a(zonequake): pass\n")  # type: ignore[operator]
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*lacks its marker: @pytest.mark.zonequake*"])
 
 
 def test_loading_the_plugin_loads_nothing_else() -> None:

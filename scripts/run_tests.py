@@ -3,9 +3,9 @@
     scripts/run_tests.py [GROUP...]     all groups of `make test`, or those named
     scripts/run_tests.py --all          these, and then the long sweeps
 
-Groups that mostly compute run beside those that mostly wait, one of each kind at a time, and give
-way to them. What a group prints is kept, and printed as a whole when the group has ended; meanwhile
-a line a minute says how far it is. A group that runs alone prints as it goes.
+Groups run in three lanes beside each other, one of each at a time; those that compute give way to
+those that mostly wait. What a group prints is kept, and printed as a whole when the group has
+ended; meanwhile a line a minute says how far it is. A group that runs alone prints as it goes.
 
 Ends with 1 if any group failed. With CI=true in the environment a skipped test counts as a failure,
 unless its reason stands in the table "Tests that may be skipped" of docs/testing.md: a check that
@@ -48,10 +48,12 @@ END_S = 60.0
 
 
 class Lane(Enum):
-    """What runs one after another; the two lanes run beside each other."""
+    """What runs one after another; the lanes run beside each other."""
 
     COMPUTES = "computes"
-    """Uses what the other lane leaves of the processors."""
+    """Our own code, on what the lane that waits leaves of the processors."""
+    OTHERS = "others"
+    """The same for other people's programs: compilers, buildah, Spark, etcd, TLC."""
     WAITS = "waits"
     """Mostly for elections, disks and kubelets, and measures times."""
 
@@ -76,6 +78,7 @@ GROUPS = (
             ("python", "-c", "from zonequake_cluster.supply.tools import helm_path; helm_path()"),
         ),
         limit_s=2400,
+        lane=Lane.OTHERS,
     ),
     Group(
         name="lint",
@@ -93,6 +96,7 @@ GROUPS = (
         commands=(("zonequake", "images", "build"),),
         limit_s=2400,
         needs=("programs",),
+        lane=Lane.OTHERS,
     ),
     Group(name="simulation", folder="tests/simulation", options=("-n", "2"), limit_s=1800),
     Group(
@@ -112,14 +116,15 @@ GROUPS = (
         lane=Lane.WAITS,
         needs=("programs",),
     ),
-    Group(name="spark", folder="tests/spark", limit_s=1800),
+    Group(name="spark", folder="tests/spark", limit_s=1800, lane=Lane.OTHERS),
     Group(
         name="foreign",
         folder="tests/foreign",
         limit_s=1800,  # compiles, the first time
         needs=("programs",),
+        lane=Lane.OTHERS,
     ),
-    Group(name="model", folder="tests/model", limit_s=1200),
+    Group(name="model", folder="tests/model", limit_s=1200, lane=Lane.OTHERS),
     Group(
         name="cluster",
         folder="tests/cluster",
@@ -207,7 +212,7 @@ class Runs:
                 stdout=out,
                 stderr=subprocess.STDOUT if out is not None else None,
                 start_new_session=True,  # so that a group over its limit ends with its processes
-                preexec_fn=give_way if log is not None and group.lane is Lane.COMPUTES else ready,
+                preexec_fn=ready if log is None or group.lane is Lane.WAITS else give_way,
             )
             try:
                 deadline_s = time.monotonic() + group.limit_s
@@ -236,7 +241,7 @@ def ready() -> None:
 
 
 def give_way() -> None:
-    """The same, and the other lane goes first."""
+    """The same, and the lane that waits goes first."""
     ready()
     os.nice(NICE)
     # With one, a session is a unit of scheduling of its own, and nice counts only within it.
@@ -285,8 +290,8 @@ def main(names: list[str]) -> int:
 
 def run_groups(groups: Sequence[Group]) -> list[Outcome]:
     """Runs groups, one after another if they are of one lane, else lane beside lane."""
-    lanes = [[group for group in groups if group.lane is lane] for lane in Lane]
-    if not all(lanes):
+    lanes = [found for lane in Lane if (found := [g for g in groups if g.lane is lane])]
+    if len(lanes) == 1:
         return [run_group(group) for group in groups]
     progress = Progress(runs=Runs(), ended={group.name: threading.Event() for group in groups})
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(lanes)) as pool:
@@ -318,7 +323,7 @@ class Progress:
         try:
             self._run_lane(groups, folder)
         except BaseException:
-            self.runs.stopped.set()  # else the other lane might wait forever
+            self.runs.stopped.set()  # else other lanes might wait forever
             raise
 
     def _run_lane(self, groups: Sequence[Group], folder: Path) -> None:

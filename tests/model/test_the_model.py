@@ -74,7 +74,10 @@ WITHIN = {
     "everything": EVERYTHING,
 }
 
-LARGE = ("reset-and-change", "everything-near", "everything")
+LARGE = (
+    *("elections", "late-change", "loss"),  # ten to twenty seconds each, and models seldom change
+    *("reset-and-change", "everything-near", "everything"),
+)
 """Too large for each change."""
 
 FOUND_BY = {

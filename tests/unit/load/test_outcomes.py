@@ -81,7 +81,8 @@ async def test_a_write_that_is_answered_is_ok_and_carries_its_place_in_the_order
 async def test_a_single_attempt_that_may_have_happened_is_info(
     store: ReferenceStore, client: Client, fault: Fault, operation: Operation
 ) -> None:
-    await client.execute(READ, limits(deadline_s=30, attempt_s=30))  # or connecting might take the whole attempt
+    # Or connecting might take the whole attempt.
+    await client.execute(READ, limits(deadline_s=30, attempt_s=30))
     store.script = first(fault)
     outcome = await client.execute(operation, limits(retry=False, attempt_s=0.1))
     assert outcome.type is Type.INFO

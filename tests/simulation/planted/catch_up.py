@@ -20,6 +20,7 @@ from zonequake_store.catchup.supplier import Supplier
 from zonequake_store.errors import StateCorrupt
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
+from zonequake_store.raft.peer_supply import PeerSupply
 from zonequake_store.raft.reconfigure import Reconfiguration
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.encoding import Pair
@@ -30,16 +31,16 @@ from zonequake_store.storage.data_store import DataStore, DataView
 
 
 def supply_from_a_wrong_index(patch: pytest.MonkeyPatch) -> None:
-    supply = Raft.supply
+    next_append = PeerSupply.next_append
 
-    def off_by_one(raft: Raft, to: Peer, *, index: int, log_term: int) -> Message | None:
-        message = supply(raft, to, index=index, log_term=log_term)
+    def off_by_one(supply: PeerSupply, to: Peer, *, index: int, log_term: int) -> Message | None:
+        message = next_append(supply, to, index=index, log_term=log_term)
         if message is None or len(message.entries) < 2:
             return message
         later = [msgspec.structs.replace(each, index=each.index - 1) for each in message.entries]
         return msgspec.structs.replace(message, entries=tuple(later[1:]))
 
-    patch.setattr(Raft, "supply", off_by_one)
+    patch.setattr(PeerSupply, "next_append", off_by_one)
 
 
 def _install_unchecked(patch: pytest.MonkeyPatch) -> None:

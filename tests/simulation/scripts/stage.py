@@ -203,13 +203,13 @@ class Stage:
         for leader, peer in self._lagging:
             while leader in self.rafts and peer.node in self.rafts:
                 raft = self.rafts[leader]
-                if not raft.is_supplied(peer):
+                if not raft.supply.is_open(peer):
                     break
                 index, term = self.rafts[peer.node].stored_position
-                message = raft.supply(peer, index=index, log_term=term)
+                message = raft.supply.next_append(peer, index=index, log_term=term)
                 if message is None or not message.entries:
                     break
-                raft.supplied(message)
+                raft.supply.append_left(message)
                 self.hand(message)
                 self.exchange(leader + peer.node)
 

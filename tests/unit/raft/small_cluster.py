@@ -94,7 +94,7 @@ class SmallCluster:
         return [
             (sender, request)
             for sender, request in self.supplies
-            if self.rafts[sender.node].is_supplied(request.to)
+            if self.rafts[sender.node].supply.is_open(request.to)
             and self.rafts[sender.node].stored_position
             != self.rafts[request.to.node].stored_position
         ]
@@ -104,12 +104,12 @@ class SmallCluster:
         moved = False
         for sender, request in self.supplies:
             raft, to = self.rafts[sender.node], self.rafts[request.to.node]
-            if {sender.node, request.to.node} & self.down or not raft.is_supplied(request.to):
+            if {sender.node, request.to.node} & self.down or not raft.supply.is_open(request.to):
                 continue
             index, log_term = to.stored_position
-            message = raft.supply(request.to, index=index, log_term=log_term)
+            message = raft.supply.next_append(request.to, index=index, log_term=log_term)
             if message is not None and message.entries and not self.lose(message):
-                raft.supplied(message)
+                raft.supply.append_left(message)
                 to.step(message)
                 last = message.entries[-1]
                 moved = moved or to.holds(last.index, last.term)

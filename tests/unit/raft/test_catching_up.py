@@ -192,11 +192,11 @@ def test_catch_up_is_limited_and_its_progress_never_falls() -> None:
 
 def test_a_rate_set_later_holds_too() -> None:
     cluster = loaded()
-    cluster.rafts["a"].set_catch_up_rate(500)
+    cluster.rafts["a"].supply.set_rate(500)
     change(cluster, 2, "abd")
     cluster.tick(3)
     assert not cluster.status("a").caught_up
-    cluster.rafts["a"].set_catch_up_rate(0)
+    cluster.rafts["a"].supply.set_rate(0)
     cluster.tick(2)
     assert cluster.status("a").caught_up
 
@@ -209,16 +209,16 @@ def test_snapshot_progress_shows_as_a_fraction_and_its_pieces_spend_the_limit() 
     change(cluster, 2, "abd")
     cluster.tick()
     assert [supply.to for _, supply in cluster.supplies] == [peer("d")]
-    assert raft.supply(peer("d"), index=0, log_term=0) is None
-    assert raft.supply_allowance(peer("d")) > 0
-    raft.supplied_piece(peer("d"), index=12, piece_bytes=500, sent_bytes=500, total_bytes=1000)
-    assert raft.supply_allowance(peer("d")) == 0
+    assert raft.supply.next_append(peer("d"), index=0, log_term=0) is None
+    assert raft.supply.allowance(peer("d")) > 0
+    raft.supply.piece_left(peer("d"), index=12, piece_bytes=500, sent_bytes=500, total_bytes=1000)
+    assert raft.supply.allowance(peer("d")) == 0
     progress = raft.status().progress[0]
     assert progress.by_snapshot
     assert progress.fraction == pytest.approx(0.5)
     assert progress.bytes_sent == 500
     assert (progress.bytes_done, progress.bytes_total) == (500, 1000)
-    raft.supplied_piece(peer("d"), index=12, piece_bytes=500, sent_bytes=500, total_bytes=1000)
+    raft.supply.piece_left(peer("d"), index=12, piece_bytes=500, sent_bytes=500, total_bytes=1000)
     progress = raft.status().progress[0]
     assert progress.bytes_sent == 1000, "it was sent twice"
     assert (progress.bytes_done, progress.bytes_total) == (500, 1000)

@@ -186,10 +186,12 @@ def test_a_follower_far_behind_is_supplied_until_it_can_follow() -> None:
     raft.compact(4)
     cluster.heal()
     cluster.tick(20, "a")
-    assert raft.is_supplied(peer("c"))
+    assert raft.supply.is_open(peer("c"))
     assert len(cluster.supplies) == 1, "it is told once, and holds until the follower follows"
-    assert raft.supply(peer("c"), index=1, log_term=raft.term) is None, "the log begins behind it"
-    assert not raft.is_supplied(peer("b"))
+    assert raft.supply.next_append(peer("c"), index=1, log_term=raft.term) is None, (
+        "the log begins behind it"
+    )
+    assert not raft.supply.is_open(peer("b"))
 
 
 def test_a_late_append_is_answered_with_what_is_committed() -> None:

@@ -26,7 +26,7 @@ def leader_with(
 
 def test_a_peer_with_nothing_gets_everything() -> None:
     _, raft, last = leader_with(5)
-    message = raft.supply(peer("d"), index=0, log_term=0)
+    message = raft.supply.next_append(peer("d"), index=0, log_term=0)
     assert message is not None
     assert (message.kind, message.index, message.log_term) == (Kind.APPEND, 0, 0)
     assert [entry.index for entry in message.entries] == list(range(1, last + 1))
@@ -34,7 +34,7 @@ def test_a_peer_with_nothing_gets_everything() -> None:
 
 def test_a_peer_gets_what_follows_its_last_entry() -> None:
     _, raft, last = leader_with(5)
-    message = raft.supply(peer("d"), index=4, log_term=raft.term)
+    message = raft.supply.next_append(peer("d"), index=4, log_term=raft.term)
     assert message is not None
     assert (message.index, message.log_term) == (4, raft.term)
     assert [entry.index for entry in message.entries] == list(range(5, last + 1))
@@ -42,14 +42,14 @@ def test_a_peer_gets_what_follows_its_last_entry() -> None:
 
 def test_a_peer_that_has_everything_gets_an_append_without_entries() -> None:
     _, raft, last = leader_with(5)
-    message = raft.supply(peer("d"), index=last, log_term=raft.term)
+    message = raft.supply.next_append(peer("d"), index=last, log_term=raft.term)
     assert message is not None
     assert message.entries == ()
 
 
 def test_entries_of_an_older_term_lead_back_to_where_the_logs_can_agree() -> None:
     _, raft, _ = leader_with(5)
-    message = raft.supply(peer("d"), index=40, log_term=1)
+    message = raft.supply.next_append(peer("d"), index=40, log_term=1)
     assert message is not None
     assert (message.index, message.log_term) == (1, 1), "the last entry that is no newer"
 
@@ -58,29 +58,29 @@ def test_a_log_that_begins_behind_the_peer_has_nothing_for_it() -> None:
     cluster, raft, _ = leader_with(5)
     cluster.stores["a"].compact(raft.snapshot_meta(4))
     raft.compact(4)
-    assert raft.supply(peer("d"), index=3, log_term=raft.term) is None
-    assert raft.supply(peer("d"), index=9, log_term=1) is None
-    assert raft.supply(peer("d"), index=4, log_term=raft.term) is not None
+    assert raft.supply.next_append(peer("d"), index=3, log_term=raft.term) is None
+    assert raft.supply.next_append(peer("d"), index=9, log_term=1) is None
+    assert raft.supply.next_append(peer("d"), index=4, log_term=raft.term) is not None
 
 
 def test_a_spent_limit_lets_nothing_through_until_the_next_tick() -> None:
     _, raft, _ = leader_with(9, settings=Settings(catch_up_bytes_per_second=400))
-    first = raft.supply(peer("d"), index=0, log_term=0)
+    first = raft.supply.next_append(peer("d"), index=0, log_term=0)
     assert first is not None
     assert first.entries
-    assert raft.supply_allowance(peer("d")) > 0, "it did not leave yet"
-    raft.supplied(first)
-    assert raft.supply_allowance(peer("d")) == 0
-    spent = raft.supply(peer("d"), index=0, log_term=0)
+    assert raft.supply.allowance(peer("d")) > 0, "it did not leave yet"
+    raft.supply.append_left(first)
+    assert raft.supply.allowance(peer("d")) == 0
+    spent = raft.supply.next_append(peer("d"), index=0, log_term=0)
     assert spent is not None
     assert spent.entries == ()
     for _ in range(9):
         raft.tick()
-    assert raft.supply_allowance(peer("d")) > 0
+    assert raft.supply.allowance(peer("d")) > 0
 
 
 def test_only_a_leader_supplies() -> None:
     cluster, _, _ = leader_with(1)
-    assert not cluster.rafts["b"].is_supplied(peer("d"))
+    assert not cluster.rafts["b"].supply.is_open(peer("d"))
     with pytest.raises(NotLeader):
-        cluster.rafts["b"].supply(peer("d"), index=0, log_term=0)
+        cluster.rafts["b"].supply.next_append(peer("d"), index=0, log_term=0)

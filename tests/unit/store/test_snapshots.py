@@ -20,6 +20,7 @@ from zonequake_store.raft.api import SupplyPeer
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Kind, Message
+from zonequake_store.raft.peer_supply import PeerSupply
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import View
 from zonequake_store.storage.data_store import DataView
@@ -226,8 +227,8 @@ async def test_a_state_that_is_no_longer_supplied_stays_open_until_nobody_reads_
 
     monkeypatch.setattr(supplied_state, "measure", read)
     monkeypatch.setattr(DataView, "close", noted)
-    monkeypatch.setattr(Raft, "is_supplied", lambda _, __: True)
-    monkeypatch.setattr(Raft, "supply", lambda _, __, **___: None)
+    monkeypatch.setattr(PeerSupply, "is_open", lambda _, __: True)
+    monkeypatch.setattr(PeerSupply, "next_append", lambda _, __, **___: None)
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
         catch_up = node.host.catch_up

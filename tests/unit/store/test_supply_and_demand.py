@@ -25,8 +25,8 @@ from zonequake_store.catchup.supplier import (
 )
 from zonequake_store.errors import LogCorrupt
 from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
-from zonequake_store.raft.core import Raft
 from zonequake_store.raft.messages import Kind, Message, Peer
+from zonequake_store.raft.peer_supply import PeerSupply
 
 
 def test_entries_are_supplied_until_nothing_is_missing() -> None:
@@ -184,7 +184,7 @@ def test_a_snapshot_is_closed_when_its_peer_is_silent_for_long_and_then_offered_
     assert world.opened == set()
     assert world.supplier.lowest_index_needed > world.index
     world.line = lambda frame: 1
-    if not world.leader.raft.is_supplied(NEW):  # its silence ended the change
+    if not world.leader.raft.supply.is_open(NEW):  # its silence ended the change
         world.leader.raft.change_peers(term=world.leader.raft.term, token=3, peers=(LEADER, NEW))
     world.tick(3 * REPEAT_TICKS)
     assert world.installed == world.state
@@ -212,13 +212,13 @@ def test_whenever_a_leader_steps_down_what_was_being_read_for_its_peer_goes_nowh
 def test_a_log_that_cannot_be_read_is_replaced_by_the_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def rotten(raft: Raft, to: Peer, *, index: int, log_term: int) -> Message | None:
+    def rotten(supply: PeerSupply, to: Peer, *, index: int, log_term: int) -> Message | None:
         if index < 30:
             raise LogCorrupt("record of index 1: CRC is wrong")
-        return supply(raft, to, index=index, log_term=log_term)
+        return next_append(supply, to, index=index, log_term=log_term)
 
-    supply = Raft.supply
-    monkeypatch.setattr(Raft, "supply", rotten)
+    next_append = PeerSupply.next_append
+    monkeypatch.setattr(PeerSupply, "next_append", rotten)
     world = World(50)
     world.run()
     assert world.installed == world.state
@@ -228,15 +228,15 @@ def test_a_log_that_cannot_be_read_is_replaced_by_the_state(
 def test_entries_that_the_core_refuses_again_and_again_are_replaced_by_the_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    supply = Raft.supply
+    next_append = PeerSupply.next_append
 
-    def wrong(raft: Raft, to: Peer, *, index: int, log_term: int) -> Message | None:
-        message = supply(raft, to, index=index, log_term=log_term)
+    def wrong(supply: PeerSupply, to: Peer, *, index: int, log_term: int) -> Message | None:
+        message = next_append(supply, to, index=index, log_term=log_term)
         if message is None or index >= 30:
             return message
         return msgspec.structs.replace(message, log_term=message.log_term + 1)
 
-    monkeypatch.setattr(Raft, "supply", wrong)
+    monkeypatch.setattr(PeerSupply, "next_append", wrong)
     world = World(50)
     world.run()
     assert world.installed == world.state
@@ -309,7 +309,7 @@ def test_whatever_the_line_does_the_peer_catches_up_with_the_whole_state(seed: i
         world.tick(chance.randrange(15))
     world.line = lambda frame: 1
     world.tick(4 * REPEAT_TICKS)
-    if not world.leader.raft.is_supplied(NEW):
+    if not world.leader.raft.supply.is_open(NEW):
         world.change()
         world.tick(4 * REPEAT_TICKS)
     assert world.peer.raft.stored_position == world.leader.raft.stored_position
@@ -403,7 +403,7 @@ def test_a_leader_that_most_members_contradict_blames_nobody() -> None:
 def test_entries_that_the_rate_lets_through_as_often_as_demands_repeat_are_sent_once() -> None:
     world = World(50)
     entry_bytes = 5 + ENTRY_OVERHEAD_BYTES
-    world.leader.raft.set_catch_up_rate(round(entry_bytes / (REPEAT_TICKS * SMALL.tick_s)))
+    world.leader.raft.supply.set_rate(round(entry_bytes / (REPEAT_TICKS * SMALL.tick_s)))
     last_index = world.leader.raft.status().last_index
     world.tick(last_index * (REPEAT_TICKS + 1))
     assert world.is_caught_up

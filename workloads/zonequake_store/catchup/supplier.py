@@ -114,7 +114,7 @@ class Supplier:
 
         After a change that was given up, the peer goes on with the snapshot that is still open.
         """
-        if not self._raft.is_supplied(to):
+        if not self._raft.supply.is_open(to):
             self._end(to)
             return
         before = self._sessions.pop(to, None)
@@ -128,7 +128,7 @@ class Supplier:
         peer = demand.sender
         if self._is_unequal(demand):
             return
-        if not self._raft.is_supplied(peer):
+        if not self._raft.supply.is_open(peer):
             self._dismiss(demand)
             return
         if demand.term != self._raft.term:
@@ -192,7 +192,7 @@ class Supplier:
         if session is None or source is None or source.end is None:
             return
         source.reading = False
-        if not self._raft.is_supplied(to):
+        if not self._raft.supply.is_open(to):
             return  # it stopped leading, or gave the change up, while the edge was at work
         if after != source.after or source.whole:
             self._serve(session)  # the demander went back meanwhile
@@ -216,7 +216,7 @@ class Supplier:
         source.after = last
         source.sent_bytes += size_bytes
         source.whole = at_end
-        self._raft.supplied_piece(
+        self._raft.supply.piece_left(
             to,
             index=source.index,
             piece_bytes=len(content),
@@ -237,7 +237,7 @@ class Supplier:
         """A tick of the core passed."""
         for session in list(self._sessions.values()):
             session.silent_ticks += 1
-            if not self._raft.is_supplied(session.peer):
+            if not self._raft.supply.is_open(session.peer):
                 session.asked = False
                 if session.snapshot is None or session.silent_ticks >= FORGET_TICKS:
                     self._end(session.peer)
@@ -312,7 +312,7 @@ class Supplier:
 
     def _serve(self, session: Session) -> None:
         """Send what the peer may be sent now."""
-        if not session.asked or not self._raft.is_supplied(session.peer):
+        if not session.asked or not self._raft.supply.is_open(session.peer):
             return
         if len(session.in_flight) >= WINDOW_SUPPLIES:
             return
@@ -328,7 +328,9 @@ class Supplier:
         self._send_state(session)
 
     def _next(self, session: Session) -> Message | None:
-        return self._raft.supply(session.peer, index=session.index, log_term=session.log_term)
+        return self._raft.supply.next_append(
+            session.peer, index=session.index, log_term=session.log_term
+        )
 
     def _send_entries(self, session: Session, append: Message | None) -> None:
         """The first one of a round leaves even if it is empty: its answer tells the core how far
@@ -337,7 +339,7 @@ class Supplier:
             peer = session.peer
             if not self._edge.send(Supply(self._group, peer, self._me, session.round, append)):
                 return
-            self._raft.supplied(append)
+            self._raft.supply.append_left(append)
             session.begun = False
             if not append.entries:
                 return
@@ -361,7 +363,7 @@ class Supplier:
             return
         if snapshot.sent - snapshot.acknowledged >= WINDOW_PIECES:
             return
-        allowance = self._raft.supply_allowance(peer)
+        allowance = self._raft.supply.allowance(peer)
         if allowance:
             snapshot.reading = True
             self._edge.read(peer, snapshot.number, snapshot.after, min(PIECE_BYTES, allowance))

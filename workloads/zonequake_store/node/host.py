@@ -322,7 +322,7 @@ class Host(Edge):
         """Stop a replica; its files stay."""
         replica.stop()
         if self.replicas.pop(replica.group, None) is not None:
-            self.counters.removed_catch_up_bytes += replica.core_now().catch_up_sent_bytes
+            self.counters.removed_catch_up_bytes += replica.core_now().supply.sent_bytes
         self._awake.pop(replica, None)
         self._pulse.end(replica)
         self.catch_up.removed(replica)
@@ -363,7 +363,7 @@ class Host(Edge):
     @property
     def catch_up_sent_bytes(self) -> int:
         """All that this node sent to catching-up peers since its start."""
-        running_bytes = sum(r.core_now().catch_up_sent_bytes for r in self.replicas.values())
+        running_bytes = sum(r.core_now().supply.sent_bytes for r in self.replicas.values())
         return self.counters.removed_catch_up_bytes + running_bytes
 
     async def view(self, replica: Replica) -> View:

@@ -255,10 +255,10 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupplyPeer:
-    """Let `to` demand what it lacks, and supply it, while `raft.is_supplied(to)`:
+    """Let `to` demand what it lacks, and supply it, while `raft.supply.is_open(to)`:
 
-    the APPENDs that `raft.supply` gives, which its core steps; where that is None, the applied
-    state at an index, after which its core steps
+    the APPENDs that `raft.supply.next_append` gives, which its core steps; where that is None, the
+    applied state at an index, after which its core steps
     Message(SNAPSHOT, to=to, sender=me, term=term, snapshot=raft.snapshot_meta(index)).
     """
 

@@ -15,9 +15,7 @@ from zonequake_store.raft.api import (
     Settings,
     Status,
 )
-from zonequake_store.raft.catchup import ENTRY_OVERHEAD_BYTES
-from zonequake_store.raft.errors import NotLeader, ReadyOutstanding
-from zonequake_store.raft.leader import Leader
+from zonequake_store.raft.errors import ReadyOutstanding
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import (
     Configuration,
@@ -27,7 +25,7 @@ from zonequake_store.raft.messages import (
     Peer,
     SnapshotMeta,
 )
-from zonequake_store.raft.progress import Flow
+from zonequake_store.raft.peer_supply import PeerSupply
 from zonequake_store.raft.replica import Outbox, Replica
 from zonequake_store.raft.status import status_of
 
@@ -35,7 +33,7 @@ from zonequake_store.raft.status import status_of
 class Raft:
     """A replica. Not thread-safe: one thread calls everything."""
 
-    __slots__ = ("_outstanding", "_replica", "_stored_hard_state", "_ticks_storing")
+    __slots__ = ("_outstanding", "_replica", "_stored_hard_state", "_ticks_storing", "supply")
 
     def __init__(
         self,
@@ -59,6 +57,7 @@ class Raft:
         self._replica = Replica(
             me=me, settings=settings, log=view, hard_state=hard_state, random=random
         )
+        self.supply = PeerSupply(self._replica)
         self._stored_hard_state = hard_state
         self._outstanding: Ready | None = None
         self._ticks_storing = 0
@@ -114,12 +113,12 @@ class Raft:
         A command is committed if `Ready.committed` shows its index with this term, and lost if it
         shows the index with another term.
         """
-        return self._replica.term, self._leadership().propose(commands)
+        return self._replica.term, self._replica.as_leader().propose(commands)
 
     def read(self) -> int:
         """Start a linearizable read; returns its number, answered in `Ready.reads` or
         `Ready.aborted_reads`. Raises NotLeader."""
-        return self._leadership().reads.add()
+        return self._replica.as_leader().reads.add()
 
     def fresh_since_ms(self) -> int | None:
         """The applied state holds all that was acknowledged before this time of tick's clock; None
@@ -129,11 +128,6 @@ class Raft:
         # Claims speak of this lineage's entries, not of a state that a snapshot is to replace.
         replaced = replica.abstains or replica.log.pending_snapshot is not None
         return replica.freshness.since_ms(0 if replaced else replica.log.applied)
-
-    def _leadership(self) -> Leader:
-        if self._replica.leadership is None:
-            raise NotLeader(self._replica.leader)
-        return self._replica.leadership
 
     # configuration and leadership
 
@@ -237,24 +231,6 @@ class Raft:
         """(term, index) of the newest command behind the applied state whose data `counts`,
         committed or not; None if there is none."""
         return self._replica.log.last_command(counts)
-
-    def set_catch_up_rate(self, bytes_per_second: int) -> None:
-        """Limit what catching-up peers are supplied with; 0: unlimited."""
-        self._replica.catch_up_limit.set_rate(bytes_per_second)
-
-    @property
-    def catch_up_sent_bytes(self) -> int:
-        """All that this replica, as a leader, ever sent to catching-up peers."""
-        return self._replica.catch_up_limit.spent_bytes
-
-    @property
-    def whole_log_bytes(self) -> int | None:
-        """What a new peer would get from the log; None if its beginning is gone, so that it would
-        get the state instead."""
-        log = self._replica.log
-        if log.first_index > 1:
-            return None
-        return log.bytes_behind(0) + log.last_index * ENTRY_OVERHEAD_BYTES
 
     # the log
 
@@ -410,38 +386,7 @@ class Raft:
         else:
             election.on_ended(self._replica, node, lot)
 
-    # supply and demand (`zonequake_store.catchup`)
-
-    def is_supplied(self, peer: Peer) -> bool:
-        """Whether this leader waits for `peer` to demand what it lacks."""
-        leadership = self._replica.leadership
-        progress = leadership.progress.get(peer) if leadership is not None else None
-        return progress is not None and progress.flow is Flow.SUPPLIED
-
-    def supply(self, to: Peer, *, index: int, log_term: int) -> Message | None:
-        """The APPEND of what a supplied peer lacks whose log ends with (index, log_term).
-
-        It may begin before that if the logs differ, and is empty if nothing is missing or the rate
-        limit is spent. None: the log does not reach back so far, only the state can help. Raises
-        LogCompacted, or what the host's log raises if it cannot be read.
-        """
-        return self._leadership().supply(to, index, log_term)
-
-    def supplied(self, append: Message) -> None:
-        """What `supply` gave has left: for the rate limit and the peer's progress."""
-        self._leadership().reconfiguration.supplied(append.to, append.index, append.entries)
-
-    def supply_allowance(self, to: Peer) -> int:
-        """Bytes with which a supplied peer may be supplied now; 0: the rate limit is spent."""
-        return self._leadership().allowance(to)
-
-    def supplied_piece(
-        self, to: Peer, *, index: int, piece_bytes: int, sent_bytes: int, total_bytes: int
-    ) -> None:
-        """A piece of the state at `index` leaves: for the rate limit and the peer's progress."""
-        self._leadership().reconfiguration.supplied_piece(
-            to, index, piece_bytes, sent_bytes, total_bytes
-        )
+    # positions
 
     @property
     def term(self) -> int:

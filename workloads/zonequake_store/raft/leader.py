@@ -256,7 +256,7 @@ class Leader:
         )
 
     def supply(self, to: Peer, index: int, log_term: int) -> Message | None:
-        """See Raft.supply; `to` is supplied. Nothing is counted before it leaves."""
+        """See PeerSupply.next_append; `to` is supplied. Nothing is counted before it leaves."""
         log, max_bytes = self.replica.log, self.allowance(to)
         previous = index
         if not log.matches(index, log_term):
@@ -267,7 +267,7 @@ class Leader:
         return self._append_message(to, previous, entries)
 
     def allowance(self, to: Peer) -> int:
-        """See Raft.supply_allowance. A member that lags is not slowed: its quorum misses it."""
+        """See PeerSupply.allowance. A member that lags is not slowed: its quorum misses it."""
         max_bytes, limit = self.replica.settings.max_append_bytes, self.replica.catch_up_limit
         if not self.progress[to].catching_up:
             return max_bytes

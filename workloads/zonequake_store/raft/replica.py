@@ -15,6 +15,7 @@ from zonequake_store.raft.api import (
     SupplyPeer,
 )
 from zonequake_store.raft.catchup import CatchUpLimit
+from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.freshness import Freshness
 from zonequake_store.raft.log import RaftLog
 from zonequake_store.raft.messages import Configuration, HardState, Message, Peer
@@ -181,6 +182,12 @@ class Replica:
         self.urgent = self.urgent and leader is None
         self.set_leader(leader)
         self.restart_election_timer()
+
+    def as_leader(self) -> Leader:
+        """Returns what only a leader has. Raises NotLeader."""
+        if self.leadership is None:
+            raise NotLeader(self.leader)
+        return self.leadership
 
     def enforce(self, lineage: int) -> None:
         """A reset with this token was decided: take part in nothing older. The term becomes the

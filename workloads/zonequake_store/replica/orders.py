@@ -113,7 +113,7 @@ def may_not_start(
 def start_again(replica: Replica, order: StartReplica) -> OrderReply:
     """A start order for one that runs; a turn must follow."""
     replica.raise_token(order.token)
-    replica.core_now().set_catch_up_rate(order.catch_up_bytes_per_second)
+    replica.core_now().supply.set_rate(order.catch_up_bytes_per_second)
     replica.core_now().enforce(order.enforced_token)
     if replica.permission is not None:
         replica.permission.permit(order.lease_session, order.lease_holder)

@@ -181,7 +181,7 @@ class AdminApi:
                 group=replica.group,
                 index=view.state.index,
                 state_bytes=state_bytes,
-                log_bytes=replica.core_now().whole_log_bytes,
+                log_bytes=replica.core_now().supply.whole_log_bytes,
             )
         )
 

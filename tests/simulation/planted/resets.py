@@ -13,6 +13,7 @@ import pytest
 
 from tests.simulation.planted.registry import Planted
 from zonequake_protocol.admin import Stage
+from zonequake_protocol.client import Read, Reply
 from zonequake_simulation.replicas import Replicas
 from zonequake_store.raft import election, follower, reset
 from zonequake_store.raft.api import CancelAnswer, ChangePeersAnswer, ResetAnswer
@@ -22,7 +23,8 @@ from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.raft.progress import Progress
 from zonequake_store.raft.reconfigure import Reconfiguration
 from zonequake_store.raft.replica import Replica
-from zonequake_store.replica.replica import Replica as StoreReplica
+from zonequake_store.replica import replica
+from zonequake_store.replica.bounded_reads import bounded_reply
 from zonequake_store.storage.log_writes import GroupRecord
 
 
@@ -187,14 +189,10 @@ def keep_the_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_the_bound(patch: pytest.MonkeyPatch) -> None:
-    local = StoreReplica._local
-    patch.setattr(
-        StoreReplica,
-        "_local",
-        lambda replica, id_, read: local(
-            replica, id_, msgspec.structs.replace(read, max_staleness_ms=0)
-        ),
-    )
+    def of_any_age(id_: int, read: Read, **named: Any) -> Reply:
+        return bounded_reply(id_, msgspec.structs.replace(read, max_staleness_ms=0), **named)
+
+    patch.setattr(replica, "bounded_reply", of_any_age)
 
 
 def echo_without_a_quorum(patch: pytest.MonkeyPatch) -> None:

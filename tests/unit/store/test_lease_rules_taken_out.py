@@ -81,7 +81,7 @@ def permission_of_any_process(patch: Patch) -> None:
 
 
 def bounds_that_need_no_permission(patch: Patch) -> None:
-    patch.setattr(store_replica, "_takes_any_age", lambda operation: hasattr(operation, "bounded"))
+    patch.setattr(store_replica, "takes_any_age", lambda operation: hasattr(operation, "bounded"))
 
 
 def leaders_that_never_hand_over(patch: Patch) -> None:

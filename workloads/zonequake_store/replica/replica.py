@@ -1,13 +1,12 @@
 """One replica: a Raft core, its log, the partition's state, and the clients that wait for it.
 
-    client ──offer──► _offered ──begin_turn──► raft.propose ──► _pending[index] ──apply──► answer
+    client ──offer──► _writes ──begin_turn──► raft.propose ──► _writes.pending ──apply──► answer
            ──offer──► transactions ──begin_turn──► raft.propose ──apply──► transactions ──► answer
            ──offer──► _reads ──begin_turn──► raft.read ──confirm_read──► serve_reads ──► answer
-           ──offer──► _handover, while the leadership is handed over (`waiting_for_successor`)
+           ──offer──► _handover, while the leadership is handed over
+           ──offer──► bounded reads are answered at once
 
-A pending proposal ends in one of three ways: its entry is applied (the outcome), another entry is
-applied at its index (certainly lost: `not_leader`), or leadership goes first (`unknown`: it may
-still be committed by the next leader).
+The modules `writes`, `reads`, `bounded_reads` and `handover` say how each of these ends.
 """
 
 from __future__ import annotations
@@ -17,23 +16,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from zonequake_protocol.client import (
-    Append,
-    Cas,
-    Read,
-    Reply,
-    Status,
-    Transaction,
-    Write,
-    partition_of,
-)
-from zonequake_protocol.terms import lineage_of
+from zonequake_protocol.client import Read, Reply, Status, Transaction, partition_of
 from zonequake_store.catchup.checkpoints import Checkpoints
 from zonequake_store.errors import CounterError, LogCorrupt, StateCorrupt
 from zonequake_store.lease.rule import NOT_PERMITTED, Permission
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer
+from zonequake_store.replica.bounded_reads import bounded_reply, takes_any_age
 from zonequake_store.replica.handover import Held, WaitingForSuccessor
 from zonequake_store.replica.log import DurableLog, MemoryLog
 from zonequake_store.replica.planted_clock_order import WallOrder
@@ -45,6 +35,7 @@ from zonequake_store.replica.requests import (
     fault_in,
     fault_in_transaction,
 )
+from zonequake_store.replica.writes import Offered, WaitingWrites
 from zonequake_store.state.commands import (
     AppendCommand,
     CasCommand,
@@ -53,7 +44,7 @@ from zonequake_store.state.commands import (
     encode_command,
 )
 from zonequake_store.state.partition import Partition
-from zonequake_store.state.replies import locked_reply, outcome_reply, value_reply
+from zonequake_store.state.replies import outcome_reply
 from zonequake_store.storage.cells import MemoryCells, Overlay
 from zonequake_store.storage.log_writes import GroupRecord
 from zonequake_store.transactions.manager import TransactionManager
@@ -64,13 +55,6 @@ MAX_WAITING_PER_REPLICA = 4096
 
 LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt)
 """What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Proposal:
-    id: int
-    answer: Answer
-    term: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +123,8 @@ class Replica:
         self.permission = permission
         self._faults = faults
         self._client_address = client_address
-        self._offered: list[tuple[Write | Append | Cas, int, Answer]] = []
         self._clock_ms = clock_ms
-        self._pending: dict[int, _Proposal] = {}
+        self._writes = WaitingWrites()
         self._reads = WaitingReads()
         self._handover = WaitingForSuccessor(most=MAX_WAITING_PER_REPLICA)
         self.transactions = TransactionManager(
@@ -175,7 +158,7 @@ class Replica:
 
     def offer(self, id_: int, operation: KeyOperation | Transaction, answer: Answer) -> bool:
         """Take a client's operation; True if a turn is needed, False if it is answered already."""
-        if self.permission is not None and not _takes_any_age(operation):
+        if self.permission is not None and not takes_any_age(operation):
             if not self.permission.holds:
                 bounded = isinstance(operation, Read) and operation.bounded
                 status = Status.STALE if bounded else Status.NOT_LEADER
@@ -198,7 +181,7 @@ class Replica:
         if self.refusal is not None:
             answer(Reply(id_, Status.OVERLOADED, error=self.refusal))
             return False
-        if len(self._pending) + len(self._offered) >= MAX_WAITING_PER_REPLICA:
+        if len(self._writes) >= MAX_WAITING_PER_REPLICA:
             answer(Reply(id_, Status.OVERLOADED, error="too many writes wait for this partition"))
             return False
         wall_order = self._faults.wall_order
@@ -207,12 +190,16 @@ class Replica:
             foreseen = partition.foresee(partition.term, partition.index, command)
             answer(outcome_reply(id_, foreseen))
             return False
-        self._offered.append((operation, id_, answer))
+        self._writes.offer(Offered(id_, operation, answer))
         return True
 
     def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:
         if read.bounded or self._faults.local_reads:
-            answer(self._local(id_, read))
+            partition, raft = self.partition, self.core_now()
+            reply = bounded_reply(
+                id_, read, partition=partition, raft=raft, clock_ms=self._clock_ms
+            )
+            answer(reply)
             return False
         if not self.leads:
             return self._elsewhere(id_, read, answer, self.leader)
@@ -270,7 +257,7 @@ class Replica:
         """Hand what clients and transactions want since the last turn to the core, in one batch."""
         if self.leads:
             self._look_at_handover()
-        if self._offered or self.transactions.has_proposals:
+        if self._writes.are_offered or self.transactions.has_proposals:
             self._propose()
         if self._reads.are_asked:
             try:
@@ -279,23 +266,23 @@ class Replica:
                 self._refuse(self._reads.end_asked(), error.leader)
 
     def _propose(self) -> None:
-        offered, self._offered = self._offered, []
+        offered = self._writes.take_offered()
         parts = self.transactions.take_proposals()
-        commands = [encode_command(command_of(item[0])) for item in offered]
+        commands = [encode_command(command_of(each.operation)) for each in offered]
         commands += [encode_command(part) for part in parts]
         try:
             term, index = self.core_now().propose(commands)
         except NotLeader as error:
-            for operation, id_, answer in offered:
-                self._elsewhere(id_, operation, answer, error.leader)
+            for each in offered:
+                self._elsewhere(each.id, each.operation, each.answer, error.leader)
             self.transactions.refused(parts)
             return
-        for place, (operation, id_, answer) in enumerate(offered, index):
+        for place, each in enumerate(offered, index):
             if self._faults.acknowledge_before_commit:
-                foreseen = self.partition.foresee(term, place, command_of(operation))
-                answer(outcome_reply(id_, foreseen))
+                foreseen = self.partition.foresee(term, place, command_of(each.operation))
+                each.answer(outcome_reply(each.id, foreseen))
             else:
-                self._pending[place] = _Proposal(id_, answer, term)
+                self._writes.proposed(each, term, place)
 
     def confirm_read(self, number: int, index: int) -> None:
         """The reads of `number` may be answered from a state that has applied `index`."""
@@ -337,17 +324,11 @@ class Replica:
         return tuple(sorted(peer.node for peer in members))
 
     def _lost_leadership(self) -> None:
-        self._give_up_writes("leadership was lost before the commit")
+        self._writes.give_up("leadership was lost before the commit")
         self.transactions.stop()
         if self.core_now().abstains:
             # A later lineage began: its state may pass these indexes without what they stand for.
             self._refuse(self._reads.end_confirmed(), self.leader)
-
-    def _give_up_writes(self, reason: str) -> None:
-        """Tell every client that waits for a write that nothing is known of it."""
-        pending, self._pending = self._pending, {}
-        for proposal in pending.values():
-            proposal.answer(Reply(proposal.id, Status.UNKNOWN, error=reason))
 
     def interrupt(self, reason: str) -> None:
         """The disk takes nothing: answer everybody who waits, for it may be long."""
@@ -360,10 +341,7 @@ class Replica:
         self.transactions.stop()
 
     def _answer_all(self, status: Status, reason: str) -> None:
-        self._give_up_writes(reason)
-        for _, id_, answer in self._offered:
-            answer(Reply(id_, status, error=reason))
-        self._offered.clear()
+        self._writes.end_all(status, reason)
         for held in self._handover.end():
             held.answer(Reply(held.id, status, error=reason))
         for reading in self._reads.end_all():
@@ -373,7 +351,7 @@ class Replica:
 
     def apply(self, entries: tuple[Entry, ...]) -> None:
         """Apply committed entries, in order, and answer who waits for them."""
-        partition, pending = self.partition, self._pending
+        partition, pending = self.partition, self._writes.pending
         for entry in entries:
             term, index = entry.term, entry.index
             if entry.kind is not EntryKind.COMMAND:
@@ -424,26 +402,6 @@ class Replica:
         self.durable_index = partition.index
         self.checkpoints.clear()
 
-    def _local(self, id_: int, read: Read) -> Reply:
-        """From the state that is here, if it is fresh enough."""
-        if self.partition.lineage < lineage_of(self.core_now().term):
-            # Also when its log is the new lineage's already: a snapshot may yet be installed.
-            why = "this state is not known to be of the lineage that its group has gone on in"
-            return Reply(id_, Status.STALE, error=why)
-        bound_ms = read.max_staleness_ms
-        if bound_ms:
-            since_ms = self.core_now().fresh_since_ms()
-            if since_ms is None:
-                why = "no leader has told yet how fresh this state is"
-                return Reply(id_, Status.STALE, error=why)
-            age_ms = self._clock_ms() - since_ms
-            if age_ms > bound_ms:
-                why = f"this state may be {age_ms} ms old, asked for were {bound_ms} ms"
-                return Reply(id_, Status.STALE, error=why)
-        if self.partition.is_written(read.key):
-            return locked_reply(id_, self.partition, read.key)
-        return value_reply(id_, self.partition, read.key)
-
     def _not_leader(self, id_: int, leader: Peer | None) -> Reply:
         if leader is None or leader == self.me:
             return Reply(id_, Status.NOT_LEADER)
@@ -459,8 +417,3 @@ class Replica:
         if token > self.token:
             self.token = token
             self.record = msgspec.structs.replace(self.record, token=token)
-
-
-def _takes_any_age(operation: KeyOperation | Transaction) -> bool:
-    """Whether it is a read of whatever a replica has: its answer promises nothing."""
-    return isinstance(operation, Read) and operation.bounded and not operation.max_staleness_ms

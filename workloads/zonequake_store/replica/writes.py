@@ -1,0 +1,75 @@
+"""Writes of one replica's clients, from their request to their answer.
+
+    offer ─► offered ─take_offered─► proposed ─► pending[index] ─applied─► the entry's outcome
+
+A pending proposal ends in one of three ways: its entry is applied (the outcome), another entry is
+applied at its index (certainly lost: `not_leader`), or leadership goes first (`unknown`: it may
+still be committed by the next leader).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zonequake_protocol.client import Append, Cas, Reply, Status, Write
+from zonequake_store.replica.reads import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One write and its client."""
+
+    id: int
+    operation: Write | Append | Cas
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One write that stands in the core's log, and its client."""
+
+    id: int
+    answer: Answer
+    term: int
+
+
+class WaitingWrites:
+    """Whoever takes writes out of it has to propose or answer them."""
+
+    def __init__(self) -> None:
+        self._offered: list[Offered] = []
+        self.pending: dict[int, Proposal] = {}
+        """By the index of their entry; whoever applies that pops and answers it."""
+
+    def __len__(self) -> int:
+        return len(self.pending) + len(self._offered)
+
+    @property
+    def are_offered(self) -> bool:
+        """Whether some wait for `take_offered`."""
+        return bool(self._offered)
+
+    def offer(self, offered: Offered) -> None:
+        """A client writes."""
+        self._offered.append(offered)
+
+    def take_offered(self) -> list[Offered]:
+        """Those that came since the last time."""
+        offered, self._offered = self._offered, []
+        return offered
+
+    def proposed(self, offered: Offered, term: int, index: int) -> None:
+        """It stands in the log."""
+        self.pending[index] = Proposal(offered.id, offered.answer, term)
+
+    def give_up(self, reason: str) -> None:
+        """Tell every client whose write is pending that nothing is known of it."""
+        pending, self.pending = self.pending, {}
+        for proposal in pending.values():
+            proposal.answer(Reply(proposal.id, Status.UNKNOWN, error=reason))
+
+    def end_all(self, status: Status, reason: str) -> None:
+        """Answer all that wait here; `status` is for those that were never proposed."""
+        self.give_up(reason)
+        for offered in self.take_offered():
+            offered.answer(Reply(offered.id, status, error=reason))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_store.replica.planted_clock_order import WallOrder
+from zonequake_store.replica.planted_faults import WallOrder
 
 
 def test_no_write_is_late_while_the_clock_goes_forward() -> None:

@@ -14,7 +14,7 @@ from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Peer
-from zonequake_store.replica.planted_clock_order import WallOrder
+from zonequake_store.replica.planted_faults import WallOrder
 from zonequake_store.replica.recovery import Beginning, from_disk, with_nothing
 from zonequake_store.replica.replica import Faults, Replica
 from zonequake_store.serving.journal_entries import note_replica

@@ -26,7 +26,7 @@ from zonequake_store.raft.messages import Entry, EntryKind, Peer
 from zonequake_store.replica.bounded_reads import bounded_reply, takes_any_age
 from zonequake_store.replica.handover import Held, WaitingForSuccessor
 from zonequake_store.replica.log import DurableLog, MemoryLog
-from zonequake_store.replica.planted_clock_order import WallOrder
+from zonequake_store.replica.planted_faults import WallOrder
 from zonequake_store.replica.reads import Answer, Reading, WaitingReads
 from zonequake_store.replica.requests import (
     KeyOperation,

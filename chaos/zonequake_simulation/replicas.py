@@ -22,8 +22,9 @@ from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica.log import MemoryLog
+from zonequake_store.replica.planted_faults import PlantedFaults
 from zonequake_store.replica.recovery import Beginning, from_disk, with_nothing
-from zonequake_store.replica.replica import Faults, Replica
+from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.log_writes import Erase, GroupRecord, PutRecord
 
@@ -238,7 +239,7 @@ class Replicas:
             log=beginning.log,
             cells=beginning.cells,
             partition=beginning.partition(),
-            faults=Faults(),
+            faults=PlantedFaults(),
             client_address=lambda node: node,
             clock_ms=self._clock_ms,
         )

@@ -15,7 +15,8 @@ from zonequake_load.pod.history import HistoryEvent
 from zonequake_simulation import SCENARIOS, Simulation
 from zonequake_simulation.checks.replies import ReplyRules
 from zonequake_simulation.judge import judged
-from zonequake_store.replica.replica import Faults, Replica
+from zonequake_store.replica.planted_faults import PlantedFaults
+from zonequake_store.replica.replica import Replica
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -113,11 +114,11 @@ def test_both_judge_alike_where_an_answer_was_exchanged(
 
 @pytest.mark.parametrize(
     "faults",
-    [Faults(acknowledge_before_commit=True), Faults(local_reads=True)],
+    [PlantedFaults(acknowledge_before_commit=True), PlantedFaults(local_reads=True)],
     ids=["acknowledge-before-commit", "local-reads"],
 )
 def test_both_find_no_order_of_the_same_keys_where_replicas_promise_too_much(
-    porcupine: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults
+    porcupine: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: PlantedFaults
 ) -> None:
     start = Replica.__init__
     monkeypatch.setattr(

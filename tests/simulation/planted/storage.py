@@ -16,7 +16,8 @@ from zonequake_simulation import member, replicas
 from zonequake_store.raft.api import Ready
 from zonequake_store.raft.messages import HardState, SnapshotMeta
 from zonequake_store.replica import turn
-from zonequake_store.replica.replica import Faults, Replica
+from zonequake_store.replica.planted_faults import PlantedFaults
+from zonequake_store.replica.replica import Replica
 from zonequake_store.state import encoding
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.encoding import Pair
@@ -162,17 +163,17 @@ def session_table_lost_at_a_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DataStore, "clients", lambda store, number: ClientTable())
 
 
-def planted_replica(patch: pytest.MonkeyPatch, faults: Faults) -> None:
+def planted_replica(patch: pytest.MonkeyPatch, faults: PlantedFaults) -> None:
     """A replica with one of the faults that the chart can plant, too."""
-    patch.setattr(replicas, "Faults", lambda: faults)
+    patch.setattr(replicas, "PlantedFaults", lambda: faults)
 
 
 def acknowledge_before_commit(patch: pytest.MonkeyPatch) -> None:
-    planted_replica(patch, Faults(acknowledge_before_commit=True))
+    planted_replica(patch, PlantedFaults(acknowledge_before_commit=True))
 
 
 def read_from_any_replica(patch: pytest.MonkeyPatch) -> None:
-    planted_replica(patch, Faults(local_reads=True))
+    planted_replica(patch, PlantedFaults(local_reads=True))
 
 
 def forget_request_ids(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
 from zonequake_store.raft.messages import Configuration, HardState, Kind, Message, Peer
 from zonequake_store.replica.log import MemoryLog
-from zonequake_store.replica.replica import Faults, Replica
+from zonequake_store.replica.planted_faults import PlantedFaults
+from zonequake_store.replica.replica import Replica
 from zonequake_store.state.partition import Partition
 from zonequake_store.storage.cells import MemoryCells
 from zonequake_store.storage.log_writes import GroupRecord
@@ -66,7 +67,7 @@ class Group:
             log=MemoryLog(),
             cells=MemoryCells(),
             partition=cast("Partition", SimpleNamespace(index=0)),
-            faults=Faults(),
+            faults=PlantedFaults(),
             client_address=lambda _: None,
             clock_ms=lambda: 0,
             ticks=self.agenda.ticks if self.agenda else None,

@@ -14,9 +14,9 @@ from zonequake_store.raft.api import JOINT_BEFORE_CAUGHT_UP, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Peer
-from zonequake_store.replica.planted_faults import WallOrder
+from zonequake_store.replica.planted_faults import PlantedFaults, WallOrder
 from zonequake_store.replica.recovery import Beginning, from_disk, with_nothing
-from zonequake_store.replica.replica import Faults, Replica
+from zonequake_store.replica.replica import Replica
 from zonequake_store.serving.journal_entries import note_replica
 from zonequake_store.settings import PlantedFault
 from zonequake_store.storage.log_writes import GroupRecord
@@ -38,7 +38,7 @@ class Starter:
         self._host = host
         self._random = random
         self._planted_fault = planted_fault
-        self._faults = Faults(
+        self._faults = PlantedFaults(
             acknowledge_before_commit=planted_fault is PlantedFault.ACK_BEFORE_COMMIT,
             local_reads=planted_fault is PlantedFault.LOCAL_READS,
             forget_request_ids=planted_fault is PlantedFault.FORGET_REQUEST_ID,

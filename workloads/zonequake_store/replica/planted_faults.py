@@ -1,13 +1,15 @@
-"""What a store does that orders writes by wall clocks: the planted fault `order-by-wall-clock`.
+"""Planted faults that change what a replica answers (docs/interfaces.md).
 
-Each write of a key gets the time at which it came. One whose time is before that of an earlier one
-lost against it: it is acknowledged and thrown away ("the last write wins"). As long as the clock
-only goes forward that is the order in which they came, and nobody sees a difference.
+`order-by-wall-clock` is a store that orders writes by wall clocks. Each write of a key gets the
+time at which it came. One whose time is before that of an earlier one lost against it: it is
+acknowledged and thrown away ("the last write wins"). As long as the clock only goes forward that is
+the order in which they came, and nobody sees a difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 
 class WallOrder:
@@ -23,3 +25,13 @@ class WallOrder:
         latest_ns = self._latest_ns.get((group, key), now_ns)
         self._latest_ns[group, key] = max(now_ns, latest_ns)
         return now_ns < latest_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedFaults:
+    """Which of them a replica has."""
+
+    acknowledge_before_commit: bool = False
+    local_reads: bool = False
+    forget_request_ids: bool = False
+    wall_order: WallOrder | None = None

@@ -26,7 +26,7 @@ from zonequake_store.raft.messages import Entry, EntryKind, Peer
 from zonequake_store.replica.bounded_reads import bounded_reply, takes_any_age
 from zonequake_store.replica.handover import Held, WaitingForSuccessor
 from zonequake_store.replica.log import DurableLog, MemoryLog
-from zonequake_store.replica.planted_faults import WallOrder
+from zonequake_store.replica.planted_faults import PlantedFaults
 from zonequake_store.replica.reads import Answer, Reading, WaitingReads
 from zonequake_store.replica.requests import (
     KeyOperation,
@@ -57,16 +57,6 @@ LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt
 """What a log or its state raises when a replica cannot go on: it is broken, the node is not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Faults:
-    """Planted faults that change what a replica answers (docs/interfaces.md)."""
-
-    acknowledge_before_commit: bool = False
-    local_reads: bool = False
-    forget_request_ids: bool = False
-    wall_order: WallOrder | None = None
-
-
 @dataclass(slots=True)
 class Ticks:
     """How many ticks have passed at a node, and the time of the last one."""
@@ -91,7 +81,7 @@ class Replica:
         log: DurableLog | MemoryLog,
         cells: Overlay | MemoryCells,
         partition: Partition,
-        faults: Faults,
+        faults: PlantedFaults,
         client_address: Callable[[str], str | None],
         clock_ms: Callable[[], int],
         ticks: Ticks | None = None,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from zonequake_simulation.disk import Disk
 from zonequake_simulation.replicas import Replicas
+from zonequake_simulation.turns import Turns
 from zonequake_simulation.world import World
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.catchup.host import CatchUpHost, Result
@@ -30,26 +31,28 @@ class Process(Protocol):
     def send_frame(self, to: str, frame: CatchUpFrame) -> None:
         """Have a frame leave beside the messages."""
 
-    def wake(self, replica: Replica) -> None:
-        """Let a replica have a turn, in this event or a later one."""
-
     def break_down(self, replica: Replica, reason: str) -> None:
         """Stop a replica for good."""
-
-    def turn_if_awake(self) -> None:
-        """Let those have their turn who were woken."""
 
 
 class CatchUpPlace(CatchUpHost):
     """One process's."""
 
     def __init__(
-        self, process: Process, *, world: World, disk: Disk, replicas: Replicas, random: Random
+        self,
+        process: Process,
+        *,
+        world: World,
+        disk: Disk,
+        replicas: Replicas,
+        turns: Turns,
+        random: Random,
     ) -> None:
         self._process = process
         self._world = world
         self._disk = disk
         self._replicas = replicas
+        self._turns = turns
         self._random = random
 
     @property
@@ -69,7 +72,7 @@ class CatchUpPlace(CatchUpHost):
 
     def wake(self, replica: Replica) -> None:
         """Let a replica have a turn, in this event or a later one."""
-        self._process.wake(replica)
+        self._turns.wake(replica)
 
     def break_down(self, replica: Replica, reason: str) -> None:
         """Stop a replica for good."""
@@ -108,6 +111,6 @@ class CatchUpPlace(CatchUpHost):
         def run() -> None:
             if self._process.catch_up is catch_up and self._process.alive:
                 work()
-                self._process.turn_if_awake()
+                self._turns.take_if_due()
 
         self._world.later(self._random.randrange(100, 20_000), run)

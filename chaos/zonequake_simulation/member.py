@@ -7,7 +7,7 @@ virtual time. A process dies with all that is in memory; what its disk keeps is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -24,8 +24,9 @@ from zonequake_simulation.outgoing import Outgoing
 from zonequake_simulation.replicas import ZONE, GroupPlace, Replicas
 from zonequake_simulation.scenario import Scenario
 from zonequake_simulation.standstill import Standstill
-from zonequake_simulation.telling import StorageJournal, tell
+from zonequake_simulation.telling import StorageJournal
 from zonequake_simulation.trace import TraceKind
+from zonequake_simulation.turns import Turns
 from zonequake_simulation.violation import require
 from zonequake_simulation.world import Timer, World
 from zonequake_store.catchup.edge import CatchUp
@@ -38,16 +39,12 @@ from zonequake_store.network.peer_protocol import (
     TransactionLetter,
     decode_frame,
 )
-from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.node.letters import PostOffice
 from zonequake_store.node.storage_watch import Room, StorageWatch, Telling
-from zonequake_store.raft.api import RaftEvent, Ready, SupplyPeer
-from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.requests import KeyOperation
 from zonequake_store.replica.status import route_of
-from zonequake_store.replica.turn import Edge, finish, receive, serve, writes_of
-from zonequake_store.storage.cells import Overlay
+from zonequake_store.replica.turn import receive
 
 TICK_US = 100_000
 FLUSH_US = 1_000_000
@@ -56,7 +53,7 @@ _SILENT = logging.Logger("simulation", level=logging.CRITICAL + 1)
 """What a node would log stands in the trace."""
 
 
-class Node(Edge):
+class Node:
     """One node; `start` it, and `crash` it at any time. `rate`: how fast its clock goes."""
 
     def __init__(
@@ -115,8 +112,15 @@ class Node(Edge):
         self.flushing = Flushing(world=world, disk=self.disk, replicas=self.home, rules=rules)
         self.standstill = Standstill(world)
         self._timers: list[Timer] = []
-        self._awake: dict[str, Replica] = {}
-        self._batch: list[tuple[Replica, Ready]] = []
+        self._turns = Turns(
+            self,
+            world=world,
+            disk=self.disk,
+            replicas=self.home,
+            rules=rules,
+            out=self._out,
+            standstill=self.standstill,
+        )
 
     # ── the process ──────────────────────────────────────────────────────────────────────────
 
@@ -139,7 +143,7 @@ class Node(Edge):
         self._lease_watch = LeaseWatch(self)
         self.home.process_began()
         self.catch_up = self._new_catch_up()
-        self._letters = self._new_post_office()
+        self.letters = self._new_post_office()
         self._timers = [
             self._world.later(self._random.randrange(TICK_US), self._tick),
             self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
@@ -171,7 +175,12 @@ class Node(Edge):
 
     def _new_catch_up(self) -> CatchUp:
         place = CatchUpPlace(
-            self, world=self._world, disk=self.disk, replicas=self.home, random=self._random
+            self,
+            world=self._world,
+            disk=self.disk,
+            replicas=self.home,
+            turns=self._turns,
+            random=self._random,
         )
         return CatchUp(
             place, staged=self.disk.storage.stagings, first_snapshot=self._random.getrandbits(62)
@@ -193,7 +202,7 @@ class Node(Edge):
             if other.alive:
                 other.connections.died(self.name, self.process)
         self.home.process_ended()
-        self._awake.clear()
+        self._turns.process_ended()
         self.disk.crash()
         self._world.note(TraceKind.CRASH, self.name)
         self._world.tally["crashes"] += 1
@@ -217,8 +226,8 @@ class Node(Edge):
             return
         for replica in list(self.replicas.values()):
             replica.core_now().node_ended(node, lot=crc32(replica.group.encode()))
-            self._wake(replica)
-        self._turn()
+            self._turns.join(replica)
+        self._turns.take()
 
     def clock_ms(self) -> int:
         """The node's own clock, as fast as its ticks."""
@@ -235,20 +244,16 @@ class Node(Edge):
         for replica in list(self.replicas.values()):
             replica.core_now().tick(self.clock_ms())
             replica.tick()
-            self._wake(replica)
+            self._turns.join(replica)
         self.catch_up.tick()
-        self._turn()
-
-    def _wake(self, replica: Replica) -> None:
-        self._awake[replica.group] = replica
+        self._turns.take()
 
     def act(self, group: str, action: Callable[[Replica], None]) -> None:
         """Let something outside act on a replica, if it is here, and take a turn."""
         replica = self.replicas.get(group)
         if replica is not None:
             action(replica)
-            self._wake(replica)
-            self._turn()
+            self._turns.take_with(replica)
 
     def deliver(self, group: str, frame: bytes) -> None:
         """A peer's messages came."""
@@ -261,11 +266,18 @@ class Node(Edge):
         assert not isinstance(received, (Hello, TransactionLetter)), "these go other ways here"
         if isinstance(received, Messages):
             for _, messages in received.groups:
-                receive(replica, [each for each in messages if each.to == replica.me], self)
+                receive(replica, [each for each in messages if each.to == replica.me], self._turns)
         else:
             self.catch_up.received(received)
-        self._wake(replica)
-        self._turn()
+        self._turns.take_with(replica)
+
+    def take(self, frame: bytes, sender: str) -> None:
+        """A letter of another group's leader came."""
+        if not self.alive or self.standstill.puts_off(lambda: self.take(frame, sender)):
+            return
+        letter = decode_frame(frame)
+        assert isinstance(letter, TransactionLetter), "nothing else is posted"
+        self.letters.received(sender, letter)
 
     def request(
         self,
@@ -293,84 +305,12 @@ class Node(Edge):
             answer(reply)
 
         if replica.offer(id_, operation, judged):
-            self._wake(replica)
-            self._turn()
+            self._turns.take_with(replica)
 
     def route(self) -> RouteReply:
         """What this node knows of the zone's partitions."""
         routes = [route_of(replica, lambda node: node) for replica in self.replicas.values()]
         return RouteReply(ZONE, self._scenario.groups, routes, {self.name: self.name})
-
-    # ── turns ────────────────────────────────────────────────────────────────────────────────
-
-    def _turn(self) -> None:
-        """Serve whom something happened to; what they have to store becomes one commit."""
-        awake = list(self._awake.values())
-        self._awake.clear()
-        self._batch = []
-        for replica in awake:
-            serve(replica, self)
-        for replica in awake:
-            life = self.home.lives.get(replica.group)
-            if life is not None:
-                life.event_ended()
-                life.rules.users.turned(life, replica)
-        if self._batch:
-            self._submit(self._batch)
-        self.catch_up.after_turn(awake)
-
-    def _submit(self, batch: list[tuple[Replica, Ready]]) -> None:
-        writes = [write for replica, ready in batch for write in writes_of(replica, ready)]
-
-        def stored() -> None:
-            for replica, ready in batch:
-                self._rules[replica.group].stored(replica.me, ready)
-
-        process = self.process
-
-        def done() -> None:
-            ended = not self.alive or self.process != process
-            if ended or self.standstill.puts_off(done):
-                return
-            for replica, ready in batch:
-                if not replica.stopped:
-                    finish(replica, ready, self)
-                    self._wake(replica)
-            self._turn()
-
-        self.disk.write_log(writes, stored, done)
-
-    def send(self, replica: Replica, messages: Sequence[Message]) -> None:
-        """Have messages leave, each on its own."""
-        self._rules[replica.group].sent(messages)
-        for message in messages:
-            self._out.message(replica.group, message)
-
-    def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
-        """Have letters go where the leaders of their groups may be."""
-        self._letters.carry(letters)
-
-    def take(self, frame: bytes, sender: str) -> None:
-        """A letter of another group's leader came."""
-        if not self.alive or self.standstill.puts_off(lambda: self.take(frame, sender)):
-            return
-        letter = decode_frame(frame)
-        assert isinstance(letter, TransactionLetter), "nothing else is posted"
-        self._letters.received(sender, letter)
-
-    def store(self, replica: Replica, ready: Ready) -> None:
-        """Store a Ready with all others of this turn."""
-        self._batch.append((replica, ready))
-
-    def note(self, replica: Replica, event: RaftEvent) -> None:
-        """Count and trace what the core told."""
-        tell(self._world, replica.me, event)
-
-    def applied(self, replica: Replica, count: int) -> None:
-        """A replica applied entries."""
-        self._rules[replica.group].state.applied(replica, count)
-        if not isinstance(replica.cells, Overlay):
-            replica.durable_index = replica.partition.index
 
     # ── replicas come and go ─────────────────────────────────────────────────────────────────
 
@@ -399,8 +339,7 @@ class Node(Edge):
         if self.refuses:
             replica.core_now().refuse_leadership(True)
         self.replicas_changed()
-        self._wake(replica)
-        self._turn()
+        self._turns.take_with(replica)
         return replica
 
     def erase(self, group: str) -> bool:
@@ -410,7 +349,7 @@ class Node(Edge):
         replica = self.replicas.get(group)
         if replica is not None:
             replica.stop()
-            self._awake.pop(group, None)
+            self._turns.leave(group)
             self.catch_up.removed(replica)
         self.catch_up.forget(group)
         self.home.erase(group)
@@ -421,14 +360,14 @@ class Node(Edge):
         self._timers[1] = self._world.later(int(FLUSH_US * self._rate), self._flush_due)
         if self.standstill.left_us():
             return
-        self.watch.look(self._world.now_us / self._rate / 1e6)
+        self.watch.look(self.clock_s())
         if self.lease is not None:
             self._lease_watch.look(self.clock_s())
         self.flushing.flush()
         if self.disk.has_failed:
             self.crash()  # it says that it is not well, and is started again
 
-    # ── what the storage's watch goes by ─────────────────────────────────────────────────────
+    # ── what the watches go by ───────────────────────────────────────────────────────────────
 
     @property
     def storage(self) -> Room:
@@ -440,30 +379,17 @@ class Node(Edge):
         """What is told of it."""
         return self._journal
 
+    def wake(self, replica: Replica) -> None:
+        """Have a replica served, in this event or a later one."""
+        self._turns.wake(replica)
+
     def break_down(self, replica: Replica, reason: str) -> None:
         """Stop a replica for good."""
-        self._awake.pop(replica.group, None)
+        self._turns.leave(replica.group)
         self.home.break_down(replica, reason)
         self.catch_up.removed(replica)
 
     # ── catch-up ─────────────────────────────────────────────────────────────────────────────
-
-    def supply(self, replica: Replica, request: SupplyPeer) -> None:
-        """Let a peer demand what it lacks."""
-        self._world.tally["supplies"] += 1
-        self.catch_up.supply(replica, request)
-
-    def claim_snapshot(self, replica: Replica, meta: SnapshotMeta) -> None:
-        """Point the replica's record at the staged state."""
-        replica.record = self.catch_up.claim(replica, meta)
-
-    def install_snapshot(self, replica: Replica) -> None:
-        """Give the replica the staged state."""
-        self.catch_up.install(replica)
-        self._world.tally["snapshots installed"] += 1
-        life = self.home.lives[replica.group]
-        life.state_is_at(replica.partition.index, replica.partition.term)
-        life.rules.state.holds(replica)
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> None:
         """Have a frame leave beside the messages."""
@@ -475,13 +401,3 @@ class Node(Edge):
         self._out.frame(to, frame)
         if self.frame_left is not None:
             self.frame_left(self, self._nodes[to])
-
-    def wake(self, replica: Replica) -> None:
-        """Let a replica have a turn, in this event or a later one."""
-        self._wake(replica)
-        self._world.later(0, self.turn_if_awake)
-
-    def turn_if_awake(self) -> None:
-        """Let those have their turn who were woken."""
-        if self.alive and self._awake:
-            self._turn()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.planted.registry import Planted
 from zonequake_protocol.client import RequestId
-from zonequake_simulation import member, replicas
+from zonequake_simulation import replicas, turns
 from zonequake_store.raft.api import Ready
 from zonequake_store.raft.messages import HardState, SnapshotMeta
 from zonequake_store.replica import turn
@@ -50,8 +50,8 @@ def commit_before_fsync(patch: pytest.MonkeyPatch) -> None:
     def serve(replica: Replica, edge: turn.Edge) -> None:
         turn.serve(replica, cast("turn.Edge", Hasty(edge)))
 
-    patch.setattr(member, "serve", serve)
-    patch.setattr(member, "finish", lambda replica, ready, edge: None)
+    patch.setattr(turns, "serve", serve)
+    patch.setattr(turns, "finish", lambda replica, ready, edge: None)
 
 
 def without(kind: type[LogWrite]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -63,7 +63,7 @@ def without(kind: type[LogWrite]) -> Callable[[pytest.MonkeyPatch], None]:
         def some(replica: Replica, ready: Ready) -> list[LogWrite]:
             return [write for write in writes_of(replica, ready) if not isinstance(write, kind)]
 
-        patch.setattr(member, "writes_of", some)
+        patch.setattr(turns, "writes_of", some)
 
     return plant
 
@@ -79,7 +79,7 @@ def commit_index_alone_stored(patch: pytest.MonkeyPatch) -> None:
             for write in writes_of(replica, ready)
         ]
 
-    patch.setattr(member, "writes_of", without_vote)
+    patch.setattr(turns, "writes_of", without_vote)
 
 
 def overwritten_tail_kept(patch: pytest.MonkeyPatch) -> None:

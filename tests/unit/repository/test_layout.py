@@ -284,6 +284,19 @@ def test_no_folder_of_product_code_is_crowded() -> None:
     assert crowded == set(LARGER_FOLDERS)
 
 
+MOST_LINES = 420
+"""In one module: what is longer holds a second idea, which a name of its own would say."""
+
+
+def test_no_module_of_product_code_is_too_long() -> None:
+    lines = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in tracked_files()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in SOURCE_ROOTS
+    }
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
 def test_contracts_of_imports_name_folders_and_ignore_nothing() -> None:
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     assert [c["id"] for c in linter["contracts"] if "ignore_imports" in c] == []

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
+
+if TYPE_CHECKING:
+    from zonequake_kube.client import Kube
 
 DEFAULT_NAMESPACE = "zonequake"
 DEFAULT_RELEASE = "zq"
@@ -25,6 +28,9 @@ class ReleasePlace:
 
     async def connect(self) -> Kube:
         """A connection; close it as an async context. Raises UsageError."""
+        # Only here: the client of Kubernetes takes longer to load than most commands take.
+        from zonequake_kube.client import Kube
+
         return await Kube.open(
             kubeconfig=self.kubeconfig, context=self.context, namespace=self.namespace
         )

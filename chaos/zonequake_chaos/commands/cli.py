@@ -1,7 +1,7 @@
 """The `zonequake` command.
 
-Parts that live elsewhere (`cluster`, `images`, `kv`, `analyze`) are loaded when they are called, so
-that this command starts quickly and a missing extra costs only its own part.
+What a command needs is loaded when it is called, so that none waits for what another needs (the
+client of Kubernetes alone takes half a second) and a missing extra costs only its own part.
 """
 
 from __future__ import annotations
@@ -11,25 +11,22 @@ import importlib
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import uvloop
 from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
-from zonequake_chaos.cleanup.prove import Proof
 from zonequake_chaos.commands import releases
-from zonequake_chaos.commands import run as run_command
 from zonequake_chaos.commands.releases import CLUSTER, LOOK
-from zonequake_chaos.commands.repeat import Series, run_series
-from zonequake_chaos.commands.run import Ask
-from zonequake_chaos.deployments.choice import OURS, Choice
-from zonequake_chaos.scenario import manifest
+from zonequake_chaos.deployments.names import OURS
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, place_of
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
+
+if TYPE_CHECKING:
+    from zonequake_chaos.cleanup.prove import Proof
 
 app = typer.Typer(
     name="zonequake",
@@ -96,6 +93,12 @@ def run(
     image: TargetImage = None,
 ) -> None:
     """Run a scenario against an installed release and judge it."""
+    import uvloop
+
+    from zonequake_chaos.commands.repeat import Series, run_series
+    from zonequake_chaos.commands.run import Ask, planned, print_dry_run
+    from zonequake_chaos.deployments.choice import Choice
+
     ask = Ask(
         scenario=scenario,
         overrides=override or [],
@@ -109,8 +112,8 @@ def run(
         return place_of(kubeconfig, context, namespace, release)
 
     if dry_run:
-        run_command.planned(ask)
-        uvloop.run(run_command.dry_run(ask, find(), console))
+        planned(ask)
+        uvloop.run(print_dry_run(ask, find(), console))
         return
     series = Series(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
     _exit(run_series(ask, series, find, console))
@@ -126,18 +129,21 @@ def demo(
 ) -> None:
     """Start an embedded cluster, install, run a scenario, analyze it, and clean up."""
     from zonequake_chaos.commands.demo import demo as whole_job
+    from zonequake_chaos.commands.run import Ask, planned
 
     ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True)
-    run_command.planned(ask)
+    planned(ask)
     _exit(whole_job(ask, console, keep=keep))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake scenarios")
 def scenarios() -> None:
     """List the scenarios that come with zonequake."""
+    from zonequake_chaos.scenario import manifest
+
     for name, text in manifest.shipped().items():
-        found = manifest.parse(text, where=name)
-        console.print(f"[bold]{name}[/bold]\n  {run_command.plain(found)}", highlight=False)
+        about = " ".join(manifest.parse(text, where=name).metadata.description.split())
+        console.print(f"[bold]{name}[/bold]\n  {about}", highlight=False)
 
 
 @app.command(rich_help_panel=LOOK, epilog="Example: zonequake status --context kind-chaos")
@@ -164,6 +170,8 @@ def clean(
     release: Release = DEFAULT_RELEASE,
 ) -> None:
     """Undo what a run left in the cluster, and check that nothing is left. Repeatable."""
+    import uvloop
+
     from zonequake_chaos.commands import clean as clean_command
 
     if everything == (run is not None):
@@ -181,6 +189,8 @@ def abort(
     release: Release = DEFAULT_RELEASE,
 ) -> None:
     """Stop a run from any machine: heal its faults, clean up, check that nothing is left."""
+    import uvloop
+
     from zonequake_chaos.commands import clean as clean_command
 
     found = clean_command.find_run(run, lambda: place_of(kubeconfig, context, namespace, release))

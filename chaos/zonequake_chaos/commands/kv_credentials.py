@@ -6,15 +6,18 @@ import base64
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_ctl.context import ReleasePlace
-from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.identity import TlsRole
 from zonequake_tls.settings import TlsSettings, TlsSettingsError, tls_from
+
+if TYPE_CHECKING:
+    from zonequake_kube.client import Kube
 
 
 def own_credentials(environment: Mapping[str, str]) -> Credentials | None:

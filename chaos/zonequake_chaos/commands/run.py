@@ -22,7 +22,8 @@ from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
 from zonequake_chaos.commands.status import look
-from zonequake_chaos.deployments.choice import DEFAULT, OURS, Choice, deployment_for
+from zonequake_chaos.deployments.choice import DEFAULT, Choice, deployment_for
+from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.deployments.protocol import Described
 from zonequake_chaos.faults.kinds.links import check_hands
 from zonequake_chaos.faults.kinds.on_the_node import check_node
@@ -81,7 +82,7 @@ def planned(ask: Ask) -> ChaosRun:
     return run
 
 
-async def dry_run(ask: Ask, place: ReleasePlace, console: Console) -> None:
+async def print_dry_run(ask: Ask, place: ReleasePlace, console: Console) -> None:
     """Prints the plan with the targets as they would be now. Changes nothing."""
     run = planned(ask)
     seed = seed_of(ask)
@@ -247,8 +248,3 @@ def _write_plan(folder: RunFolder, console: Console, *, plan_of: Progress) -> No
     """Keeps the marked tree beside the logs."""
     with (folder.folder("logs") / "plan.txt").open("w") as file:
         print_plan(Console(file=file, width=console.width), plan_of.plan)
-
-
-def plain(run: ChaosRun) -> str:
-    """One line about a scenario, for the list."""
-    return " ".join(run.metadata.description.split())

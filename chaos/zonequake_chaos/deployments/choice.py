@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from zonequake_chaos.deployments import etcd
 from zonequake_chaos.deployments.etcd_plan import check_run
+from zonequake_chaos.deployments.names import ETCD, OURS, TARGETS
 from zonequake_chaos.deployments.protocol import Deployment
 from zonequake_chaos.deployments.zonequake import ZonequakeDeployment
 from zonequake_chaos.load.objects import Installation
@@ -15,9 +16,6 @@ from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
-
-OURS = "zonequake"
-TARGETS = (OURS, etcd.TARGET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,7 @@ class Choice:
         """Raises UsageError if there is no such target, or the scenario can't be done to it."""
         if self.target not in TARGETS:
             raise UsageError(f"--target {self.target!r}: expected {' or '.join(TARGETS)}")
-        if self.target == etcd.TARGET:
+        if self.target == ETCD:
             check_run(run)
         elif self.image is not None:
             raise UsageError("--image goes with --target etcd: the release names our own images")

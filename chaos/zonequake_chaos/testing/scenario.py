@@ -25,7 +25,8 @@ from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocumen
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands import clean
 from zonequake_chaos.commands.run import Ask, judge_run, planned, run_once
-from zonequake_chaos.deployments.choice import OURS, Choice
+from zonequake_chaos.deployments.choice import Choice
+from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.record.cleanup_journal import Journal
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.fields import file_name

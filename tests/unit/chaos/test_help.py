@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -97,3 +99,22 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
     texts = [command.help or "", *(getattr(each, "help", "") or "" for each in command.params)]
     assert texts[0]
     assert [text for text in texts if RIDDLES & set(text.lower().split())] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "unneeded"),
+    [
+        ("zonequake_chaos.commands.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
+        ("zonequake_chaos.commands.kv", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
+        ("zonequake_ctl.what_if.cli", {"aiohttp", "kubernetes", "pyspark"}),
+    ],
+)
+def test_a_command_loads_nothing_large_that_it_does_not_need(
+    module: str, unneeded: set[str]
+) -> None:
+    words = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert module in loaded
+    assert not unneeded & set(loaded)

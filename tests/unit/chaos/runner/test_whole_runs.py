@@ -19,7 +19,7 @@ from rich.console import Console
 
 from zonequake_analysis.verdict import Verdict
 from zonequake_chaos.commands.cli import main
-from zonequake_chaos.commands.run import Ask, dry_run, run_once
+from zonequake_chaos.commands.run import Ask, print_dry_run, run_once
 from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.cleanup_journal import Journal
 from zonequake_chaos.scenario.control import holding
@@ -520,7 +520,7 @@ async def test_a_plan_below_its_floor_is_refused_before_anything_is_asked_of_a_c
     with pytest.raises(PlanRefused, match=r"declare spec.floor: \{aliveReplicas: 1\}"):
         await run_once(asked, nowhere, quiet_console())
     with pytest.raises(PlanRefused):
-        await dry_run(asked, nowhere, quiet_console())
+        await print_dry_run(asked, nowhere, quiet_console())
     assert not (tmp_path / "run").exists()
 
 
@@ -549,7 +549,7 @@ async def test_a_dry_run_shows_targets_and_changes_nothing(
     cluster: Any, place: ReleasePlace, tmp_path: Path
 ) -> None:
     console = quiet_console()
-    await dry_run(ask("kill-all", tmp_path / "run"), place, console)
+    await print_dry_run(ask("kill-all", tmp_path / "run"), place, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "process kill of all data nodes" in text
     assert "now: zq-default-0, zq-default-1, zq-default-2" in text

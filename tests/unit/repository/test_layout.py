@@ -185,6 +185,19 @@ def test_a_link_to_a_function_that_is_not_there_is_noticed() -> None:
     assert "anchors_of.headings" not in names
 
 
+def test_every_module_that_a_text_names_is_there() -> None:
+    paths = {str(path.relative_to(ROOT)) for path in tracked_files()}
+    names = {path.rpartition("/")[2] for path in paths}
+    absent = [
+        f"{page.relative_to(ROOT)}: {named}"
+        for page in tracked_files()
+        if page.suffix in (".py", ".md", ".yaml", ".yml") and page.name != "CHANGELOG.md"
+        for named in re.findall(r"`([\w/.-]+\.py)`", text_of(page))
+        if named not in names and not any(f"/{path}".endswith(f"/{named}") for path in paths)
+    ]
+    assert absent == []
+
+
 def test_the_tour_has_three_walks_of_at_most_twelve_steps_each_with_a_function() -> None:
     walks = (ROOT / "docs" / "tour.md").read_text().split("\n## ")[1:]
     assert [walk.partition("\n")[0] for walk in walks] == [

@@ -1,6 +1,6 @@
 """The client library of the store: finds leaders, retries, says honestly how operations ended.
 
-How an operation is pursued over its attempts is in `pursuit.py`.
+`attempts.py` says how an operation is pursued over its attempts.
 
 A pause ends as soon as the table learns of another leader; while anyone is pausing, all nodes are
 asked for their routes every `ROUTES_PAUSE_S`, so that an operation is on its way within that time

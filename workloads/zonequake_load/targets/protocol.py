@@ -1,7 +1,7 @@
-"""What is under load: one small class behind one protocol (design §5).
+"""Defines what the load can be sent to: one protocol with few methods (design §5).
 
 Load, probes, history and checks know only this. A new target is a module under `targets/` and a
-line in `targets/registry.py`.
+case in `pod/targets.py` (docs/how-to/test-another-system.md).
 """
 
 from __future__ import annotations

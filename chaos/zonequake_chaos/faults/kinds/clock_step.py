@@ -21,7 +21,7 @@ _TOLERANCE_S = 3.0
 
 
 class ClockStep:
-    """As in `scenario_faults`. Effective once each victim's HTTP server dates its answers so."""
+    """As in `scenario.faults`. Effective once each victim's HTTP server dates its answers so."""
 
     def __init__(self, *, step_s: int) -> None:
         self._step_s = step_s

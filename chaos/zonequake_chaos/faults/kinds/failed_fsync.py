@@ -18,7 +18,7 @@ _BOUND_S = 30.0
 
 
 class FailedFsync:
-    """As in `scenario_faults`. Effective once a call of each victim has failed."""
+    """As in `scenario.faults`. Effective once a call of each victim has failed."""
 
     def __init__(self) -> None:
         self._hit: dict[str, set[int]] = {}

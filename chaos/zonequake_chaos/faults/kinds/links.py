@@ -133,7 +133,7 @@ class LinkFaultLife(ABC):
 
 
 class NetworkPartition(LinkFaultLife):
-    """See `scenario_faults`. Effective once a packet of each victim was dropped."""
+    """See `scenario.faults`. Effective once a packet of each victim was dropped."""
 
     def harm(self) -> dict[str, object]:
         return {"lost_percent": 100}
@@ -152,7 +152,7 @@ class NetworkPartition(LinkFaultLife):
 
 
 class NetworkLoss(LinkFaultLife):
-    """See `scenario_faults`. Effective once packets of each victim were lost, and others not."""
+    """See `scenario.faults`. Effective once packets of each victim were lost, and others not."""
 
     def __init__(self, *, traffic: Traffic, direction: Direction, percent: float) -> None:
         super().__init__(traffic=traffic, direction=direction)
@@ -175,7 +175,7 @@ class NetworkLoss(LinkFaultLife):
 
 
 class NetworkSlow(LinkFaultLife):
-    """See `scenario_faults`. Effective once packets were held, and round trips to each victim last
+    """See `scenario.faults`. Effective once packets were held, and round trips to each victim last
     longer than before by most of the delay; a rate alone needs only packets that were held.
 
     The round trip is measured from inside another member's network namespace, a TCP connection's

@@ -37,7 +37,7 @@ def check_node(faults: Sequence[Fault], node: OwnNode | None) -> None:
 
 
 class ForceDelete:
-    """As in `scenario_faults`. Effective once the objects are gone and processes run on.
+    """As in `scenario.faults`. Effective once the objects are gone and processes run on.
 
     A kubelet that hangs is what a node looks like that lost its network: the API server forgets the
     pod, and nobody has stopped it.
@@ -82,7 +82,7 @@ class ForceDelete:
 
 
 class ComponentPause:
-    """As in `scenario_faults`. Effective once the kernel says that its process stands still."""
+    """As in `scenario.faults`. Effective once the kernel says that its process stands still."""
 
     def __init__(self, *, component: str) -> None:
         self._component = component
@@ -117,7 +117,7 @@ class ComponentPause:
 
 
 class ComponentKill:
-    """As in `scenario_faults`. Effective once it was killed and its port refuses connections.
+    """As in `scenario.faults`. Effective once it was killed and its port refuses connections.
 
     The node's supervisor starts it again after fractions of a second, so it is killed whenever it
     is back. Nothing is owed: with the harness the kills end.

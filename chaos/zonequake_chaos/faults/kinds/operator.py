@@ -37,7 +37,7 @@ class _Operators:
 
 
 class OperatorPause:
-    """As in `scenario_faults`. Effective once the kernel says that the processes stand still.
+    """As in `scenario.faults`. Effective once the kernel says that the processes stand still.
 
     A kubelet ends a container that answers no probe for a minute: a longer pause ends early, and
     says so.
@@ -87,7 +87,7 @@ class OperatorPause:
 
 
 class OperatorKill:
-    """As in `scenario_faults`. Effective once the signal met a process, or the kubelet has
+    """As in `scenario.faults`. Effective once the signal met a process, or the kubelet has
     counted a restart."""
 
     def __init__(self) -> None:

@@ -1,0 +1,37 @@
+"""What pages list is all that there is."""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from tests.unit.repository.test_layout import ROOT
+from zonequake_chaos.scenario import manifest
+
+DOCS, CHART = ROOT / "docs", ROOT / "charts" / "zonequake"
+
+
+def test_every_section_of_a_report_is_explained_in_its_order() -> None:
+    template = ROOT / "analysis" / "zonequake_analysis" / "report" / "page.html.j2"
+    sections = re.findall(r"<h2>([^<]+?)\s*<", template.read_text())
+    page = (DOCS / "how-to" / "read-a-report.md").read_text()
+    rows = re.findall(r"^\| (.+?) \|", page, flags=re.MULTILINE)
+    assert rows == ["section", "---", "the first card", *sections]
+
+
+def test_every_shipped_scenario_says_what_it_is_to_find() -> None:
+    page = (DOCS / "failure-modes.md").read_text()
+    assert [name for name in manifest.shipped() if f"`{name}`" not in page] == []
+
+
+def test_what_an_uninstall_leaves_is_on_the_page() -> None:
+    page = (DOCS / "install.md").read_text()
+    definitions = [path.read_text() for path in (CHART / "templates" / "crds").glob("*.yaml")]
+    assert all("helm.sh/resource-policy: keep" in text for text in definitions)
+    names = [re.findall(r"^  name: (\S+)$", text, flags=re.MULTILINE)[0] for text in definitions]
+    assert sorted(re.findall(r"[a-z]+\.zonequake\.io", page.partition("delete crd")[2])) == sorted(
+        names
+    )
+    storage = yaml.safe_load((CHART / "values.yaml").read_text())["store"]["storage"]
+    assert storage["whenDeleted"] == "Retain"

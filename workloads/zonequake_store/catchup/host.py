@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from zonequake_store.network.peer_protocol import CatchUpFrame
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import View
 from zonequake_store.storage.data_store import DataStore
@@ -13,12 +14,8 @@ from zonequake_store.storage.data_store import DataStore
 Result = TypeVar("Result")
 
 
-class CatchUpHost(Protocol):
+class CatchUpHost(ReplicaHost, Protocol):
     """What catch-up needs of the node that it is part of."""
-
-    @property
-    def replicas(self) -> Mapping[str, Replica]:
-        """Those that run, by group."""
 
     @property
     def data(self) -> DataStore:
@@ -26,12 +23,6 @@ class CatchUpHost(Protocol):
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
         """Have a frame leave to a node; it may get lost. False: it was not taken."""
-
-    def wake(self, replica: Replica) -> None:
-        """Let a replica have a turn."""
-
-    def break_down(self, replica: Replica, reason: str) -> None:
-        """Stop a replica for good, and say why."""
 
     def new_number(self) -> int:
         """A number for cells, never used before."""

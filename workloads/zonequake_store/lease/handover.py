@@ -6,31 +6,17 @@ nodes are cut off, the next one is no better: each node hands over after longer 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
-from zonequake_store.replica.replica import Replica
+from zonequake_store.replica.host import ReplicaHost
 
 FIRST_HANDOVER_S = 2.0
 """So long a leader may wait for its permission; a start takes its time."""
 LONGEST_PAUSE_S = 60.0
 
 
-class LeasedHost(Protocol):
-    """Whose replicas may need a Lease."""
-
-    @property
-    def replicas(self) -> Mapping[str, Replica]:
-        """Those that run, by group."""
-
-    def wake(self, replica: Replica) -> None:
-        """Let a replica take part in the next turn."""
-
-
 class LeaseWatch:
     """Looks after the leaders of one node; its host calls `look` about once a second."""
 
-    def __init__(self, host: LeasedHost) -> None:
+    def __init__(self, host: ReplicaHost) -> None:
         self._host = host
         self._pause_s = FIRST_HANDOVER_S
         self._handover_s: float | None = None

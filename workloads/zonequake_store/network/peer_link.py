@@ -7,16 +7,13 @@ import contextlib
 import errno
 import socket
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from zonequake_store.network.endings import Ending, Failure
 from zonequake_store.network.framing import Departures, FrameConnection
 from zonequake_store.network.heartbeat_slots import Said
 from zonequake_store.network.peer_protocol import Hello, Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Kind
-
-if TYPE_CHECKING:
-    from zonequake_store.network.transport import Transport
 
 # A restarted peer should be found within a heartbeat or two; a peer that is gone for good should
 # cost nothing.
@@ -91,10 +88,38 @@ class Outgoing(FrameConnection):
             self.greeting.cancel()
 
 
+class LinkOwner(Protocol):
+    """What a link needs of the one that sends on it."""
+
+    def hello(self) -> Hello:
+        """Who this node is."""
+
+    def addresses_of(self, node: str) -> list[str]:
+        """Where to try, best first."""
+
+    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, Outgoing]:
+        """Connect. Raises OSError."""
+
+    def renew_after_s(self) -> float | None:
+        """How long a connection is used; None: forever."""
+
+    def learn(self, hello: Hello) -> None:
+        """A peer said who and where it is."""
+
+    def disbelieve(self, node: str, address: str) -> None:
+        """An address did not lead to the node."""
+
+    def found_ended(self, node: str, process: str | None) -> None:
+        """A process of this node was proven to have ended, if it isn't None."""
+
+    def forget(self, link: Link) -> None:
+        """A link was not used for long."""
+
+
 class Link:
     """The outgoing connection to one node, opened again and again while it is used."""
 
-    def __init__(self, owner: Transport, node: str) -> None:
+    def __init__(self, owner: LinkOwner, node: str) -> None:
         self._owner = owner
         self.node = node
         self.incarnation: str | None = None

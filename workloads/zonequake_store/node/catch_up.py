@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from zonequake_store.catchup.host import CatchUpHost, Result
 from zonequake_store.catchup.messages import BULK
 from zonequake_store.errors import StateCorrupt, StorageError
 from zonequake_store.network.peer_protocol import CatchUpFrame, encode_frame
+from zonequake_store.network.transport import Transport
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import View
 from zonequake_store.storage.data_store import DataStore
+from zonequake_store.storage.directory import Storage
 from zonequake_store.storage.threads import read_in_thread
 
-if TYPE_CHECKING:
-    from zonequake_store.node.host import Host
+
+class ConnectedHost(ReplicaHost, Protocol):
+    """Whose disk and lines catch-up uses."""
+
+    @property
+    def storage(self) -> Storage:
+        """Where state is stored."""
+
+    @property
+    def transport(self) -> Transport:
+        """The lines to other nodes."""
+
+    async def view(self, replica: Replica) -> View:
+        """The replica's state as of now or later; the caller closes it. Raises StorageError."""
 
 
 class CatchUpPlace(CatchUpHost):
     """One node's."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ConnectedHost) -> None:
         self._host = host
         self._reading: set[asyncio.Task[None]] = set()
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from zonequake_store.catchup.edge import CatchUp
+from zonequake_store.node.storage_watch import StorageWatch
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.log import DurableLog
 from zonequake_store.replica.replica import LOG_ERRORS, Replica
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore
-from zonequake_store.storage.directory import LogBatch
+from zonequake_store.storage.directory import LogBatch, Storage
 from zonequake_store.storage.log_writes import Compact
-
-if TYPE_CHECKING:
-    from zonequake_store.node.host import Host
-
 
 # A thread that gives up the interpreter for less may have it back before another woke up.
 _PAUSE_S = 0.0001
@@ -25,10 +24,26 @@ def _pause() -> None:
     time.sleep(_PAUSE_S)
 
 
+class FlushedHost(ReplicaHost, Protocol):
+    """Whose replicas' state is stored."""
+
+    @property
+    def storage(self) -> Storage:
+        """Where it is stored."""
+
+    @property
+    def watch(self) -> StorageWatch:
+        """Says whether anything is stored now, and whether logs should keep less."""
+
+    @property
+    def catch_up(self) -> CatchUp:
+        """Says which entries peers still need."""
+
+
 class Flushing:
     """The flushes of a node's replicas."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: FlushedHost) -> None:
         self._host = host
         self._news = asyncio.Event()
 

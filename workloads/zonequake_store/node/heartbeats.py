@@ -8,24 +8,34 @@ are nearly due, it sends them too.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from zonequake_store.network.peer_protocol import Messages
+from zonequake_store.node.ticks import Agenda
 from zonequake_store.raft.api import Settings
 from zonequake_store.raft.messages import Kind
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import LOG_ERRORS, Replica
-from zonequake_store.replica.turn import beat
-
-if TYPE_CHECKING:
-    from zonequake_store.node.host import Host
+from zonequake_store.replica.turn import Edge, beat
 
 TICK_S = Settings().tick_s
+
+
+class TickingHost(ReplicaHost, Edge, Protocol):
+    """Whose replicas hear ticks and send heartbeats."""
+
+    @property
+    def agenda(self) -> Agenda:
+        """Which replicas a tick concerns."""
+
+    def ticked(self, now_s: float, *, lag_s: float) -> None:
+        """A tick, so much late, passed for all replicas that it concerned."""
 
 
 class Pulse:
     """Ticks begin with it and go on until `stop`; every `heartbeat_ticks` heartbeats leave."""
 
-    def __init__(self, host: Host, *, heartbeat_ticks: int) -> None:
+    def __init__(self, host: TickingHost, *, heartbeat_ticks: int) -> None:
         self._host = host
         self._heartbeat_ticks = heartbeat_ticks
         self._leading: dict[Replica, None] = {}
@@ -66,7 +76,7 @@ class Pulse:
 
     def _tick(self) -> None:
         host, now_s = self._host, self._loop.time()
-        host.counters.lagged(now_s - self._next_s)
+        lag_s = now_s - self._next_s
         # Ticks that were missed are not made up for: a node that was stopped for a while must not
         # find that its election time-out passed before it could read what its peers sent.
         self._next_s = max(self._next_s + TICK_S, now_s + TICK_S / 2)
@@ -85,7 +95,7 @@ class Pulse:
             if replica.needs_ticks:
                 replica.tick()
                 host.wake(replica)
-        host.ticked(now_s)
+        host.ticked(now_s, lag_s=lag_s)
 
 
 def _is_beat(frame: Messages) -> bool:

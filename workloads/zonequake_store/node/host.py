@@ -178,8 +178,9 @@ class Host(Edge):
         self._pulse.heard(frame)
         self._leave_soon()
 
-    def ticked(self, now_s: float) -> None:
-        """A tick passed for all replicas that it concerned."""
+    def ticked(self, now_s: float, *, lag_s: float) -> None:
+        """A tick, so much late, passed for all replicas that it concerned."""
+        self.counters.lagged(lag_s)
         self._leave_soon()
         self.catch_up.tick()
         if now_s >= self._next_flush_s:

@@ -13,10 +13,10 @@ failed   every replica with files here is broken, at once: what the disk holds i
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Protocol
 
 from zonequake_store.errors import StorageError, StorageFull
+from zonequake_store.replica.host import ReplicaHost
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.directory import Watcher
@@ -60,12 +60,8 @@ class Waiting(Protocol):
         """Let those who wait for a flush look again."""
 
 
-class WatchedHost(Protocol):
+class WatchedHost(ReplicaHost, Protocol):
     """Whose replicas and storage are looked after."""
-
-    @property
-    def replicas(self) -> Mapping[str, Replica]:
-        """Those that run, by group."""
 
     @property
     def storage(self) -> Room:
@@ -78,12 +74,6 @@ class WatchedHost(Protocol):
     @property
     def flushing(self) -> Waiting:
         """What is on its way to the disk."""
-
-    def wake(self, replica: Replica) -> None:
-        """Let a replica take part in the next turn."""
-
-    def break_down(self, replica: Replica, reason: str) -> None:
-        """A replica cannot go on: stop it, keep its files, say why."""
 
 
 class StorageWatch(Watcher):

@@ -1,0 +1,22 @@
+"""What the helpers of a host of replicas need of it: a real one, or a simulated one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from zonequake_store.replica.replica import Replica
+
+
+class ReplicaHost(Protocol):
+    """Runs replicas; a helper that needs more of it extends this."""
+
+    @property
+    def replicas(self) -> Mapping[str, Replica]:
+        """Those that run, by group."""
+
+    def wake(self, replica: Replica) -> None:
+        """Let a replica take part in the next turn."""
+
+    def break_down(self, replica: Replica, reason: str) -> None:
+        """A replica cannot go on: stop it, keep its files, say why."""

@@ -8,8 +8,7 @@ from random import Random
 
 import msgspec
 
-from zonequake_simulation.checks.group import GroupRules
-from zonequake_simulation.checks.life import Life
+from zonequake_simulation.checks.group import GroupRules, JudgedLife
 from zonequake_simulation.checks.watch import WatchedRaft
 from zonequake_simulation.disk import Disk
 from zonequake_simulation.scenario import FaultKind, Scenario
@@ -55,7 +54,7 @@ class Replicas:
         clock_ms: Callable[[], int],
     ) -> None:
         self.running: dict[str, Replica] = {}
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, JudgedLife] = {}
         """Of those that run."""
         self.broken: dict[str, tuple[GroupRecord, str]] = {}
         """Replicas that do not run any more, and why."""
@@ -68,7 +67,7 @@ class Replicas:
         self._disk = disk
         self._random = random
         self._clock_ms = clock_ms
-        self._known: dict[str, Life] = {}
+        self._known: dict[str, JudgedLife] = {}
         """As `lives`, kept beyond the process."""
         self.waiting: dict[str, GroupRecord] = {}
         """Replicas on the disk that were not started in this process."""
@@ -149,7 +148,7 @@ class Replicas:
             if replica is not None and isinstance(replica.cells, Overlay):
                 self._disk.data.erase(replica.cells.number)  # while a snapshot is installed
 
-    def known(self, group: str) -> Life | None:
+    def known(self, group: str) -> JudgedLife | None:
         """The newest life of the replica whose state this node still has."""
         return self._known.get(group)
 
@@ -219,10 +218,10 @@ class Replicas:
         )
         raft.is_volatile = isinstance(beginning.log, MemoryLog)
         rules = self._rules[place.name]
-        life = Life(rules, raft)
+        life = JudgedLife(rules, raft)
         self.lives[place.name] = self._known[place.name] = life
         raft.witness = life
-        rules.began(life, is_volatile=raft.is_volatile)
+        life.began(is_volatile=raft.is_volatile)
         self.running[place.name] = replica = self._replica(place.name, record, me, raft, beginning)
         replica.permission = permission
         rules.state.holds(replica)

@@ -1,12 +1,12 @@
-"""All rules of one group, and the ledger that they share."""
+"""All rules of one group, the ledger that they share, and each replica's witness, who asks them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from zonequake_simulation.checks.catch_up import CatchUpRules
 from zonequake_simulation.checks.ledger import Ledger
+from zonequake_simulation.checks.life import Life
 from zonequake_simulation.checks.raft import RaftRules
 from zonequake_simulation.checks.reconfiguration import ReconfigurationRules
 from zonequake_simulation.checks.replies import ReplyRules
@@ -14,11 +14,16 @@ from zonequake_simulation.checks.state import StateRules
 from zonequake_simulation.checks.storage import StorageRules
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.checks.users import UserRules
-from zonequake_store.raft.api import Ready, Settings
+from zonequake_simulation.checks.watch import WatchedRaft
+from zonequake_store.raft.api import (
+    ConfigurationApplied,
+    LeaderElected,
+    RaftRole,
+    Ready,
+    Settings,
+    StageChanged,
+)
 from zonequake_store.raft.messages import Message, Peer, SnapshotMeta
-
-if TYPE_CHECKING:
-    from zonequake_simulation.checks.life import Life
 
 
 class GroupRules:
@@ -33,17 +38,12 @@ class GroupRules:
     ) -> None:
         self.ledger = Ledger(now_us)
         self.raft = RaftRules(self.ledger)
-        self.reconfiguration = ReconfigurationRules(self.ledger, settings)
+        self.reconfiguration = ReconfigurationRules(self.ledger, settings, self.raft.leaders)
         self.storage = StorageRules(self.ledger)
         self.users = UserRules()
         self.state = StateRules(group, self.ledger, transactions, self.users)
         self.catch_up = CatchUpRules(settings)
         self.replies = ReplyRules(self.ledger)
-
-    def began(self, life: Life, *, is_volatile: bool) -> None:
-        """A life begins with what was recovered."""
-        self.storage.recovered(life, is_volatile=is_volatile)
-        life.after_step()
 
     def stored(self, peer: Peer, ready: Ready) -> None:
         """A Ready is on a replica's disk."""
@@ -60,3 +60,70 @@ class GroupRules:
         for message in messages:
             self.storage.sent(message)
             self.raft.sent(message)
+
+
+class JudgedLife(Life):
+    """A replica's witness: has each of its steps judged."""
+
+    def __init__(self, rules: GroupRules, raft: WatchedRaft) -> None:
+        super().__init__(raft)
+        self.rules = rules
+        log = self.core.log
+        self.state_is_at(log.applied, log.term(log.applied))
+
+    def began(self, *, is_volatile: bool) -> None:
+        """It begins with what was recovered."""
+        self.rules.storage.recovered(self, is_volatile=is_volatile)
+        self.after_step()
+
+    def state_is_at(self, index: int, term: int) -> None:
+        """Its state is that behind this entry: after a start, or a snapshot."""
+        self.handed_to, self.digest = index, self.rules.ledger.digests[index, term]
+
+    def after_step(self) -> None:
+        """Judge what the step did."""
+        core, rules = self.core, self.rules
+        log = core.log
+        rules.raft.went_on(self)
+        if core.role is RaftRole.LEADER:
+            rules.raft.leads(self)
+            rules.reconfiguration.leads(self)
+        if log.commit > self.commit:
+            first = max(self.commit + 1, log.first_index - 1)
+            for index in range(first, log.commit + 1):
+                if index:
+                    rules.raft.committed(self, index, log.term(index))
+        self.term, self.commit, self.abstained = core.term, log.commit, core.abstains
+        if log.configuration is not self.configuration:
+            rules.reconfiguration.took_effect(self)
+            self.configuration = log.configuration
+            self.configuration_index = log.configuration_index
+
+    def took(self, ready: Ready) -> None:
+        """Judge a Ready."""
+        rules = self.rules
+        if ready.entries:
+            rules.raft.appended(self, ready)
+            rules.users.appended(self, ready)
+            if ready.entries[0].index <= self.configuration_index:
+                rules.reconfiguration.took_effect(self)  # its entry may have been cut off
+        for event in ready.events:
+            if isinstance(event, StageChanged):
+                rules.reconfiguration.entered(self, event)
+            elif isinstance(event, ConfigurationApplied):
+                rules.reconfiguration.announced(self, event)
+            elif isinstance(event, LeaderElected):
+                rules.raft.told_elected(self, event.term)
+        if ready.committed:
+            rules.state.handed_out(self, ready.committed)
+        if ready.snapshot is not None:
+            rules.storage.replaces(self, ready.snapshot)
+
+    def storing_in_memory(self, ready: Ready) -> None:
+        """A volatile replica stores at once."""
+        self.rules.stored(self.peer, ready)
+
+    def event_ended(self) -> None:
+        """All that one event led to is done."""
+        self.after_step()
+        self.was_leader = self.core.role is RaftRole.LEADER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from zonequake_protocol.admin import Stage
@@ -24,9 +25,11 @@ _FOLLOWING = {
 class ReconfigurationRules:
     """What a change of peers may do, and when."""
 
-    def __init__(self, ledger: Ledger, settings: Settings) -> None:
+    def __init__(self, ledger: Ledger, settings: Settings, leaders: Mapping[int, Peer]) -> None:
+        """`leaders`: who leads or led each term."""
         self._ledger = ledger
         self._settings = settings
+        self._leaders = leaders
         self.grants: set[tuple[Peer, int, int, tuple[Peer, ...]]] = set()
         """(leader, term, token, peers) that the operator granted."""
         self.tokens: set[int] = set()
@@ -98,7 +101,7 @@ class ReconfigurationRules:
         if before is not Stage.CATCHING_UP or event.stage is not Stage.JOINT:
             return
         # The term may have risen while the event waited for its Ready: the leadership's counts.
-        term = max(term for term, leader in life.rules.raft.leaders.items() if leader == life.peer)
+        term = max(term for term, leader in self._leaders.items() if leader == life.peer)
         asked = (life.peer, term, event.token, event.peers)
         require(asked in self.grants, "JOINT only after its grant", asked=asked)
         margin = self._settings.catch_up_margin_entries

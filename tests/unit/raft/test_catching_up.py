@@ -13,6 +13,7 @@ from zonequake_store.raft.api import (
     CancelAnswer,
     ChangePeersAnswer,
     GrantAnswer,
+    RaftRole,
     ReconfigurationError,
     Settings,
     StageChanged,
@@ -20,23 +21,41 @@ from zonequake_store.raft.api import (
 from zonequake_store.raft.messages import Configuration, Kind
 
 
-def test_a_peer_that_falls_back_while_its_grant_has_to_wait_is_waited_for_too() -> None:
-    cluster = SmallCluster(passive="d", settings=Settings(catch_up_margin_entries=5))
+def test_a_peer_that_is_caught_up_gets_only_what_is_committed() -> None:
+    cluster = SmallCluster(passive="d")
     cluster.lose = lambda message: message.kind is Kind.APPEND_REPLY and message.sender.node in "bc"
     cluster.elect("a")
     change(cluster, 2, "abd")
-    assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
-    cluster.lose = lambda message: message.sender.node != "a" or message.to.node == "d"
-    cluster.rafts["a"].propose([b"y"] * 20)
-    cluster.run()
-    cluster.isolate("d")
-    cluster.tick(2)
+    cluster.tick(3)
     found = cluster.status("a")
-    assert found.commit == found.last_index
-    assert (found.stage, found.caught_up) == (Stage.CATCHING_UP, False)
+    assert found.commit < found.last_index
+    assert cluster.stores["d"].last_index == found.commit
+    assert grant(cluster, 2, "abd") is GrantAnswer.BUSY
     cluster.heal()
     cluster.tick(3)
-    assert cluster.status("a").configuration == Configuration(peers=peers("abd"), token=2)
+    assert cluster.stores["d"].last_index == cluster.status("a").commit == found.last_index
+    assert grant(cluster, 2, "abd") is GrantAnswer.RECEIVED
+    assert cluster.configuration("a") == Configuration(peers=peers("abd"), token=2)
+
+
+def test_a_leader_that_is_lost_while_it_catches_a_peer_up_leaves_no_group_without_a_leader() -> (
+    None
+):
+    cluster = loaded()
+    change(cluster, 2, "d")
+    cluster.lose = lambda message: message.sender.node == "a"
+    assert grant(cluster, 2, "d") is GrantAnswer.RECEIVED
+    assert cluster.status("a").last_index > cluster.status("b").last_index, "it alone is joint"
+    cluster.down = {"a"}
+    cluster.lose = lambda message: message.kind is Kind.APPEND and message.to.node == "c"
+    cluster.elect("b")
+    change(cluster, 2, "d", leader="b")
+    cluster.tick(3)
+    cluster.heal()
+    cluster.down = {"b"}
+    cluster.tick(10 * cluster.settings.election_ticks)
+    (leader,) = [n for n in "acd" if cluster.status(n).role is RaftRole.LEADER]
+    assert cluster.configuration(leader) == Configuration(peers=peers("d"), token=2)
 
 
 def test_a_cancelled_change_leaves_nothing_but_its_error() -> None:
@@ -162,7 +181,7 @@ def test_catching_up_peers_count_in_no_quorum() -> None:
     cluster.rafts["a"].propose([b"z"])
     cluster.tick(3, "a")
     assert cluster.status("a").commit == commit
-    assert cluster.stores["d"].last_index == commit + 1
+    assert cluster.stores["d"].last_index == commit
     cluster.tick(20, "a")
     assert cluster.status("a").stage is Stage.NONE
     assert cluster.of_type("a", StageChanged)[-1].reason == (

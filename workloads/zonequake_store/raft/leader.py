@@ -256,7 +256,12 @@ class Leader:
         )
 
     def supply(self, to: Peer, index: int, log_term: int) -> Message | None:
-        """See PeerSupply.next_append; `to` is supplied. Nothing is counted before it leaves."""
+        """See PeerSupply.next_append; `to` is supplied. Nothing is counted before it leaves.
+
+        A catching-up peer gets what is committed and no more. It has no vote, and doesn't ask for
+        one: with a longer log than any voter that is alive it could only refuse its own vote to
+        who has it in an unfinished joint configuration, and nobody would ever be elected.
+        """
         log, max_bytes = self.replica.log, self.allowance(to)
         previous = index
         if not log.matches(index, log_term):
@@ -264,6 +269,8 @@ class Leader:
             if index < log.first_index - 1 or log.term(previous) > log_term:
                 return None
         entries = log.entries(previous + 1, max_bytes) if max_bytes else ()
+        if self.progress[to].catching_up:
+            entries = entries[: max(0, log.commit - previous)]
         return self._append_message(to, previous, entries)
 
     def allowance(self, to: Peer) -> int:

@@ -120,7 +120,10 @@ def test_a_store_that_is_slow_in_a_restart_misses_its_objectives(
         pytest.param("ignore-failed-sync", "failed-fsync", "hidden-writes", marks=pytest.mark.long),
         pytest.param("order-by-wall-clock", "clock-step", "lost-writes", marks=pytest.mark.long),
         ("ack-before-commit", "leader-kill", "lost-writes"),
-        ("joint-before-caught-up", "kill-during-catchup", "joint-after-caught-up"),
+        pytest.param(
+            *("joint-before-caught-up", "kill-during-catchup", "joint-after-caught-up"),
+            marks=pytest.mark.long,
+        ),
         # The last one stays planted for the tests behind this file's: a change restarts all nodes.
         pytest.param("local-reads", "follower-reads", "stale-reads", marks=pytest.mark.long),
     ],

@@ -128,6 +128,7 @@ def test_an_operator_that_is_not_restarted_is_found(scene: Scene) -> None:
     assert scene.go(Move.LOSS).problems == []
 
 
+@pytest.mark.long
 def test_an_operator_that_goes_on_only_with_what_it_began_is_found(scene: Scene) -> None:
     running, expected = scene.rebalances, scene.expected(Move.FILL)
     assert scene.go(Move.JOIN).problems == []

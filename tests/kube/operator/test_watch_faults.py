@@ -147,6 +147,7 @@ def test_a_pod_that_vanished_behind_an_expired_watch_is_no_ghost(scene: Scene) -
         assert run.problems == []
 
 
+@pytest.mark.long
 def test_an_operator_that_trusts_its_watches_is_found(scene: Scene) -> None:
     running = scene.rebalances
     for fault, ill, there, move in (

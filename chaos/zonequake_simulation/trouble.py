@@ -17,10 +17,10 @@ from zonequake_simulation.links import Link
 from zonequake_simulation.losses import Losses
 from zonequake_simulation.member import Node
 from zonequake_simulation.network import CALM, Network
-from zonequake_simulation.operated import trouble as control_trouble
+from zonequake_simulation.operated import control_trouble
 from zonequake_simulation.operated.control_plane import ControlPlane
+from zonequake_simulation.operated.control_trouble import ControlTrouble
 from zonequake_simulation.operated.group import OperatedGroup
-from zonequake_simulation.operated.trouble import ControlTrouble
 from zonequake_simulation.plan import Fault, FaultAim, FaultPlan
 from zonequake_simulation.scenario import FaultKind, Scenario
 from zonequake_simulation.trace import TraceKind

@@ -8,8 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from zonequake_operator.nodes import affinity
-from zonequake_operator.nodes import filter as filters
+from zonequake_operator.nodes import affinity, filters
 from zonequake_operator.resources.crd_schema import TOPOLOGY_NAME, partition_name
 from zonequake_operator.resources.model import Partition, Topology, Zone, ZoneSpec, group_name
 from zonequake_operator.resources.parsing import parse_partition, parse_topology, parse_zone

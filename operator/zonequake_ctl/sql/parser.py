@@ -37,7 +37,7 @@ from zonequake_ctl.sql.statements import (
 )
 from zonequake_kube.errors import SqlError
 from zonequake_operator.errors import FilterError
-from zonequake_operator.nodes.filter import parse as parse_filter
+from zonequake_operator.nodes.filters import parse as parse_filter
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
 
 _VERBS = ("ALTER", "CREATE", "DESCRIBE", "DROP", "SELECT")

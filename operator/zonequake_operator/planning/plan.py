@@ -20,13 +20,12 @@ from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability import reset
 from zonequake_operator.high_availability import verdicts as high_availability
 from zonequake_operator.high_availability.verdicts import KeysVerdict
-from zonequake_operator.nodes import affinity, data_nodes
-from zonequake_operator.nodes import filter as filters
+from zonequake_operator.nodes import affinity, data_nodes, filters
 from zonequake_operator.planning.conditions import Health, diagnose, invalid_spec, judge, summarise
 from zonequake_operator.planning.partition_events import Cleaning, FailedChange, failed_changes
 from zonequake_operator.planning.waiting import waits_for
 from zonequake_operator.planning.zone_orders import SendOrder, cleanings, zone_orders
-from zonequake_operator.rebalance import keys as rebalance
+from zonequake_operator.rebalance import key_changes
 from zonequake_operator.resources.condition_types import Condition
 from zonequake_operator.resources.leases import Trouble
 from zonequake_operator.resources.model import (
@@ -291,7 +290,7 @@ def _write_partitions(
         if number >= spec.partitions:
             continue
         trigger = max(partition.keys.change_trigger_revision, status.handled_revision)
-        wish = rebalance.Wish(
+        wish = key_changes.Wish(
             target=targets[number],
             revision=status.revision,
             due=trigger < status.revision,
@@ -302,7 +301,7 @@ def _write_partitions(
         )
         keys = verdicts[number].keys if number in verdicts else partition.keys
         if keys == partition.keys:
-            keys = rebalance.decide(partition.keys, groups[number], wish, alive)
+            keys = key_changes.decide(partition.keys, groups[number], wish, alive)
         if keys != partition.keys:
             judged = replace(health[number], keys=keys, awaits="")
             view = _with_waits(judged, snapshot.topology).view

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zonequake_operator.groups.reports import Group
-from zonequake_operator.high_availability import orders as reset_orders
-from zonequake_operator.high_availability import reset
+from zonequake_operator.high_availability import reset, reset_orders
 from zonequake_operator.high_availability.verdicts import KeysVerdict
 from zonequake_operator.planning.partition_events import Cleaning
 from zonequake_operator.rebalance import orders

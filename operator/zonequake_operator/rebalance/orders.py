@@ -22,10 +22,9 @@ from zonequake_operator.groups.evidence import (
     someone_has_data,
 )
 from zonequake_operator.groups.reports import Group, members
-from zonequake_operator.high_availability import orders as reset_orders
-from zonequake_operator.high_availability import reset
+from zonequake_operator.high_availability import reset, reset_orders
 from zonequake_operator.rebalance import volatile_switch
-from zonequake_operator.rebalance.keys import gives_way
+from zonequake_operator.rebalance.key_changes import gives_way
 from zonequake_operator.resources.leases import Session
 from zonequake_operator.resources.model import ChangePeersMode, PartitionKeys, Storage, TokenPeers
 from zonequake_protocol.admin import (

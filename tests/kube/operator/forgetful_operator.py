@@ -19,16 +19,15 @@ from zonequake_operator.__main__ import main
 from zonequake_operator.controller.event_poster import EventPoster
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.planning.kubernetes_events import Announcement
-from zonequake_operator.rebalance import keys as rebalance
-from zonequake_operator.rebalance import orders
+from zonequake_operator.rebalance import key_changes, orders
 from zonequake_operator.resources.model import PartitionKeys, Zone
 from zonequake_protocol.admin import Grant
 
 
 def forget(decision: str, consequence: str) -> None:
-    """Let `orders.<consequence>` follow only from `rebalance.<decision>` of this process."""
+    """Let `orders.<consequence>` follow only from `key_changes.<decision>` of this process."""
     decided: set[str] = set()
-    decide, follow = getattr(rebalance, decision), getattr(orders, consequence)
+    decide, follow = getattr(key_changes, decision), getattr(orders, consequence)
 
     def deciding(*arguments: Any) -> PartitionKeys:
         decided.update(a.name for a in arguments if isinstance(a, Group))
@@ -39,7 +38,7 @@ def forget(decision: str, consequence: str) -> None:
         told: list[Any] = follow(keys, group, *rest)
         return told if group.name in decided else []
 
-    setattr(rebalance, decision, deciding)
+    setattr(key_changes, decision, deciding)
     setattr(orders, consequence, following)
 
 

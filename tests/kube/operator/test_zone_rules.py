@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from zonequake_operator.nodes.filter import parse as parse_filter
+from zonequake_operator.nodes.filters import parse as parse_filter
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer

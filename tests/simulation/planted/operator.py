@@ -19,8 +19,7 @@ from zonequake_operator.fleet import membership
 from zonequake_operator.groups import evidence
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.planning import plan
-from zonequake_operator.rebalance import keys as rebalance
-from zonequake_operator.rebalance import orders, volatile_switch
+from zonequake_operator.rebalance import key_changes, orders, volatile_switch
 from zonequake_operator.resources.model import AssignmentSet, Storage, TokenPeers
 from zonequake_protocol.admin import Stage
 
@@ -30,7 +29,7 @@ from zonequake_protocol.admin import Stage
 def keep_planned_when_it_is_promoted(patch: Patch) -> None:
     changed_result(
         patch,
-        rebalance,
+        key_changes,
         "_stable_switch",
         lambda after, keys, *_: replace(after, planned=keys.planned),
     )
@@ -46,7 +45,7 @@ def switch_to_whatever_is_applied(patch: Patch) -> None:
             and leading.stage is Stage.NONE
         )
 
-    patch.setattr(rebalance, "is_applied", any_set)
+    patch.setattr(key_changes, "is_applied", any_set)
 
 
 def act_on_what_was_not_stored(patch: Patch) -> None:
@@ -72,13 +71,13 @@ def take_another_incarnation_for_a_member(patch: Patch) -> None:
             and {peer.node for peer in found.peers} == set(wanted.nodes)
         )
 
-    for module in (rebalance, orders, evidence):
+    for module in (key_changes, orders, evidence):
         patch.setattr(module, "is_carried", same_nodes)
     patch.setattr(volatile_switch, "lost", lambda *_: frozenset())
 
 
 def never_reduce(patch: Patch) -> None:
-    patch.setattr(rebalance, "must_reduce", lambda keys: False)
+    patch.setattr(key_changes, "must_reduce", lambda keys: False)
 
 
 def forget_who_is_to_come_back(patch: Patch) -> None:
@@ -117,7 +116,7 @@ def assign_empty_data_nodes(patch: Patch) -> None:
 
 
 def replace_what_is_locked(patch: Patch) -> None:
-    patch.setattr(rebalance, "counts_as_locked", lambda keys: False)
+    patch.setattr(key_changes, "counts_as_locked", lambda keys: False)
 
 
 def not_due_after_a_promotion(patch: Patch) -> None:
@@ -127,11 +126,11 @@ def not_due_after_a_promotion(patch: Patch) -> None:
         reset_ends = keys.is_resetting and not after.is_resetting
         return after, due and (reset_ends or not promoted)
 
-    changed_result(patch, rebalance, "_on_report", unless_promoted)
+    changed_result(patch, key_changes, "_on_report", unless_promoted)
 
 
 def wait_for_a_blocked_change(patch: Patch) -> None:
-    patch.setattr(rebalance, "is_blocked", lambda *_: False)
+    patch.setattr(key_changes, "is_blocked", lambda *_: False)
 
 
 # ── hole 15 ──────────────────────────────────────────────────────────────────────────────────
@@ -150,7 +149,7 @@ def grant_without_a_lock(patch: Patch) -> None:
         return real(keys, group, *rest)
 
     patch.setattr(orders, "_changes", as_if_locked)
-    patch.setattr(rebalance, "majority_holds", lambda *_: False)  # so that none is ever stored
+    patch.setattr(key_changes, "majority_holds", lambda *_: False)  # so that none is ever stored
 
 
 def erase_what_the_leader_still_needs(patch: Patch) -> None:
@@ -180,7 +179,7 @@ def erase_under_a_leader_of_before(patch: Patch) -> None:
 
 
 def form_a_group_of_who_may_be_erased(patch: Patch) -> None:
-    real = rebalance._on_first_reports
+    real = key_changes._on_first_reports
 
     def as_if_told(keys: Any, group: Any) -> Any:
         told = {
@@ -191,7 +190,7 @@ def form_a_group_of_who_may_be_erased(patch: Patch) -> None:
         }
         return real(keys, replace(group, replicas=told))
 
-    patch.setattr(rebalance, "_on_first_reports", as_if_told)
+    patch.setattr(key_changes, "_on_first_reports", as_if_told)
 
 
 def judge_by_reports_from_before(patch: Patch) -> None:
@@ -229,7 +228,7 @@ def go_on_with_a_released_lock(patch: Patch) -> None:
     def keep(keys: Any, group: Any) -> Any:
         return keys, False
 
-    patch.setattr(rebalance, "_release", keep)
+    patch.setattr(key_changes, "_release", keep)
 
 
 _AVAILABLE = "operated-available"

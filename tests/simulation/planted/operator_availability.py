@@ -10,10 +10,9 @@ from msgspec import structs
 from tests.simulation.planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.fleet import fencing
-from zonequake_operator.high_availability import chain, cold_start, orders, reset, verdicts
+from zonequake_operator.high_availability import chain, cold_start, reset, reset_orders, verdicts
 from zonequake_operator.nodes import topology
-from zonequake_operator.rebalance import ha_target
-from zonequake_operator.rebalance import keys as rebalance
+from zonequake_operator.rebalance import ha_target, key_changes
 from zonequake_protocol.admin import ResetPeers
 from zonequake_store.replica import status
 from zonequake_store.state import partition
@@ -65,7 +64,7 @@ def forget_the_wish_that_a_reset_overwrote(patch: Patch) -> None:
         after, due = result
         return after, due and not (keys.is_resetting and not after.is_resetting)
 
-    changed_result(patch, rebalance, "_on_report", unless_a_reset_ends)
+    changed_result(patch, key_changes, "_on_report", unless_a_reset_ends)
 
 
 def form_on_the_oldest_link(patch: Patch) -> None:
@@ -110,7 +109,7 @@ def reset_once_and_never_again(patch: Patch) -> None:
 
 
 def tell_nobody_of_resets(patch: Patch) -> None:
-    for module in (reset, orders):
+    for module in (reset, reset_orders):
         patch.setattr(module, "forced_token", lambda keys: 0)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.unit.operator import group_model as model
 from zonequake_operator.groups.reports import Group
-from zonequake_operator.rebalance.keys import Wish, decide
+from zonequake_operator.rebalance.key_changes import Wish, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import AssignmentSet, ChangePeersMode, PartitionKeys
 from zonequake_protocol.admin import Order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from zonequake_operator.groups.reports import Group, observe
-from zonequake_operator.rebalance.keys import Wish
+from zonequake_operator.rebalance.key_changes import Wish
 from zonequake_operator.rebalance.orders import ReplicaSettings
 from zonequake_operator.resources.model import (
     AssignmentSet,

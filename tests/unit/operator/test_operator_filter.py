@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zonequake_operator.errors import FilterError
-from zonequake_operator.nodes.filter import attribute_texts, parse
+from zonequake_operator.nodes.filters import attribute_texts, parse
 
 NODES = {
     "Node A": {"tags": "EU,SSD"},

@@ -21,7 +21,7 @@ from tests.unit.operator.small_group import (
 )
 from zonequake_operator.groups.evidence import is_applied, named_peers
 from zonequake_operator.groups.reports import Group, observe
-from zonequake_operator.rebalance.keys import decide
+from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import hosts, orders
 from zonequake_protocol.admin import (
     ChangePeers,

@@ -10,9 +10,8 @@ import pytest
 
 from tests.unit.operator import group_model as model
 from tests.unit.operator import interleavings as search
-from zonequake_operator.rebalance import keys as rebalance
-from zonequake_operator.rebalance import volatile_switch
-from zonequake_operator.rebalance.keys import Wish, decide
+from zonequake_operator.rebalance import key_changes, volatile_switch
+from zonequake_operator.rebalance.key_changes import Wish, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.model import (
     AssignmentSet,
@@ -202,17 +201,17 @@ def orphan(keys: PartitionKeys, wanted: Any, group: Any, *rest: Any) -> Partitio
     return with_wish(keys, wanted, group, *rest)
 
 
-switch_done, with_wish = volatile_switch.on_rebalance_done, rebalance._with_wish
+switch_done, with_wish = volatile_switch.on_rebalance_done, key_changes._with_wish
 PLANTED: dict[str, tuple[ModuleType, str, Any, str, ChangePeersMode]] = {
     "hole 1: an orphaned planned": (
-        rebalance,
+        key_changes,
         "_with_wish",
         orphan,
         "wishes under any leader",
         U,
     ),
     "hole 2: whatever was applied becomes stable": (
-        rebalance,
+        key_changes,
         "is_applied",
         lambda *_: True,
         "wishes under any leader",
@@ -240,7 +239,7 @@ PLANTED: dict[str, tuple[ModuleType, str, Any, str, ChangePeersMode]] = {
         U,
     ),
     "hole 5: a reduction without pending isn't due": (
-        rebalance,
+        key_changes,
         "must_reduce",
         lambda keys: False,
         "volatile replicas lost",
@@ -261,21 +260,21 @@ PLANTED: dict[str, tuple[ModuleType, str, Any, str, ChangePeersMode]] = {
         U,
     ),
     "hole 13: a blocked pending waits": (
-        rebalance,
+        key_changes,
         "is_blocked",
         lambda *_: False,
         "a newcomer that leaves for good",
         Q,
     ),
     "hole 15: a lock outlives the majority of its peers": (
-        rebalance,
+        key_changes,
         "lost_majority",
         lambda *_: False,
         "storages lost while the group shrinks",
         U,
     ),
     "hole 15: STAGE_NONE leaves the lock": (
-        rebalance,
+        key_changes,
         "_release",
         lambda keys, group: (keys, False),
         "wishes under any leader",

@@ -20,7 +20,7 @@ from zonequake_operator.controller import reconciler
 from zonequake_operator.fleet import fleet, membership
 from zonequake_operator.fleet.fencing import Fencing
 from zonequake_operator.fleet.pods import Evidence
-from zonequake_operator.high_availability import orders as reset_orders
+from zonequake_operator.high_availability import reset_orders
 from zonequake_operator.nodes import topology
 from zonequake_operator.rebalance import orders
 from zonequake_operator.resources import leases

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.operator import group_model as model
 from tests.unit.operator.rebalance_world import EVERYONE, SETTINGS, World, of
 from zonequake_operator.groups.reports import Group, observe
-from zonequake_operator.rebalance.keys import Wish, decide, is_blocked
+from zonequake_operator.rebalance.key_changes import Wish, decide, is_blocked
 from zonequake_operator.rebalance.orders import NEWCOMER_KEPT_S, orders, patience_s
 from zonequake_operator.resources.model import (
     ChangePeersMode,

@@ -12,8 +12,8 @@ from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain
 from zonequake_operator.high_availability.chain import Unjudged, Unwound
-from zonequake_operator.high_availability.orders import inspections
 from zonequake_operator.high_availability.reset import Holders
+from zonequake_operator.high_availability.reset_orders import inspections
 from zonequake_operator.high_availability.verdicts import KeysVerdict, judge
 from zonequake_operator.planning.partition_events import announce_keys
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders

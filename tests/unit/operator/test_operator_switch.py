@@ -20,7 +20,7 @@ from tests.unit.operator.small_group import (
     wish,
 )
 from zonequake_operator.groups.reports import Group, observe
-from zonequake_operator.rebalance.keys import decide
+from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import hosts, orders
 from zonequake_operator.rebalance.volatile_switch import on_rebalance_done
 from zonequake_operator.resources.model import PartitionKeys, Storage, TokenPeers

@@ -21,7 +21,7 @@ from tests.unit.operator.small_group import (
     wish,
 )
 from zonequake_operator.groups.reports import Group
-from zonequake_operator.rebalance.keys import decide
+from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import orders
 from zonequake_operator.rebalance.volatile_switch import is_switch_step
 from zonequake_operator.resources.model import ChangePeersMode, ConsistencyMode, Link, PartitionKeys

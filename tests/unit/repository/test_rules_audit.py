@@ -156,7 +156,9 @@ def test_a_mutation_of_several_lines_keeps_their_indentation() -> None:
 
 
 def test_what_always_returns_something_keeps_its_docstring() -> None:
-    mutation = Mutation(function="zonequake_operator.rebalance.keys.must_reduce", returns="False")
+    mutation = Mutation(
+        function="zonequake_operator.rebalance.key_changes.must_reduce", returns="False"
+    )
     text = apply(mutation).partition("def must_reduce")[2]
     assert text.index('"""') < text.index("    return False\n    if keys.bootstrap is None")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_operator.errors import FilterError
-from zonequake_operator.nodes import filter as filters
+from zonequake_operator.nodes import filters
 from zonequake_operator.resources.model import ChangePeersMode, ConsistencyMode, Storage, ZoneSpec
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
 from zonequake_operator.resources.parsing import parse_zone_spec

@@ -20,7 +20,7 @@ from tests.kube.operator.machine import Machine
 from tests.processes.store.ports import free_ports
 from zonequake_agent import pods
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
-from zonequake_chaos.release.install import install
+from zonequake_chaos.release.install import install_release
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.host import processes
 from zonequake_cluster.images.build import build_all
@@ -108,7 +108,7 @@ async def on_embedded_cluster(nodes: int) -> AsyncIterator[Ground]:
             embedded=True,
         )
         refs = {name: image.ref for name, image in built.items()}
-        await install(place, images=refs, values=VALUES)
+        await install_release(place, images=refs, values=VALUES)
         async with await place.connect() as kube:
 
             async def grow(wanted: int) -> None:

@@ -8,7 +8,7 @@ from zonequake_operator.resources.leases import Lease
 from zonequake_store.lease.rule import LeaseRecord, Put
 from zonequake_store.raft.messages import Peer
 
-NAME = "api"
+API = "api"
 """Of the API server and the operator, as places in the network."""
 
 

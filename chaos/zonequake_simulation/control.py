@@ -15,7 +15,7 @@ from random import Random
 from zonequake_operator.resources.leases import Renewals
 from zonequake_protocol.admin import Stage
 from zonequake_simulation import orders
-from zonequake_simulation.api import NAME, ApiServer, Wish
+from zonequake_simulation.api import API, ApiServer, Wish
 from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.member import Node
 from zonequake_simulation.network import Network
@@ -146,7 +146,7 @@ class GroupOperator:
     def _hears(self, node: Node) -> bool:
         """Whether an order reaches a node, and its answer comes back."""
         network = self._network
-        return network.reaches(NAME, node.name) and network.reaches(node.name, NAME)
+        return network.reaches(API, node.name) and network.reaches(node.name, API)
 
     # ── wishes ───────────────────────────────────────────────────────────────────────────────
 

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 
 from zonequake_simulation import disk_trouble, links
-from zonequake_simulation.api import NAME as API
+from zonequake_simulation.api import API
 from zonequake_simulation.checks.model import Moment
 from zonequake_simulation.checks.transactions import TransactionRules
 from zonequake_simulation.control import GroupOperator

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zonequake_ctl.reset_choices import Choice, choices, hold_the_newest, waiting
-from zonequake_ctl.reset_choices import named as choice_on
+from zonequake_ctl.reset_choices import Choice, choice_on, choices, hold_the_newest, waiting
 from zonequake_ctl.zq.findings import partitions_text
 from zonequake_ctl.zq.look import inspect, look
 from zonequake_ctl.zq.sight import Sight, named_zone

@@ -132,6 +132,6 @@ def _user(replica: ReplicaStatus) -> Position:
     return replica.last_user_term, replica.last_user_index
 
 
-def named(found: Sequence[Choice], node: str) -> Choice | None:
+def choice_on(found: Sequence[Choice], node: str) -> Choice | None:
     """The choice on this node."""
     return next((choice for choice in found if choice.peer.node == node), None)

@@ -74,7 +74,7 @@ def _place_of(folder: RunFolder) -> ReleasePlace:
     )
 
 
-async def clean(run: Run) -> Proof:
+async def clean_run(run: Run) -> Proof:
     """Undoes the run. Raises UsageError if it is under way, or another one cleans it."""
     if run.folder is None:
         return await _clean_by_name(run)
@@ -82,7 +82,7 @@ async def clean(run: Run) -> Proof:
         return await _connected(run, lambda kube, node: _clean_folder(run, kube, node))
 
 
-async def abort(run: Run, say: Say) -> Proof:
+async def abort_run(run: Run, say: Say) -> Proof:
     """Ends the run if it lives, waits until it has ended, and undoes what is left. Raises
     UsageError if another one cleans it."""
     if run.folder is not None:
@@ -92,7 +92,7 @@ async def abort(run: Run, say: Say) -> Proof:
             (run.folder.path / ABORT_FILE).touch()
             say(f"{run.name}: asked to end; it heals, collects and cleans")
         if await _until(lambda: _is_free(run)):
-            return await clean(run)
+            return await clean_run(run)
         return Proof(problems=[f"{run.folder.path} is still held after {END_S:g} s: see its log"])
     return await _connected(run, lambda kube, node: _abort_by_name(run, kube, node, say))
 

@@ -128,12 +128,12 @@ def demo(
     keep: Keep = False,
 ) -> None:
     """Start an embedded cluster, install, run a scenario, analyze it, and clean up."""
-    from zonequake_chaos.commands.demo import demo as whole_job
+    from zonequake_chaos.commands.demo import run_demo
     from zonequake_chaos.commands.run import Ask, planned
 
     ask = Ask(scenario=scenario, overrides=override or [], seed=seed, out=out, analyze=True)
     planned(ask)
-    _exit(whole_job(ask, console, keep=keep))
+    _exit(run_demo(ask, console, keep=keep))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake scenarios")
@@ -172,12 +172,12 @@ def clean(
     """Undo what a run left in the cluster, and check that nothing is left. Repeatable."""
     import uvloop
 
-    from zonequake_chaos.commands import clean as clean_command
+    from zonequake_chaos.commands.clean import clean_run, find_run
 
     if everything == (run is not None):
         raise UsageError("zonequake clean: name a run, or say --all")
-    found = clean_command.find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
-    _say_proof(run or "all runs", uvloop.run(clean_command.clean(found)))
+    found = find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
+    _say_proof(run or "all runs", uvloop.run(clean_run(found)))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake abort runs/leader-kill-1")
@@ -191,10 +191,10 @@ def abort(
     """Stop a run from any machine: heal its faults, clean up, check that nothing is left."""
     import uvloop
 
-    from zonequake_chaos.commands import clean as clean_command
+    from zonequake_chaos.commands.clean import abort_run, find_run
 
-    found = clean_command.find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
-    _say_proof(run, uvloop.run(clean_command.abort(found, console.print)))
+    found = find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
+    _say_proof(run, uvloop.run(abort_run(found, console.print)))
 
 
 def _say_proof(run: str, proof: Proof) -> None:
@@ -213,9 +213,9 @@ def pack(
     ),
 ) -> None:
     """Archive run folders without tokens, keys and paths of kubeconfigs."""
-    from zonequake_chaos.commands import pack as packing
+    from zonequake_chaos.commands.pack import pack_runs
 
-    packed = packing.pack(runs, out)
+    packed = pack_runs(runs, out)
     console.print(f"{out}: {packed.files} files, {packed.size_bytes / 1e6:,.1f} MB")
     for what, count in packed.removed.items():
         if count:

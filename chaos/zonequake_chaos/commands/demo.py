@@ -20,7 +20,7 @@ from rich.table import Table
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.run import Ask, judge_run, run_once, summarize
-from zonequake_chaos.release.install import install
+from zonequake_chaos.release.install import install_release
 from zonequake_cluster.images.build import build_all
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
 
@@ -54,7 +54,7 @@ class Timed:
         return table
 
 
-def demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
+def run_demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
     """Runs the whole job. Raises ChaosError where a step can't be done."""
     from zonequake_cluster.embedded import EmbeddedCluster
 
@@ -76,7 +76,7 @@ def demo(ask: Ask, console: Console, *, keep: bool) -> Verdict:
         )
         with timed.step("Install"):
             refs = {name: image.ref for name, image in built.items()}
-            asyncio.run(install(place, images=refs))
+            asyncio.run(install_release(place, images=refs))
         with timed.step(f"Run {ask.scenario}"):
             folder, report = uvloop.run(run_once(ask, place, console))
         with timed.step("Analysis"):

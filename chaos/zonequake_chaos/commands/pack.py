@@ -38,7 +38,7 @@ class Packed:
     removed: Counter[str] = field(default_factory=Counter)
 
 
-def pack(folders: Sequence[Path], out: Path) -> Packed:
+def pack_runs(folders: Sequence[Path], out: Path) -> Packed:
     """Writes `out` (.tar.gz) with all files of `folders`. Raises UsageError, OSError."""
     for folder in folders:
         if not list(_runs(folder)):

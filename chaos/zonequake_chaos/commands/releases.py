@@ -47,15 +47,15 @@ def install(
     fault_agent: FaultAgent = False,
 ) -> None:
     """Install or upgrade the release and wait until it is ready."""
-    from zonequake_chaos.release import install as installing
+    from zonequake_chaos.release.install import install_release, next_steps, parse_images
 
     place = place_of(kubeconfig, context, namespace, release)
-    refs = installing.parse_images(image or [])
+    refs = parse_images(image or [])
     if place.embedded and not refs:
         refs = _own_images(also=["agent"] if fault_agent else [])
     values = [*(value or []), *(["faultAgent.enabled=true"] if fault_agent else [])]
-    found = asyncio.run(installing.install(place, images=refs, values=values))
-    for line in installing.next_steps(place, found):
+    found = asyncio.run(install_release(place, images=refs, values=values))
+    for line in next_steps(place, found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -67,9 +67,9 @@ def uninstall(
     release: Release = DEFAULT_RELEASE,
 ) -> None:
     """Remove the release."""
-    from zonequake_chaos.release import install as installing
+    from zonequake_chaos.release.install import uninstall_release
 
-    installing.uninstall(place_of(kubeconfig, context, namespace, release))
+    uninstall_release(place_of(kubeconfig, context, namespace, release))
 
 
 @app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake access --out chaos.kubeconfig")
@@ -100,9 +100,9 @@ def version(
     ] = False,
 ) -> None:
     """Show the versions of this program, the release, its resources and images."""
-    from zonequake_chaos.commands import version as versions
+    from zonequake_chaos.commands.version import client_rows, release_rows, row_lines
 
-    rows = versions.client()
+    rows = client_rows()
     if not client:
         try:
             place = place_of(kubeconfig, context, namespace, release)
@@ -111,19 +111,19 @@ def version(
                 raise
             rows.append(("release", str(error)))
         else:
-            rows += asyncio.run(versions.release(place))
-    for line in versions.lines(rows):
+            rows += asyncio.run(release_rows(place))
+    for line in row_lines(rows):
         console.print(line, markup=False)
 
 
 @app.command(rich_help_panel=LOOK, epilog="Example: zonequake doctor")
 def doctor() -> None:
     """Show what this machine lacks for each kind of work, with the command that mends it."""
-    from zonequake_chaos.commands import doctor as doctors
+    from zonequake_chaos.commands.doctor import examine
     from zonequake_cluster.own_files import find_own_files
 
     missing = 0
-    for finding in doctors.examine(find_own_files()):
+    for finding in examine(find_own_files()):
         missing += not finding.well
         mark = "ok     " if finding.well else "missing"
         console.print(f"{mark} {finding.work}: {finding.found}", markup=False, highlight=False)

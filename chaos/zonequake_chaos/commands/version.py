@@ -13,7 +13,7 @@ Rows = list[tuple[str, str]]
 _NAME_WIDTH = 14
 
 
-def client() -> Rows:
+def client_rows() -> Rows:
     """What this program is, and where it runs from."""
     checkout = find_own_files().checkout
     origin = f"the clone {checkout}" if checkout else "an installed wheel"
@@ -22,7 +22,7 @@ def client() -> Rows:
     ]
 
 
-async def release(place: ReleasePlace) -> Rows:
+async def release_rows(place: ReleasePlace) -> Rows:
     """What runs at `place`. Raises UsageError, ClusterError."""
     async with await place.connect() as kube:
         found = await look_at_release(kube, place.release)
@@ -47,6 +47,6 @@ def _advice(found: InstalledRelease) -> str:
     return " (not the client's version: `zonequake install` upgrades it)"
 
 
-def lines(rows: Rows) -> list[str]:
+def row_lines(rows: Rows) -> list[str]:
     """A line for each row, names in a column of their own."""
     return [f"{name:<{_NAME_WIDTH}} {text}" for name, text in rows]

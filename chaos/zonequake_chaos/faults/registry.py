@@ -17,29 +17,29 @@ from zonequake_chaos.faults.kinds.rolling_restart import RollingRestart
 from zonequake_chaos.faults.kinds.scale import Scale
 from zonequake_chaos.faults.life import FaultLife
 from zonequake_chaos.faults.reached import Reached
-from zonequake_chaos.scenario import faults as scenario
+from zonequake_chaos.scenario import faults
 
 
-def life_of(fault: scenario.Fault) -> FaultLife:
+def life_of(fault: faults.Fault) -> FaultLife:
     """A new life for one injection of `fault`."""
     match fault:
-        case scenario.PodKill():
+        case faults.PodKill():
             return PodKill()
-        case scenario.GracefulDelete():
+        case faults.GracefulDelete():
             return GracefulDelete()
-        case scenario.ProcessKill():
+        case faults.ProcessKill():
             return ProcessKill()
-        case scenario.ProcessPause():
+        case faults.ProcessPause():
             return ProcessPause()
-        case scenario.NodeOutage():
+        case faults.NodeOutage():
             return NodeOutage(return_gap_s=fault.return_gap_s)
-        case scenario.NetworkPartition():
+        case faults.NetworkPartition():
             return NetworkPartition(traffic=fault.cut, direction=fault.direction)
-        case scenario.NetworkLoss():
+        case faults.NetworkLoss():
             return NetworkLoss(
                 traffic=fault.traffic, direction=fault.direction, percent=fault.percent
             )
-        case scenario.NetworkSlow():
+        case faults.NetworkSlow():
             return NetworkSlow(
                 traffic=fault.traffic,
                 direction=fault.direction,
@@ -47,29 +47,29 @@ def life_of(fault: scenario.Fault) -> FaultLife:
                 jitter_ms=fault.jitter_ms,
                 bytes_per_second=fault.bytes_per_second,
             )
-        case scenario.ForceDelete():
+        case faults.ForceDelete():
             return ForceDelete()
-        case scenario.ComponentPause():
+        case faults.ComponentPause():
             return ComponentPause(component=fault.component)
-        case scenario.ComponentKill():
+        case faults.ComponentKill():
             return ComponentKill(component=fault.component)
-        case scenario.FailedFsync():
+        case faults.FailedFsync():
             return FailedFsync()
-        case scenario.DiskFull():
+        case faults.DiskFull():
             return DiskFull()
-        case scenario.ClockStep():
+        case faults.ClockStep():
             return ClockStep(step_s=fault.step_s)
-        case scenario.OperatorPause():
+        case faults.OperatorPause():
             return OperatorPause()
-        case scenario.OperatorKill():
+        case faults.OperatorKill():
             return OperatorKill()
-        case scenario.LoadPause():
+        case faults.LoadPause():
             return LoadPause()
-        case scenario.ResetByHand():
+        case faults.ResetByHand():
             return ResetByHand(zone=fault.zone, partitions=fault.partitions)
-        case scenario.Reached():
+        case faults.Reached():
             return Reached()
-        case scenario.RollingRestart():
+        case faults.RollingRestart():
             return RollingRestart()
-        case scenario.Scale():
+        case faults.Scale():
             return Scale(pool=fault.pool, replicas=fault.replicas)

@@ -20,7 +20,7 @@ TIMEOUT_S = 300
 _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: ALLOWED}
 
 
-async def install(
+async def install_release(
     place: ReleasePlace,
     *,
     images: Mapping[str, str],
@@ -52,7 +52,7 @@ async def install(
         return await look_at_release(kube, place.release)
 
 
-def uninstall(place: ReleasePlace) -> None:
+def uninstall_release(place: ReleasePlace) -> None:
     """helm uninstall; resource definitions stay, as the chart says. Raises HarnessError."""
     _helm(place, ["uninstall", place.release, "--ignore-not-found", "--wait"])
 

@@ -36,8 +36,13 @@ from zonequake_chaos.targeting.targets import (
     choose_sighting,
     named_nodes,
 )
-from zonequake_chaos.targeting.triggers import Before, PartitionPlace, Sighting, sightings
-from zonequake_chaos.targeting.triggers import in_words as trigger_in_words
+from zonequake_chaos.targeting.triggers import (
+    Before,
+    PartitionPlace,
+    Sighting,
+    sightings,
+    trigger_in_words,
+)
 from zonequake_kube.errors import ChaosError, ClusterError, FaultFailed, WaitExpired
 from zonequake_protocol.admin import Stage
 

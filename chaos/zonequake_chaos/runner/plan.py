@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.scenario import faults as manifest
+from zonequake_chaos.scenario import faults
 from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import Fault, fault_type
 from zonequake_chaos.scenario.run import ChaosRun, Load, Spec
-from zonequake_chaos.targeting.targets import Chooser, NoTarget, choose_nodes, choose_sighting
-from zonequake_chaos.targeting.targets import in_words as target_in_words
-from zonequake_chaos.targeting.triggers import Before, sightings
-from zonequake_chaos.targeting.triggers import in_words as trigger_in_words
+from zonequake_chaos.targeting.targets import (
+    Chooser,
+    NoTarget,
+    choose_nodes,
+    choose_sighting,
+    target_in_words,
+)
+from zonequake_chaos.targeting.triggers import Before, sightings, trigger_in_words
 
 
 class Mark(StrEnum):
@@ -97,10 +101,10 @@ def build_plan(run: ChaosRun, *, seed: int, target: str = "") -> Plan:
         PlanStep(number=str(number), key=key, title=title)
         for number, (key, title) in enumerate(phases, 1)
     ]
-    faults = next(step for step in steps if step.key == "faults")
-    faults.steps = [
+    phase = next(step for step in steps if step.key == "faults")
+    phase.steps = [
         PlanStep(
-            number=f"{faults.number}.{number}",
+            number=f"{phase.number}.{number}",
             key=f"fault:{fault.name}",
             title=_fault_in_words(fault),
         )
@@ -126,7 +130,7 @@ def _control_phase(spec: Spec) -> list[tuple[str, str]]:
 def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Chooser) -> None:
     """Notes at each fault whom it would be for if its turn came in the state `view`."""
     for fault in run.spec.faults:
-        target: manifest.FaultTarget | None = getattr(fault, "target", None)
+        target: faults.FaultTarget | None = getattr(fault, "target", None)
         if target is None:
             continue
         step = plan.step(f"fault:{fault.name}")
@@ -143,30 +147,30 @@ def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Choos
 
 
 def _fault_in_words(fault: Fault) -> str:
-    target: manifest.FaultTarget | None = getattr(fault, "target", None)
+    target: faults.FaultTarget | None = getattr(fault, "target", None)
     match fault:
-        case manifest.Scale():
+        case faults.Scale():
             what = f"scale pool {fault.pool} to {fault.replicas}"
-        case manifest.RollingRestart():
+        case faults.RollingRestart():
             whom = ", ".join(fault.nodes) or f"every node of {fault.pool or 'all pools'}"
             what = f"restart {whom}, one after another"
-        case manifest.ComponentPause():
+        case faults.ComponentPause():
             what = f"pause of the node's {fault.component}"
-        case manifest.ComponentKill():
+        case faults.ComponentKill():
             what = f"kill of the node's {fault.component}, whenever it is back"
-        case manifest.ClockStep():
+        case faults.ClockStep():
             what = f"step of the wall clock of {target_in_words(fault.target)} by {fault.step_s} s"
-        case manifest.OperatorPause():
+        case faults.OperatorPause():
             what = "pause of the operator"
-        case manifest.OperatorKill():
+        case faults.OperatorKill():
             what = "kill of the operator"
-        case manifest.LoadPause():
+        case faults.LoadPause():
             what = "no load"
-        case manifest.ResetByHand():
+        case faults.ResetByHand():
             what = _reset_in_words(fault)
-        case manifest.Reached():
+        case faults.Reached():
             what = "reached"
-        case manifest.LinkFault():
+        case faults.LinkFault():
             what = f"{fault_type(fault).replace('_', ' ')} {_links_in_words(fault)}"
         case _:
             assert target is not None
@@ -178,7 +182,7 @@ def _fault_in_words(fault: Fault) -> str:
     return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
 
 
-def _reset_in_words(fault: manifest.ResetByHand) -> str:
+def _reset_in_words(fault: faults.ResetByHand) -> str:
     numbers = ", ".join(map(str, fault.partitions))
     where = f" of zone {fault.zone}" if fault.zone else ""
     what = f"partitions {numbers}{where}"
@@ -188,8 +192,8 @@ def _reset_in_words(fault: manifest.ResetByHand) -> str:
     return f"reset by hand of {what}{onto},"
 
 
-def _links_in_words(fault: manifest.LinkFault) -> str:
-    both = fault.direction is manifest.Direction.BOTH
+def _links_in_words(fault: faults.LinkFault) -> str:
+    both = fault.direction is faults.Direction.BOTH
     way = "" if both else f", {fault.direction.value} alone"
     if fault.between is not None:
         first, second = (", ".join(side) for side in fault.between)

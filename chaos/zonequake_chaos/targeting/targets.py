@@ -111,7 +111,7 @@ def named_nodes(names: Sequence[str], view: ClusterView) -> list[str]:
     return [node for node in found.values() if node is not None]
 
 
-def in_words(target: FaultTarget) -> str:
+def target_in_words(target: FaultTarget) -> str:
     """The target as the plan prints it before it is known."""
     many = f"{target.count} × " if target.count > 1 else ""
     pool = f" of pool {target.pool}" if target.pool else ""

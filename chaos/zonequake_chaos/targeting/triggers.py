@@ -93,7 +93,7 @@ def unsettled(view: ClusterView) -> list[str]:
     return reasons
 
 
-def in_words(trigger: Trigger) -> str:
+def trigger_in_words(trigger: Trigger) -> str:
     """The condition as the plan prints it."""
     match trigger:
         case AtOnce():

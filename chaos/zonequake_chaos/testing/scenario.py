@@ -23,7 +23,7 @@ from rich.console import Console
 
 from zonequake_analysis.judgement.verdict_json import CheckEntry, VerdictDocument, read_document
 from zonequake_analysis.verdict import Verdict
-from zonequake_chaos.commands import clean
+from zonequake_chaos.commands.clean import clean_run, find_run
 from zonequake_chaos.commands.run import Ask, judge_run, planned, run_once
 from zonequake_chaos.deployments.choice import Choice
 from zonequake_chaos.deployments.names import OURS
@@ -241,8 +241,8 @@ class OwnScenario:
     def close(self) -> list[str]:
         """Undoes what a run that was broken off left behind; returns what could not be undone."""
         owing = [folder for folder in self._folders if Journal(folder).debts]
-        runs = [clean.find_run(str(folder), lambda: self._place) for folder in owing]
-        return [problem for run in runs for problem in uvloop.run(clean.clean(run)).problems]
+        runs = [find_run(str(folder), lambda: self._place) for folder in owing]
+        return [problem for run in runs for problem in uvloop.run(clean_run(run)).problems]
 
     @property
     def _spec(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from zonequake_operator.api_server.kube import REQUEST_TIMEOUT_S, Kube, error_of
 from zonequake_operator.errors import KubeError, NodeUnreachable
 from zonequake_operator.fleet.store_client import ORDERS_TIMEOUT_S, REPORT_TIMEOUT_S, StoreClient
 from zonequake_protocol.admin import Order, OrderReplies, OrderReply, OrderStatus, ReplicasReport
-from zonequake_simulation.api import NAME
+from zonequake_simulation.api import API
 from zonequake_simulation.member import Node
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated import admin
@@ -216,11 +216,11 @@ class SimulatedStore(StoreClient):
         )
 
         def answer(reply: _T) -> None:
-            if not network.blocked(node.name, NAME):
+            if not network.blocked(node.name, API):
                 call.answer(reply)
 
         def arrive() -> None:
-            if network.blocked(NAME, node.name):
+            if network.blocked(API, node.name):
                 return
             if not node.alive or node.process != process:
                 call.break_off("connection refused")

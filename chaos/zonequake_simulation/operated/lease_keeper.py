@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zonequake_protocol.admin import StartReplica
-from zonequake_simulation.api import NAME
+from zonequake_simulation.api import API
 from zonequake_simulation.member import Node
 from zonequake_simulation.network import Network
 from zonequake_simulation.operated.objects import Object, Objects, Refused
@@ -111,10 +111,10 @@ class LeaseKeeper:
                 self._soon()
 
         def arrive() -> None:
-            if network.blocked(node.name, NAME):
+            if network.blocked(node.name, API):
                 return
             tell = self._asked(call)
-            if not network.blocked(NAME, node.name):
+            if not network.blocked(API, node.name):
                 world.later(delay_us(), lambda: end(tell))
 
         def delay_us() -> int:

@@ -37,7 +37,7 @@ from zonequake_ctl.sql.statements import (
 )
 from zonequake_kube.errors import SqlError
 from zonequake_operator.errors import FilterError
-from zonequake_operator.nodes.filters import parse as parse_filter
+from zonequake_operator.nodes import filters
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
 
 _VERBS = ("ALTER", "CREATE", "DESCRIBE", "DROP", "SELECT")
@@ -336,7 +336,7 @@ class _Statements(Transformer[Token, list[Statement]]):
         if not value.text:
             return
         try:
-            parse_filter(value.text)
+            filters.parse(value.text)
         except FilterError as error:
             at = value.offsets[min(error.position - 1, len(value.offsets) - 1)]
             raise SqlError(self._text, at, f"in the filter: {error.problem}") from None

@@ -13,8 +13,7 @@ from functools import cached_property
 from zonequake_kube.errors import UsageError
 from zonequake_kube.objects import PodView
 from zonequake_operator.groups.reports import Group, by_group, observe
-from zonequake_operator.high_availability import verdicts as high_availability
-from zonequake_operator.high_availability.verdicts import KeysVerdict
+from zonequake_operator.high_availability.verdicts import KeysVerdict, judge_zone
 from zonequake_operator.planning.conditions import Health, diagnose
 from zonequake_operator.resources.crd_schema import Object, from_rfc3339
 from zonequake_operator.resources.model import (
@@ -141,7 +140,7 @@ class ZoneSight:
         if spec is None or self.zone.deleting:
             return {}
         snapshot = self.snapshot(sight)
-        return high_availability.verdicts(snapshot, spec, self.zone.status, self.groups)
+        return judge_zone(snapshot, spec, self.zone.status, self.groups)
 
     def replicas_on(self, node: str) -> list[ReplicaStatus]:
         """The zone's replicas that a node reports."""

@@ -180,7 +180,7 @@ def is_due(keys: PartitionKeys, holders: Holders, due: ResetDue) -> bool:
 # ------------------------------------------------------------------------------- The whole zone
 
 
-def verdicts(
+def judge_zone(
     snapshot: Snapshot, spec: ZoneSpec, status: ZoneStatus, groups: Mapping[int, Group]
 ) -> dict[int, KeysVerdict]:
     """The verdict on each partition; in a StrongConsistency zone on those asked for by hand."""

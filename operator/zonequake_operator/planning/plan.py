@@ -18,8 +18,11 @@ from functools import lru_cache
 from zonequake_operator.errors import FilterError
 from zonequake_operator.groups.reports import Group, by_group, observe
 from zonequake_operator.high_availability import reset
-from zonequake_operator.high_availability import verdicts as high_availability
-from zonequake_operator.high_availability.verdicts import KeysVerdict
+from zonequake_operator.high_availability.verdicts import (
+    KeysVerdict,
+    judge_zone,
+    without_done_reset,
+)
 from zonequake_operator.nodes import affinity, data_nodes, filters
 from zonequake_operator.planning.conditions import Health, diagnose, invalid_spec, judge, summarise
 from zonequake_operator.planning.partition_events import Cleaning, FailedChange, failed_changes
@@ -128,8 +131,8 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
         for n, p in snapshot.partitions.items()
     }
     problem, accepted = _accept_inputs(snapshot, spec)
-    verdicts = high_availability.verdicts(snapshot, spec, accepted, groups)
-    accepted = high_availability.without_done_reset(snapshot, accepted, groups)
+    verdicts = judge_zone(snapshot, spec, accepted, groups)
+    accepted = without_done_reset(snapshot, accepted, groups)
     for n, verdict in verdicts.items():
         if verdict.awaits is not None:
             health[n] = replace(health[n], awaits=verdict.sentence(f"partition {n}", spec.storage))

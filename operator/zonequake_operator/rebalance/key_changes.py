@@ -31,8 +31,7 @@ from zonequake_operator.groups.evidence import (
 )
 from zonequake_operator.groups.reports import Group, is_majority
 from zonequake_operator.high_availability import chain, reset
-from zonequake_operator.rebalance import ha_target as target
-from zonequake_operator.rebalance import volatile_switch
+from zonequake_operator.rebalance import ha_target, volatile_switch
 from zonequake_operator.resources.model import (
     AssignmentSet,
     ChangePeersMode,
@@ -68,7 +67,7 @@ class Wish:
         `promoted`: it is due because a stable switch has promoted planned, which no wish replaces.
         """
         if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
-            return target.highly_available(
+            return ha_target.highly_available(
                 self.target, keys, alive=alive, held=self.held, promoted=promoted
             )
         return self.target

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.killed_harness import mortal
-from zonequake_chaos.cleanup import leftovers
-from zonequake_chaos.cleanup import undo as cleaning
+from zonequake_chaos.cleanup import leftovers, undo
 from zonequake_chaos.cleanup.prove import clean_up
 from zonequake_chaos.commands.cli import main
 from zonequake_chaos.node_access.shell import PodOnNode
@@ -41,10 +40,10 @@ def blind() -> None:
 def unpaying() -> None:
     """Nothing that was done to a pod from its node is undone."""
 
-    async def undo(_: object, pod: PodOnNode, fault: str = "") -> None:
+    async def fail(_: object, pod: PodOnNode, fault: str = "") -> None:
         raise FaultFailed(f"pod {pod.name} can't be entered")
 
-    vars(cleaning)["undo_links"] = vars(leftovers)["heal"] = undo
+    vars(undo)["undo_links"] = vars(leftovers)["heal"] = fail
     cleaner: Any = clean_up
     cleaner.__kwdefaults__["within_s"] = 3.0  # it would come to the same in the end
 

@@ -22,7 +22,7 @@ from tests.foreign.porcupine_judge import Judge, judged_run
 from tests.kube.operator.audit_log import Refusal, calls, lacking
 from zonequake_analysis.cli import analyze
 from zonequake_chaos.release.access import CONTEXT, write_access
-from zonequake_chaos.release.install import install
+from zonequake_chaos.release.install import install_release
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.images.build import build_all
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
@@ -110,7 +110,7 @@ class Release:
             self._load_images(also=["agent"])
         values = [f"store.plantedFault={fault}"] if fault else []
         values += ["faultAgent.enabled=true"] if agent else []
-        asyncio.run(install(self.place, images=self.images, values=values))
+        asyncio.run(install_release(self.place, images=self.images, values=values))
         if not agent:
             asyncio.run(self._until_the_agent_is_gone())
         found = asyncio.run(self._faults_of_nodes())

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 
-from zonequake_chaos.release.install import install
+from zonequake_chaos.release.install import install_release
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.supply import tools
 from zonequake_cluster.supply.image_import import program_archive
@@ -206,7 +206,7 @@ def test_an_image_that_is_not_there_ends_a_run_at_once_and_can_be_loaded(
     absent = "docker.io/zonequake/absent:1"
     try:
         values = [f"images.load={absent}"]
-        asyncio.run(install(release.place, images=release.images, values=values))
+        asyncio.run(install_release(release.place, images=release.images, values=values))
         run = [ZONEQUAKE, "run", "leader-kill", "--out", str(tmp_path / "run")]
         begin_s = time.monotonic()
         done = subprocess.run(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zonequake_chaos.release import install as installing
+from zonequake_chaos.release.install import install_release
 from zonequake_chaos.release.installed import InstalledRelease, look_at_release
 from zonequake_cluster.own_files import OwnFiles, find_own_files
 
@@ -90,7 +90,7 @@ def change(release: Release, old: Old) -> Any:
         chart = old.chart if which == "old" else find_own_files().find("charts/zonequake")
         images = old.images if which == "old" else release.images
         release.installed_by_somebody_else()
-        return asyncio.run(installing.install(release.place, images=images, chart=chart))
+        return asyncio.run(install_release(release.place, images=images, chart=chart))
 
     yield to
     release.installed_by_somebody_else()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from zonequake_operator.nodes.filters import parse as parse_filter
+from zonequake_operator.nodes import filters
 
 if TYPE_CHECKING:
     from tests.kube.operator.api_server import ApiServer
@@ -121,7 +121,7 @@ def test_every_filter_that_the_operator_understands_is_accepted(api_server: ApiS
     @settings(max_examples=150, database=None)
     @given(st.recursive(TAGS, joined, max_leaves=6))
     def collect(text: str) -> None:
-        parse_filter(text)
+        filters.parse(text)
         found[text] = None
 
     collect()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from zonequake_chaos.release import certificates as module
+from zonequake_chaos.release import certificates
 from zonequake_chaos.release.certificates import Certificates
 from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_cluster.supply.certificate_authority import Authority
@@ -156,7 +156,7 @@ def command(cluster: Cluster, **place: str) -> Certificates:
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_POLL_S", 0.01)
+    monkeypatch.setattr(certificates, "_POLL_S", 0.01)
 
 
 async def test_an_authority_is_replaced_and_all_let_each_other_in_at_every_moment(

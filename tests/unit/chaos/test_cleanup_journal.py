@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from zonequake_chaos.record import cleanup_journal as module
+from zonequake_chaos.record import cleanup_journal
 from zonequake_chaos.record.cleanup_journal import (
     FILE_NAME,
     HEALING,
@@ -112,7 +112,7 @@ async def test_a_line_torn_by_the_harnesss_death_costs_nothing_else(tmp_path: Pa
 
 
 def test_every_kind_of_debt_has_its_turn() -> None:
-    assert set(get_args(Debt)) == set(module._ORDER)
+    assert set(get_args(Debt)) == set(cleanup_journal._ORDER)
 
 
 async def test_a_line_that_another_version_wrote_is_kept_and_named(tmp_path: Path) -> None:

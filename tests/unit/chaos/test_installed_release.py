@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.commands import version as versions
+from zonequake_chaos.commands.version import client_rows, release_rows, row_lines
 from zonequake_chaos.release.install import next_steps
 from zonequake_chaos.release.installed import InstalledRelease, Workload, look_at_release
 from zonequake_ctl.context import ReleasePlace
@@ -85,7 +85,7 @@ async def test_versions_are_named_and_a_difference_is_said(
         return Server(chart=chart)
 
     monkeypatch.setattr(ReleasePlace, "connect", connect)
-    rows = dict(await versions.release(place()))
+    rows = dict(await release_rows(place()))
     assert rows["Kubernetes"] == "v1.34.4"
     assert rows["resources"] == "v1alpha1"
     assert rows["zq-default"] == "zonequake/store:1, 3 of 3 ready"
@@ -103,16 +103,16 @@ async def test_a_namespace_without_the_release_says_how_to_get_one(
         return server
 
     monkeypatch.setattr(ReleasePlace, "connect", connect)
-    rows = dict(await versions.release(place()))
+    rows = dict(await release_rows(place()))
     assert rows["release"] == "no zq in namespace zonequake: install it by `zonequake install`"
 
 
 def test_the_client_says_where_it_runs_from() -> None:
-    ((name, text),) = versions.client()
+    ((name, text),) = client_rows()
     assert name == "client"
     assert text.startswith(f"{OWN}, Python 3.")
     assert "from the clone" in text
-    assert versions.lines([("client", "a"), ("zq-default", "b")]) == [
+    assert row_lines([("client", "a"), ("zq-default", "b")]) == [
         "client         a",
         "zq-default     b",
     ]

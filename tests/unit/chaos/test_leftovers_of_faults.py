@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from zonequake_chaos.cleanup import prove as cleaning_up
+from zonequake_chaos.cleanup import prove
 from zonequake_chaos.cleanup.leftovers import Where, look
 from zonequake_chaos.node_access.shell import PodOnNode
 from zonequake_chaos.record.cleanup_journal import Debt, Journal, RestoreScale
@@ -83,8 +83,8 @@ async def test_pods_are_looked_at_before_a_debt_takes_them_away(
     async def pay(_: Kube, debt: Debt, **__: object) -> None:
         seen.append(hands.left)
 
-    monkeypatch.setattr(cleaning_up, "pay", pay)
-    proof = await cleaning_up.clean_up(
+    monkeypatch.setattr(prove, "pay", pay)
+    proof = await prove.clean_up(
         cast("Kube", OnePod()),
         node=None,
         hands=hands,

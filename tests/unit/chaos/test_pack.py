@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zonequake_chaos.commands.pack import pack
+from zonequake_chaos.commands.pack import pack_runs
 from zonequake_kube.errors import UsageError
 
 KUBECONFIG = "/where-keys-are/kubeconfig"
@@ -40,7 +40,7 @@ def contents(archive: Path) -> dict[str, bytes]:
 
 def test_it_holds_all_that_a_judgement_rests_on_and_not_what_is_derived(tmp_path: Path) -> None:
     run = a_run(tmp_path / "leader-kill")
-    packed = pack([run], tmp_path / "out" / "a.tar.gz")
+    packed = pack_runs([run], tmp_path / "out" / "a.tar.gz")
     files = contents(tmp_path / "out" / "a.tar.gz")
     assert set(files) == {
         "leader-kill/run.yaml",
@@ -54,7 +54,7 @@ def test_it_holds_all_that_a_judgement_rests_on_and_not_what_is_derived(tmp_path
 
 
 def test_neither_the_kubeconfigs_path_nor_a_token_nor_a_key_leaves(tmp_path: Path) -> None:
-    packed = pack([a_run(tmp_path / "leader-kill")], tmp_path / "a.tar.gz")
+    packed = pack_runs([a_run(tmp_path / "leader-kill")], tmp_path / "a.tar.gz")
     for name, data in contents(tmp_path / "a.tar.gz").items():
         if not name.endswith(".parquet"):
             for secret in (KUBECONFIG, TOKEN, "MIIEow", "abcdefghijklmnopqrstuvwx"):
@@ -75,7 +75,7 @@ def test_a_series_is_packed_with_what_is_told_of_all_and_never_packs_itself(tmp_
     a_run(tmp_path / "chaos" / "seed-2")
     (tmp_path / "chaos" / "junit.xml").write_text("<testsuites/>")
     for _ in range(2):
-        pack([tmp_path / "chaos"], tmp_path / "chaos" / "a.tar.gz")
+        pack_runs([tmp_path / "chaos"], tmp_path / "chaos" / "a.tar.gz")
     files = set(contents(tmp_path / "chaos" / "a.tar.gz"))
     assert {"chaos/junit.xml", "chaos/seed-1/run.yaml", "chaos/seed-2/run.yaml"} <= files
     assert "chaos/a.tar.gz" not in files
@@ -84,5 +84,5 @@ def test_a_series_is_packed_with_what_is_told_of_all_and_never_packs_itself(tmp_
 
 def test_what_holds_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is no run folder and holds none"):
-        pack([tmp_path], tmp_path / "a.tar.gz")
+        pack_runs([tmp_path], tmp_path / "a.tar.gz")
     assert not (tmp_path / "a.tar.gz").exists()

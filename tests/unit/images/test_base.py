@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zonequake_cluster.images import base as base_module
-from zonequake_cluster.images import programs
+from zonequake_cluster.images import base, programs
 from zonequake_cluster.images.base import Base, base_of_this_machine, python_version
 from zonequake_cluster.images.errors import (
     BaseUnusableError,
@@ -40,7 +39,7 @@ def test_the_base_is_named_by_release_and_packages(
 ) -> None:
     before = base_of_this_machine(tmp_path)
     assert base_of_this_machine(tmp_path) == before
-    monkeypatch.setattr(base_module, "PACKAGES", ("python3",))
+    monkeypatch.setattr(base, "PACKAGES", ("python3",))
     assert base_of_this_machine(tmp_path).digest != before.digest
 
 
@@ -54,7 +53,7 @@ def test_only_the_distributions_own_sources_make_the_base(monkeypatch: pytest.Mo
         "Debian\tsid\tmain\tmirror:/debian\n"
     )
     monkeypatch.setattr(programs, "run", lambda command: listed)
-    assert base_module._package_sources("bookworm") == [
+    assert base._package_sources("bookworm") == [
         "deb mirror:/debian bookworm main",
         "deb mirror:/debian bookworm-updates main",
     ]
@@ -63,7 +62,7 @@ def test_only_the_distributions_own_sources_make_the_base(monkeypatch: pytest.Mo
 def test_a_machine_that_never_updated_apt_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "run", lambda command: "")
     with pytest.raises(BaseUnusableError, match="apt-get update"):
-        base_module._package_sources("bookworm")
+        base._package_sources("bookworm")
 
 
 def test_a_failed_program_shows_its_last_words() -> None:

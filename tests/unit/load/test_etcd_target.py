@@ -18,7 +18,6 @@ from zonequake_load.errors import PlanError, TargetError
 from zonequake_load.operation import Limits, Outcome, Type
 from zonequake_load.pod.control import LoadPlan
 from zonequake_load.pod.targets import target_for
-from zonequake_load.targets.etcd import target as module
 from zonequake_load.targets.etcd.target import EtcdTarget
 
 NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
@@ -225,7 +224,8 @@ async def test_a_refusal_goes_to_the_next_endpoint_at_once(
     two: ReferenceEtcd, of_two: EtcdTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two.endpoints[0].always = NO_LEADER
-    monkeypatch.setattr(module, "PAUSE_MIN_S", 60.0)  # a pause would outlast the operation
+    # A pause would outlast the operation.
+    monkeypatch.setattr("zonequake_load.targets.etcd.target.PAUSE_MIN_S", 60.0)
     outcomes = [await of_two.write("k", n, limits=limits(), once=None) for n in (1, 2)]
     assert [outcome.type for outcome in outcomes] == [Type.OK, Type.OK]
 
@@ -269,7 +269,7 @@ async def test_bounded_reads_also_ask_who_is_cut_off(
 async def test_what_does_not_run_is_said_at_the_opening(
     etcd: ReferenceEtcd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "OPEN_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("zonequake_load.targets.etcd.target.OPEN_TIMEOUT_S", 0.3)
     await etcd.stop_one(etcd.endpoints[0])
     target = EtcdTarget("z", etcd.seeds, rng=random.Random(1))
     with pytest.raises(TargetError, match="cannot connect"):

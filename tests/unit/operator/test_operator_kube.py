@@ -12,8 +12,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio import client
 from tenacity import wait_none
 
-from zonequake_operator.api_server import kube as kubes
-from zonequake_operator.api_server.kube import Kube
+from zonequake_operator.api_server.kube import MAX_RETRY_AFTER_S, Kube
 from zonequake_operator.errors import KubeError
 from zonequake_operator.resources.crd_schema import Object
 
@@ -55,7 +54,7 @@ async def test_a_server_that_asks_to_be_left_alone_is_left_alone(
     ]
     async with answering(*throttled, web.json_response({"metadata": {}})) as kube:
         await kube.get_zone("z")
-    assert slept_s[:3] == [3.0, kubes.MAX_RETRY_AFTER_S, 0.0]
+    assert slept_s[:3] == [3.0, MAX_RETRY_AFTER_S, 0.0]
 
 
 async def test_an_answer_that_is_no_json_is_an_error_of_the_api() -> None:

@@ -14,7 +14,6 @@ from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
 from tests.unit.operator.topology_nodes import topology_node
-from zonequake_operator.controller import reconciler as apply
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import Conflict
 from zonequake_operator.fleet.fleet import View
@@ -177,7 +176,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
         made.append(plan(snapshot))
         return made[-1]
 
-    monkeypatch.setattr(apply, "plan", planned)
+    monkeypatch.setattr("zonequake_operator.controller.reconciler.plan", planned)
     return made
 
 
@@ -296,7 +295,7 @@ async def test_no_order_of_a_plan_leaves_before_what_it_writes_was_judged_anew(
             writes=[write], orders=[SendOrder(node="a", order=stop)], settled=False, health={}
         )
 
-    monkeypatch.setattr(apply, "plan", planned)
+    monkeypatch.setattr("zonequake_operator.controller.reconciler.plan", planned)
     await reconciler.step(view(9))
     assert edges.version > 1
     assert edges.ordered == []

@@ -23,8 +23,7 @@ import pytest
 from zonequake_analysis.judgement.verdict_json import CheckEntry
 from zonequake_analysis.verdict import Kind, Verdict
 from pathlib import Path
-from zonequake_chaos.commands import clean as clean_command
-from zonequake_chaos.testing import scenario as own_scenario
+from zonequake_chaos.testing import scenario
 from zonequake_chaos.commands.clean import Proof
 from zonequake_chaos.record.cleanup_journal import DeleteZone, Journal
 from zonequake_analysis.verdict import Verdict
@@ -61,9 +60,9 @@ async def clean(folder):
     print("cleaned", [debt for _, debt in Journal(folder).debts])
     return Proof(problems=["zone orders is still there"] if owes == "forever" else [])
 
-clean_command.find_run, clean_command.clean = lambda word, place: Path(word), clean
-own_scenario.run_once, own_scenario.judge_run = run_once, judge_run
-own_scenario.find_place = lambda **_: PLACE
+scenario.find_run, scenario.clean_run = lambda word, place: Path(word), clean
+scenario.run_once, scenario.judge_run = run_once, judge_run
+scenario.find_place = lambda **_: PLACE
 """
 
 TEST = """

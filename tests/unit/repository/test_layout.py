@@ -310,6 +310,28 @@ def test_no_module_of_product_code_is_too_long() -> None:
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
+def module_name(path: Path) -> str:
+    """Full name of a module of product code."""
+    parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_module_is_imported_under_a_second_name() -> None:
+    sources = [path for path in tracked_files() if path.suffix == ".py"]
+    modules = {
+        module_name(path) for path in sources if path.relative_to(ROOT).parts[0] in SOURCE_ROOTS
+    }
+    renamed = [
+        f"{path.relative_to(ROOT)}: {alias.name} as {alias.asname}"
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname not in {None, alias.name} and f"{node.module}.{alias.name}" in modules
+    ]
+    assert renamed == []
+
+
 def test_contracts_of_imports_name_folders_and_ignore_nothing() -> None:
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     assert [c["id"] for c in linter["contracts"] if "ignore_imports" in c] == []

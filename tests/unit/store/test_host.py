@@ -24,7 +24,6 @@ from zonequake_store.raft.messages import (
     encode_configuration,
 )
 from zonequake_store.replica import log
-from zonequake_store.replica import replica as replicas
 from zonequake_store.storage.data_store import DataStore, Flush
 
 
@@ -106,7 +105,7 @@ async def test_what_waits_for_the_disk_ends_when_nothing_is_stored_any_more(
 async def test_more_reads_than_a_partition_can_hold_are_refused_and_counted_off_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replicas, "MAX_WAITING_PER_REPLICA", 3)
+    monkeypatch.setattr("zonequake_store.replica.replica.MAX_WAITING_PER_REPLICA", 3)
     async with OneNode(tmp_path) as node:
         replica = await node.lead()
         for _ in range(2):

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from zonequake_protocol.admin import StoreEvent
-from zonequake_store.serving import journal as events
 from zonequake_store.serving.journal import Clock, Journal
 
 
@@ -52,7 +51,7 @@ def test_a_stage_and_a_reset_are_on_disk_at_once_and_other_events_after_a_flush(
 def test_the_oldest_events_leave_the_file_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "_KEPT_EVENTS", 10)
+    monkeypatch.setattr("zonequake_store.serving.journal._KEPT_EVENTS", 10)
     path = tmp_path / "events.jsonl"
     journal = Journal(path, clock())
     for _ in range(95):

@@ -18,7 +18,7 @@ from tests.unit.store.one_node import OneNode
 from zonequake_protocol.client import Status
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.rule import LeaseRecord, NodeLease, Permission
-from zonequake_store.replica import replica as store_replica
+from zonequake_store.replica import replica
 from zonequake_store.replica.replica import Replica
 
 Patch = pytest.MonkeyPatch
@@ -81,7 +81,7 @@ def permission_of_any_process(patch: Patch) -> None:
 
 
 def bounds_that_need_no_permission(patch: Patch) -> None:
-    patch.setattr(store_replica, "takes_any_age", lambda operation: hasattr(operation, "bounded"))
+    patch.setattr(replica, "takes_any_age", lambda operation: hasattr(operation, "bounded"))
 
 
 def leaders_that_never_hand_over(patch: Patch) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zonequake_protocol.client import RequestId
-from zonequake_store.state import partition as p
 from zonequake_store.state.client_table import ClientTable
 from zonequake_store.state.commands import (
     AppendCommand,
@@ -228,7 +227,7 @@ def test_a_locked_key_takes_no_plain_write_and_no_other_transaction_until_the_en
 
 
 def test_one_prepared_transaction_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(p, "MAX_PREPARED", 2)
+    monkeypatch.setattr("zonequake_store.state.partition.MAX_PREPARED", 2)
     owner = Owner()
     owner.apply(prepare(1, *writes("a")))
     owner.apply(prepare(2, *writes("b")))

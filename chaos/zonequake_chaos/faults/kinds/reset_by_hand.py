@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zonequake_chaos.faults.life import Injury, Proof
-from zonequake_ctl import reset_by_hand as by_hand
-from zonequake_ctl.reset_choices import named
+from zonequake_ctl import reset_by_hand
+from zonequake_ctl.reset_choices import choice_on
 from zonequake_ctl.zq.findings import partitions_text
 from zonequake_kube.errors import FaultFailed, UsageError, WaitExpired
 from zonequake_operator.resources.model import ResetRequest
@@ -23,29 +23,29 @@ class ResetByHand:
     def __init__(self, *, zone: str | None, partitions: Sequence[int]) -> None:
         self._zone = zone
         self._chosen = partitions
-        self._proofs: dict[int, by_hand.Proof] = {}
+        self._proofs: dict[int, reset_by_hand.Proof] = {}
         self._requests: Mapping[int, ResetRequest] = {}
 
     async def prepare(self, injury: Injury) -> None:
         """Looks at the proof. Raises FaultFailed if something chosen may still have a majority."""
         zone, survivor = self._zone_of(injury), _survivor(injury)
         try:
-            found = await by_hand.proofs_of(injury.world.kube, zone, self._chosen, survivor)
+            found = await reset_by_hand.proofs_of(injury.world.kube, zone, self._chosen, survivor)
         except UsageError as error:
             raise FaultFailed(f"{injury.name}: {error}") from error
-        refused = by_hand.refusal(zone, found, self._chosen)
+        refused = reset_by_hand.refusal(zone, found, self._chosen)
         if refused:
             raise FaultFailed(f"{injury.name}: {'; '.join(line.strip() for line in refused)}")
-        proofs = by_hand.to_reset(found, self._chosen)
+        proofs = reset_by_hand.to_reset(found, self._chosen)
         self._proofs = {proof.partition.number: proof for proof in proofs}
-        self._requests = by_hand.requests_for(proofs)
+        self._requests = reset_by_hand.requests_for(proofs)
 
     async def inject(self, injury: Injury) -> None:
-        await by_hand.request(injury.world.kube, self._zone_of(injury), self._requests)
+        await reset_by_hand.request(injury.world.kube, self._zone_of(injury), self._requests)
 
     async def wait_until_effective(self, injury: Injury) -> Proof:
         zone, wanted = self._zone_of(injury), _survivor(injury)
-        outcome = await by_hand.wait(
+        outcome = await reset_by_hand.wait(
             injury.world.kube, zone, self._requests, wait_s=injury.timeout_s
         )
         if outcome.open:
@@ -92,7 +92,7 @@ class ResetByHand:
         return self._zone if self._zone is not None else injury.world.zones[0]
 
     def _given_up(self, number: int, survivor: str | None) -> list[str]:
-        choice = named(self._proofs[number].choices, survivor or "")
+        choice = choice_on(self._proofs[number].choices, survivor or "")
         return list(choice.given_up) if choice is not None else []
 
 

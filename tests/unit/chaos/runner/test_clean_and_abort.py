@@ -14,8 +14,8 @@ from rich.console import Console
 
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import Verdict
-from zonequake_chaos.cleanup import prove as cleaning_up
-from zonequake_chaos.commands.clean import abort, clean, find_run
+from zonequake_chaos.cleanup import prove
+from zonequake_chaos.commands.clean import abort_run, clean_run, find_run
 from zonequake_chaos.commands.run import Ask, run_once
 from zonequake_chaos.record.cleanup_journal import Debt, Journal, RemoveFinalizer
 from zonequake_chaos.record.run_folder import RunFolder
@@ -79,7 +79,7 @@ def nowhere() -> ReleasePlace:
 
 
 def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    defaults = cleaning_up.clean_up.__kwdefaults__
+    defaults = prove.clean_up.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "within_s", 0.5)
 
@@ -94,7 +94,7 @@ async def test_clean_pays_what_a_killed_harness_owes_and_says_what_it_checked(
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     for _ in range(2):
-        proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+        proof = await clean_run(find_run(str(tmp_path / "run"), nowhere))
         assert proof.problems == []
         assert "finalizers on pods" in proof.checked
         assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
@@ -110,7 +110,7 @@ async def test_a_debt_that_nobody_recorded_is_found_by_looking(
     zone = {"spec": {"partitions": 1}, "metadata": {"labels": {"zonequake.io/run": "dead"}}}
     cluster._on_zone("PATCH", "chaos", zone)
     cluster.objects["distributionzones", "chaos"]["metadata"]["name"] = "chaos"
-    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    proof = await clean_run(find_run(str(tmp_path / "run"), nowhere))
     assert proof.problems == []
     assert (cluster.stopped, cluster.replicas, cluster.zone) == (set(), 3, None)
 
@@ -126,7 +126,7 @@ async def test_an_operator_that_was_left_stopped_is_found_by_looking(
         "status": {"phase": "Running"},
     }
     cluster.stopped.add("zq-operator-1")
-    proof = await clean(find_run("dead", lambda: place))
+    proof = await clean_run(find_run("dead", lambda: place))
     assert proof.problems == []
     assert cluster.stopped == set()
 
@@ -136,7 +136,7 @@ async def test_a_run_whose_folder_is_lost_is_cleaned_by_its_name_and_by_all(
 ) -> None:
     for word in ("dead", None):
         left_by_a_dead_run(cluster, tmp_path / f"folder-of-{word}", place)
-        proof = await clean(find_run(word, lambda: place))
+        proof = await clean_run(find_run(word, lambda: place))
         assert proof.problems == []
         assert cluster.pods["zq-default-0"]["metadata"]["finalizers"] == ["other"]
         assert ("configmaps", "zq-run") not in cluster.objects
@@ -147,8 +147,8 @@ async def test_a_name_that_no_mark_bears_is_said_since_it_may_be_misspelled(
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     unknown = "marks of runs (none names daed)"
-    assert unknown in (await clean(find_run("daed", lambda: place))).checked
-    known = await clean(find_run("dead", lambda: place))
+    assert unknown in (await clean_run(find_run("daed", lambda: place))).checked
+    known = await clean_run(find_run("dead", lambda: place))
     assert not any("none names" in words for words in known.checked)
 
 
@@ -164,7 +164,7 @@ async def test_what_cannot_be_undone_is_not_proven_and_the_mark_stays(
         return await kept("GET" if method == "PATCH" else method, name, body)
 
     cluster._on_pod = without_patches
-    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    proof = await clean_run(find_run(str(tmp_path / "run"), nowhere))
     assert not proof.proven
     assert any("carries the finalizer zonequake.io/outage" in p for p in proof.problems)
     assert ("configmaps", "zq-run") in cluster.objects
@@ -178,10 +178,10 @@ async def test_without_an_api_server_nothing_is_proven(
     assert place.kubeconfig is not None
     config = place.kubeconfig.read_text()
     place.kubeconfig.write_text(config.replace(str(cluster.address[1]), "1"))
-    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    proof = await clean_run(find_run(str(tmp_path / "run"), nowhere))
     assert any("doesn't answer" in problem for problem in proof.problems)
     place.kubeconfig.unlink()
-    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    proof = await clean_run(find_run(str(tmp_path / "run"), nowhere))
     assert any("nothing is proven" in problem for problem in proof.problems)
 
 
@@ -191,7 +191,7 @@ async def test_a_debt_of_another_version_is_not_forgotten(
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     with (tmp_path / "run" / "cleanup.jsonl").open("a") as file:
         file.write('{"number":9,"debt":{"type":"unfreeze_the_moon"}}\n')
-    proof = await clean(find_run(str(tmp_path / "run"), nowhere))
+    proof = await clean_run(find_run(str(tmp_path / "run"), nowhere))
     assert len(proof.problems) == 1
     assert "unfreeze_the_moon" in proof.problems[0]
 
@@ -202,7 +202,7 @@ async def test_two_cleaners_at_once_both_prove_it(
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     run = find_run(str(tmp_path / "run"), nowhere)
     by_name = find_run("dead", lambda: place)
-    first, second = await asyncio.gather(clean(run), clean(by_name))
+    first, second = await asyncio.gather(clean_run(run), clean_run(by_name))
     assert (first.problems, second.problems) == ([], [])
 
 
@@ -211,10 +211,10 @@ async def test_an_abort_during_a_clean_waits_for_its_end_and_proves_it_again(
 ) -> None:
     left_by_a_dead_run(cluster, tmp_path / "run", place)
     run = find_run(str(tmp_path / "run"), nowhere)
-    cleaning = asyncio.create_task(clean(run))
+    cleaning = asyncio.create_task(clean_run(run))
     await asyncio.sleep(0.01)
     said: list[str] = []
-    aborted = await abort(run, said.append)
+    aborted = await abort_run(run, said.append)
     assert said, "somebody held the folder"
     assert cleaning.done()
     assert (aborted.problems, (await cleaning).problems) == ([], [])
@@ -228,7 +228,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     await asyncio.wait_for(cluster.held.wait(), timeout=120)
     word = RunFolder.open(tmp_path / "run").run_id() if by_name else str(tmp_path / "run")
     said: list[str] = []
-    proof = await abort(find_run(word, lambda: place), said.append)
+    proof = await abort_run(find_run(word, lambda: place), said.append)
     assert proof.problems == []
     assert "asked to end" in said[0]
     folder, report = await asyncio.wait_for(running, timeout=120)
@@ -238,7 +238,7 @@ async def test_an_aborted_run_heals_collects_cleans_and_fails_the_harness(
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())
     assert cluster.zone is None
     assert list((folder.path / "history").iterdir()), "what there was is collected"
-    again = await abort(find_run(str(tmp_path / "run"), nowhere), said.append)
+    again = await abort_run(find_run(str(tmp_path / "run"), nowhere), said.append)
     assert again.problems == []
     assert len(said) == 1, "whoever has ended is asked nothing"
 
@@ -251,13 +251,13 @@ async def test_a_run_that_is_under_way_is_not_cleaned_but_to_be_aborted(
     await asyncio.wait_for(cluster.held.wait(), timeout=120)
     name = RunFolder.open(tmp_path / "run").run_id()
     with pytest.raises(UsageError, match="zonequake abort"):
-        await clean(find_run(str(tmp_path / "run"), nowhere))
+        await clean_run(find_run(str(tmp_path / "run"), nowhere))
     with pytest.raises(UsageError, match=f"{name} is under way"):
-        await clean(find_run(name, lambda: place))
+        await clean_run(find_run(name, lambda: place))
     with pytest.raises(UsageError, match="is that of the run"):
         await start(place, tmp_path / "second")
     assert not (tmp_path / "second").exists()
-    await abort(find_run(name, lambda: place), print)
+    await abort_run(find_run(name, lambda: place), print)
     await running
 
 
@@ -371,7 +371,7 @@ async def test_an_event_log_on_a_full_disk_does_not_keep_a_run_from_healing(
     (tmp_path / "run" / "events.jsonl").symlink_to("/dev/full")
     running = start(place, tmp_path / "run")
     await asyncio.wait_for(cluster.held.wait(), timeout=120)
-    await abort(find_run(str(tmp_path / "run"), nowhere), print)
+    await abort_run(find_run(str(tmp_path / "run"), nowhere), print)
     _, report = await asyncio.wait_for(running, timeout=120)
     assert any("No space left on device" in problem for problem in report.problems)
     assert all(not pod["metadata"].get("finalizers") for pod in cluster.pods.values())

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from zonequake_chaos.commands.clean import clean, find_run
+from zonequake_chaos.commands.clean import clean_run, find_run
 from zonequake_ctl.context import ReleasePlace
 
 KILLED = Path(__file__).parents[3] / "cluster" / "killed_harness"
@@ -93,7 +93,7 @@ async def test_after_a_kill_another_process_proves_that_nothing_is_left(
     monkeypatch.setattr("zonequake_chaos.cleanup.run_marker.ANSWER_S", 1.0)
     run, steps = await killed_at(place, tmp_path, "mortal-loss", pattern, str(number), way)
     assert steps.endswith("died\n")
-    proof = await clean(find_run(str(run), lambda: place))
+    proof = await clean_run(find_run(str(run), lambda: place))
     assert proof.problems == []
     assert cluster.zone is None
     assert not cluster.stopped

@@ -78,55 +78,6 @@ def test_no_tracked_file_names_a_folder_of_somebodys_machine() -> None:
     assert found == []
 
 
-def test_no_lock_names_an_address() -> None:
-    locks = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [lock.stem for lock in locks] == ["all", "docs", "go", "operator", "store"]
-    for lock in locks:
-        assert "://" not in lock.read_text(), lock.name
-        assert "index-url" not in lock.read_text(), lock.name
-
-
-def pinned(lock: str) -> dict[str, str]:
-    text = (ROOT / "requirements" / f"{lock}.txt").read_text()
-    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, flags=re.MULTILINE))
-
-
-@pytest.mark.parametrize("lock", ["store", "operator"])
-def test_an_image_has_the_versions_that_the_tests_have(lock: str) -> None:
-    everything = pinned("all")
-    assert pinned(lock)
-    assert pinned(lock).items() <= everything.items()
-
-
-def wanted_of(*groups: str) -> set[str]:
-    """Names of what the distribution needs, with all of its extras and with these groups."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"]
-    assert extras["all"] == [f"zonequake[{','.join(name for name in extras if name != 'all')}]"]
-    wanted = [
-        *project["project"]["dependencies"],
-        *(each for name, extra in extras.items() if name != "all" for each in extra),
-        *(each for group in groups for each in project["dependency-groups"][group]),
-    ]
-    return {re.match(r"[A-Za-z0-9._-]+", each).group() for each in wanted}  # type: ignore[union-attr]
-
-
-def test_every_dependency_is_in_the_lock() -> None:
-    assert {name.lower() for name in wanted_of("dev")} - set(pinned("all")) == set()
-
-
-def test_the_site_needs_nothing_of_the_tests_and_they_nothing_of_it() -> None:
-    everything = pinned("all")
-    assert "mkdocs-material" not in everything
-    shared = pinned("docs").keys() & everything.keys()
-    assert {name: pinned("docs")[name] for name in shared} == {n: everything[n] for n in shared}
-
-
-def test_every_direct_dependency_has_its_reason_written_down() -> None:
-    page = (ROOT / "docs" / "dependencies.md").read_text()
-    assert [name for name in sorted(wanted_of("docs")) if f"`{name}`" not in page] == []
-
-
 def test_the_readme_begins_with_the_two_commands() -> None:
     readme = (ROOT / "README.md").read_text()
     assert 0 < readme.index("make demo") < readme.index("make test")

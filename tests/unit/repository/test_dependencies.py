@@ -2,10 +2,37 @@ from __future__ import annotations
 
 import re
 import tomllib
+from functools import cache
 
 import pytest
 
-from tests.unit.repository.test_layout import ROOT
+from tests.unit.repository.test_layout import ROOT, imported_names, tracked_files
+
+MODULES = {
+    "cyclonedx-python-lib": "cyclonedx",
+    "google-re2": "re2",
+    "protobuf": "google.protobuf",
+    "pyyaml": "yaml",
+}
+"""What is imported by another name than its package's."""
+
+NOT_IMPORTED = {
+    "editables": "hatchling calls it",
+    "hatchling": "[build-system]",
+    "import-linter": "the program lint-imports",
+    "mkdocs-material": "mkdocs.yml",
+    "mkdocstrings": "mkdocs.yml",
+    "mypy": "a program",
+    "pandas": "pyspark imports it; named to hold its version",
+    "pytest-asyncio": "asyncio_mode",
+    "pytest-timeout": "the option timeout",
+    "pytest-xdist": "pytest -n",
+    "ruff": "a program",
+    "types-protobuf": "mypy reads it",
+    "types-pyyaml": "mypy reads it",
+    "uv": "scripts/lock.sh",
+}
+"""Direct dependencies that something else uses, and what."""
 
 
 def test_no_lock_names_an_address() -> None:
@@ -54,4 +81,29 @@ def test_the_site_needs_nothing_of_the_tests_and_they_nothing_of_it() -> None:
 
 def test_every_direct_dependency_has_its_reason_written_down() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text()
-    assert [name for name in sorted(wanted_of("docs")) if f"`{name}`" not in page] == []
+    wanted = {name for name in wanted_of("dev", "docs") if not name.startswith("types-")}
+    assert [name for name in sorted(wanted) if f"`{name}`" not in page] == []
+
+
+@cache
+def imported() -> frozenset[str]:
+    """All modules that Python files of the repository import, and the packages around them."""
+    names = {
+        name for path in tracked_files() if path.suffix == ".py" for name in imported_names(path)
+    }
+    return frozenset(name.rsplit(".", up)[0] for name in names for up in range(name.count(".") + 1))
+
+
+def test_every_direct_dependency_is_imported_or_has_another_user() -> None:
+    unused = {
+        name
+        for name in wanted_of("dev", "docs")
+        if MODULES.get(name, name.replace("-", "_")) not in imported()
+    }
+    assert unused == NOT_IMPORTED.keys()
+
+
+def test_what_mypy_knows_no_types_of_is_imported() -> None:
+    mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    excused = [name for each in mypy["overrides"] for name in each["module"]]
+    assert [name for name in excused if name.removesuffix(".*") not in imported()] == []

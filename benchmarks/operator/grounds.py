@@ -20,12 +20,12 @@ from tests.kube.operator.machine import Machine
 from tests.processes.store.ports import free_ports
 from zonequake_agent import pods
 from zonequake_chaos.faults.kinds.scale import set_replicas, stateful_set
-from zonequake_chaos.release.install import install_release
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.host import processes
 from zonequake_cluster.images.build import build_all
 from zonequake_cluster.instance import MARK, find_instance
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
+from zonequake_ctl.release.install import install_release
 from zonequake_kube.client import Kube
 from zonequake_kube.objects import Json
 

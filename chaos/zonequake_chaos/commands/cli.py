@@ -18,10 +18,10 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
-from zonequake_chaos.commands import releases
-from zonequake_chaos.commands.releases import CLUSTER, LOOK
 from zonequake_chaos.deployments.names import OURS
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, place_of
+from zonequake_ctl.release.cli import CLUSTER, LOOK
+from zonequake_ctl.release.cli import app as releases
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
@@ -36,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
-app.add_typer(releases.app)
+app.add_typer(releases)
 
 RUN, ZONES, ANALYSIS = "Run", "Zones", "Analysis"
 
@@ -266,14 +266,14 @@ _lazy(
 )
 _lazy(
     "certificates",
-    "zonequake_chaos.commands.certificates",
+    "zonequake_ctl.release.certificates_command",
     "chaos",
     "Show and rotate the release's certificates.",
     CLUSTER,
 )
 _lazy(
     "kv",
-    "zonequake_chaos.commands.kv",
+    "zonequake_ctl.kv.cli",
     "chaos",
     "Read and write single keys: get, put, cas, append.",
     ZONES,

@@ -20,9 +20,9 @@ from rich.table import Table
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.commands.run import Ask, judge_run, run_once, summarize
-from zonequake_chaos.release.install import install_release
 from zonequake_cluster.images.build import build_all
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
+from zonequake_ctl.release.install import install_release
 
 
 class Timed:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_chaos.scenario.run import Load, Zone
+from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.objects import RESTRICTED_CONTAINER, RESTRICTED_POD, Json
 from zonequake_load.pod.control import (
     AppendListWorkload,

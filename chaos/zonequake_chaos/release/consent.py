@@ -11,11 +11,9 @@ from collections.abc import Mapping
 
 from zonequake_chaos.load.objects import Installation
 from zonequake_chaos.scenario.run import ChaosRun
+from zonequake_ctl.release.install import ALLOWED, CAP_LABEL, LABEL
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import GuardError, NotFound, UsageError
-
-LABEL, ALLOWED = "zonequake.io/chaos", "allowed"
-CAP_LABEL = "zonequake.io/chaos-max-seconds"
 
 
 async def check_consent(kube: Kube, *, embedded: bool) -> float | None:

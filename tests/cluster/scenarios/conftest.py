@@ -21,11 +21,11 @@ import pytest
 from tests.foreign.porcupine_judge import Judge, judged_run
 from tests.kube.operator.audit_log import Refusal, calls, lacking
 from zonequake_analysis.cli import analyze
-from zonequake_chaos.release.access import CONTEXT, write_access
-from zonequake_chaos.release.install import install_release
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.images.build import build_all
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
+from zonequake_ctl.release.access import CONTEXT, write_access
+from zonequake_ctl.release.install import install_release
 from zonequake_kube.errors import NotFound
 from zonequake_kube.objects import STORE_LABELS
 

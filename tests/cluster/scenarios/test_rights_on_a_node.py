@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kube.operator.audit_log import Refusal, lacking
-from zonequake_chaos.release.access import write_access
 from zonequake_cluster.supply import tools
+from zonequake_ctl.release.access import write_access
 
 if TYPE_CHECKING:
     from pathlib import Path

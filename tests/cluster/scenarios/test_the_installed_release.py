@@ -18,10 +18,10 @@ from urllib.parse import quote
 
 import pytest
 
-from zonequake_chaos.release.install import install_release
 from zonequake_cluster.embedded import EmbeddedCluster
 from zonequake_cluster.supply import tools
 from zonequake_cluster.supply.image_import import program_archive
+from zonequake_ctl.release.install import install_release
 
 if TYPE_CHECKING:
     from tests.cluster.scenarios.conftest import Release

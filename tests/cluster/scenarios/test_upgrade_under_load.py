@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zonequake_chaos.release.install import install_release
-from zonequake_chaos.release.installed import InstalledRelease, look_at_release
 from zonequake_cluster.own_files import OwnFiles, find_own_files
+from zonequake_ctl.release.install import install_release
+from zonequake_ctl.release.installed import InstalledRelease, look_at_release
 
 if TYPE_CHECKING:
     from tests.cluster.scenarios.conftest import Release

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from zonequake_chaos.release import certificates
-from zonequake_chaos.release.certificates import Certificates
-from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_cluster.supply.certificate_authority import Authority
+from zonequake_ctl.release import certificates
+from zonequake_ctl.release.certificates import Certificates
+from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.errors import NotFound, UsageError, WaitExpired
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import TlsRole, domain_of, identity_of

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from zonequake_chaos.commands import doctor
 from zonequake_chaos.commands.cli import app
-from zonequake_chaos.commands.doctor import Finding
 from zonequake_cluster import requirements
 from zonequake_cluster.own_files import OwnFiles, find_own_files
 from zonequake_cluster.requirements import FOR_IMAGES, REQUIREMENTS
+from zonequake_ctl.release import doctor
+from zonequake_ctl.release.doctor import Finding
 
 
 def test_a_machine_with_everything_needs_nothing() -> None:

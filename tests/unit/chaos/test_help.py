@@ -12,11 +12,11 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from zonequake_analysis.cli import app as analyze
-from zonequake_chaos.commands.certificates import app as certificates
 from zonequake_chaos.commands.cli import app as zonequake
-from zonequake_chaos.commands.kv import app as kv
 from zonequake_cluster.cli import app as cluster
 from zonequake_cluster.images.cli import app as images
+from zonequake_ctl.kv.cli import app as kv
+from zonequake_ctl.release.certificates_command import app as certificates
 from zonequake_ctl.reset import app as reset
 from zonequake_ctl.sql_command import app as sql
 from zonequake_ctl.what_if.cli import app as what_if
@@ -105,7 +105,7 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
     ("module", "unneeded"),
     [
         ("zonequake_chaos.commands.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
-        ("zonequake_chaos.commands.kv", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
+        ("zonequake_ctl.kv.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
         ("zonequake_ctl.what_if.cli", {"aiohttp", "kubernetes", "pyspark"}),
     ],
 )

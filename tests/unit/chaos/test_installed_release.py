@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from zonequake_chaos.commands.version import client_rows, release_rows, row_lines
-from zonequake_chaos.release.install import next_steps
-from zonequake_chaos.release.installed import InstalledRelease, Workload, look_at_release
 from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.release.install import next_steps
+from zonequake_ctl.release.installed import InstalledRelease, Workload, look_at_release
+from zonequake_ctl.release.versions import client_rows, release_rows, row_lines
 from zonequake_kube.client import Kube
 
 OWN = version("zonequake")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from zonequake_chaos.release.access import write_access
 from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.release.access import write_access
 
 
 class Server:

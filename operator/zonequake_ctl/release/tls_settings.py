@@ -1,6 +1,6 @@
 """Where the certificates of a release are: what its harness ConfigMap says of TLS (docs/tls.md).
 
-Pure; `kv_credentials` fetches them.
+Pure; `kv.credentials` fetches them.
 """
 
 from __future__ import annotations

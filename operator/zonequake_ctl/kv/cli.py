@@ -20,9 +20,9 @@ from typing import Annotated
 
 import typer
 
-from zonequake_chaos.commands.kv_credentials import own_credentials
-from zonequake_chaos.commands.kv_words import FORMS, transaction_of, value_of
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
+from zonequake_ctl.kv.credentials import own_credentials
+from zonequake_ctl.kv.words import FORMS, transaction_of, value_of
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 from zonequake_load.client.client import Client
@@ -239,8 +239,8 @@ async def _execute(
             client = Client(zone, where.addresses, rng=rng, connections=connections)
         else:
             # Only here: they take longer to load than an operation takes.
-            from zonequake_chaos.commands.kv_credentials import release_credentials
-            from zonequake_chaos.commands.kv_forwards import PortForwards
+            from zonequake_ctl.kv.credentials import release_credentials
+            from zonequake_ctl.kv.forwards import PortForwards
 
             place = find_place(
                 kubeconfig=where.kubeconfig,

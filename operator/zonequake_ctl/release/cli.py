@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from zonequake_chaos.release.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, place_of
+from zonequake_ctl.release.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_kube.errors import UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
@@ -47,7 +47,7 @@ def install(
     fault_agent: FaultAgent = False,
 ) -> None:
     """Install or upgrade the release and wait until it is ready."""
-    from zonequake_chaos.release.install import install_release, next_steps, parse_images
+    from zonequake_ctl.release.install import install_release, next_steps, parse_images
 
     place = place_of(kubeconfig, context, namespace, release)
     refs = parse_images(image or [])
@@ -67,7 +67,7 @@ def uninstall(
     release: Release = DEFAULT_RELEASE,
 ) -> None:
     """Remove the release."""
-    from zonequake_chaos.release.install import uninstall_release
+    from zonequake_ctl.release.install import uninstall_release
 
     uninstall_release(place_of(kubeconfig, context, namespace, release))
 
@@ -100,7 +100,7 @@ def version(
     ] = False,
 ) -> None:
     """Show the versions of this program, the release, its resources and images."""
-    from zonequake_chaos.commands.version import client_rows, release_rows, row_lines
+    from zonequake_ctl.release.versions import client_rows, release_rows, row_lines
 
     rows = client_rows()
     if not client:
@@ -119,8 +119,8 @@ def version(
 @app.command(rich_help_panel=LOOK, epilog="Example: zonequake doctor")
 def doctor() -> None:
     """Show what this machine lacks for each kind of work, with the command that mends it."""
-    from zonequake_chaos.commands.doctor import examine
     from zonequake_cluster.own_files import find_own_files
+    from zonequake_ctl.release.doctor import examine
 
     missing = 0
     for finding in examine(find_own_files()):

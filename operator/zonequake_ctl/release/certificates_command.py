@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from zonequake_chaos.release.certificates import Certificates
-from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
+from zonequake_ctl.release.certificates import Certificates
+from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.errors import UsageError
 from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
 from zonequake_tls.credentials import Credentials, UnusableCredentials

@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 
-from zonequake_chaos.release.tls_settings import TlsPlace
 from zonequake_cluster.supply.certificate_authority import Authority, Credential
+from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, NotFound, UsageError, WaitExpired
 from zonequake_kube.objects import Json

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 from importlib.metadata import version
 
-from zonequake_chaos.release.installed import InstalledRelease, look_at_release
 from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.release.installed import InstalledRelease, look_at_release
 
 Rows = list[tuple[str, str]]
 _NAME_WIDTH = 14

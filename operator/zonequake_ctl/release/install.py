@@ -9,12 +9,15 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zonequake_chaos.release.consent import ALLOWED, CAP_LABEL, LABEL
-from zonequake_chaos.release.installed import InstalledRelease, look_at_release
 from zonequake_cluster.own_files import find_own_files
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace
+from zonequake_ctl.release.installed import InstalledRelease, look_at_release
 from zonequake_kube.errors import HarnessError, UsageError
 from zonequake_kube.pulls import unless_not_pulled
+
+LABEL, ALLOWED = "zonequake.io/chaos", "allowed"
+CAP_LABEL = "zonequake.io/chaos-max-seconds"
+"""By these labels the owner of a namespace allows chaos in it, and for how long."""
 
 TIMEOUT_S = 300
 _NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", LABEL: ALLOWED}

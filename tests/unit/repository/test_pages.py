@@ -35,3 +35,12 @@ def test_what_an_uninstall_leaves_is_on_the_page() -> None:
     )
     storage = yaml.safe_load((CHART / "values.yaml").read_text())["store"]["storage"]
     assert storage["whenDeleted"] == "Retain"
+
+
+def test_the_modules_of_high_availability_are_those_that_the_page_names() -> None:
+    rooms = ROOT / "operator" / "zonequake_operator"
+    page = (DOCS / "high-availability.md").read_text()
+    first = re.findall(r"^\| (`.+?) \|", page, flags=re.MULTILINE)
+    named = {name for cell in first for name in re.findall(r"`([a-z_]+)[`.]", cell)}
+    modules = {path.stem for path in (rooms / "high_availability").glob("[!_]*.py")}
+    assert modules <= named

@@ -62,6 +62,8 @@ KEPT = [
     ("operated-volatile", 910_979, "a peer was lost while its grant was under way"),
     ("everything-reset", 1_795_424_240_382, "a stalled process forgot what it had stored"),
     ("volatile", 1_795_424_240_616, "a peer was lost while its granted change had not begun"),
+    ("reset", 1_795_437_725_239, "a survivor that died before it stored its set began again"),
+    ("reset", 1_795_437_725_637, "a survivor handed out commits of before, and didn't lead yet"),
     ("volatile", 1_795_436_452_181, "a catching-up peer had more than any voter that was left"),
 ]
 

@@ -21,6 +21,8 @@ class RaftRules:
         self._ledger = ledger
         self.leaders: dict[int, Peer] = {}
         self.resets = 0
+        self._survivors: dict[int, Peer] = {}
+        """Who began a lineage, by its number."""
         self._votes: dict[tuple[Peer, int], Peer] = {}
         self._entries: dict[tuple[int, int], tuple[int, bytes]] = {}
         """(index, term) → (term of the entry before, data): log matching by induction."""
@@ -116,8 +118,13 @@ class RaftRules:
             survivor=life.peer,
             term=term,
         )
+        known = self._ledger.lineages.get(number)
+        # One that crashed before it had stored its configuration is asked again, and begins again.
+        is_again = self._survivors.get(number) == life.peer
+        self._survivors[number] = life.peer
         require(
-            number not in self._ledger.lineages,
+            known is None
+            or (is_again and not any(lineage_of(at) == number for at in known.chosen.values())),
             "a lineage begins once",
             survivor=life.peer,
             lineage=number,

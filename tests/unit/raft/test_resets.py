@@ -178,6 +178,29 @@ def test_nothing_of_a_reset_leaves_before_the_vote_is_stored_and_a_crash_forgets
     assert reset(cluster) is ResetAnswer.RECEIVED
 
 
+def test_a_survivor_hands_out_no_commit_of_the_old_lineage_before_it_leads() -> None:
+    cluster = SmallCluster()
+    leader = cluster.elect("a")
+    leader.propose([b"x"] * 8)
+    cluster.run()
+    cluster.isolate("c")
+    raft, donor = cluster.rafts["c"], cluster.status("a")
+    assert raft.status().commit < donor.commit == raft.status().last_index
+    heard = Message(
+        kind=Kind.HEARTBEAT, to=peer("c"), sender=peer("a"), term=donor.term, commit=donor.commit
+    )
+    raft.step(heard)
+    for _ in range(2 * cluster.settings.election_ticks):
+        raft.tick()
+    raft.reset_peers(term=raft.status().term, token=5, peers=peers("c"))
+    ready = raft.ready()
+    assert ready.committed == ()
+    cluster.store("c", ready)
+    cluster.run()
+    assert cluster.commands("c") == [b"x"] * 8
+    assert cluster.status("c").commit > donor.commit
+
+
 def test_a_survivor_that_crashed_behind_its_vote_leads_a_later_term_of_the_lineage() -> None:
     cluster = apart()
     raft = cluster.rafts["c"]

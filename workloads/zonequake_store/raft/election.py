@@ -200,6 +200,7 @@ def _start_vote(replica: Replica, *, asked_by_leader: bool) -> None:
 
 def start_forced(replica: Replica, configuration: Configuration) -> None:
     """Stand for the forced configuration {me}: its own vote, once stored, is the majority."""
+    replica.leave_lineage()
     replica.role = RaftRole.CANDIDATE
     replica.term = term_of(configuration.lineage, number_of(replica.term) + 1)
     replica.vote = replica.me

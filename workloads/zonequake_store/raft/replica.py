@@ -173,7 +173,7 @@ class Replica:
         self.forced = None
         if term != self.term:
             if lineage_of(term) > lineage_of(self.term):
-                self._leave_lineage()
+                self.leave_lineage()
             self.term = term
             self.vote = None
             self.leader = None if leader else self.leader  # the same leader again is news
@@ -195,7 +195,7 @@ class Replica:
         if lineage > lineage_of(self.term):
             self.become_follower(term_of(lineage, 0), None, f"a reset began lineage {lineage}")
 
-    def _leave_lineage(self) -> None:
+    def leave_lineage(self) -> None:
         """What this replica would still have told of the old lineage, it doesn't tell any more."""
         self.log.forget_commits()
         self.freshness.forget()

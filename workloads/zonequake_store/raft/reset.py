@@ -12,7 +12,7 @@ other entries. No other replica can lead a term of the new lineage, because ever
 - It neither campaigns nor votes, so that no leader of the old lineage is elected any more.
 - It acknowledges nothing to an old leader, whose term is lower, but tells it of the new one.
 - Of the old leader's commits it hands out no more: `Ready.committed` is what clients are told, and
-  two lineages must never both acknowledge.
+  two lineages must never both acknowledge. Nor does the survivor, until it leads.
 - What it has applied may not be in the new lineage. It follows a leader of that lineage only where
   the logs match; where they don't, and it has applied further, it asks for a snapshot, by which its
   applied index may fall. That is the one place where commit and applied go back.

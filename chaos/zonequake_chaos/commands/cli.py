@@ -7,6 +7,7 @@ client of Kubernetes alone takes half a second) and a missing extra costs only i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import sys
 import traceback
@@ -148,16 +149,21 @@ def scenarios() -> None:
 
 @app.command(rich_help_panel=LOOK, epilog="Example: zonequake status --context kind-chaos")
 def status(
+    zone: Annotated[
+        str | None, typer.Argument(metavar="[ZONE]", help="Name of a zone. Default: all zones.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 s.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
     release: Release = DEFAULT_RELEASE,
 ) -> None:
-    """Show data nodes and partitions, with the stage and progress of rebalances."""
-    from zonequake_chaos.commands.status import look, tables
+    """Show each zone as `kubectl zq status` does, also in the embedded cluster."""
+    from zonequake_ctl.zq.status import show_status
 
     place = place_of(kubeconfig, context, namespace, release)
-    console.print(tables(asyncio.run(look(place))))
+    with contextlib.suppress(KeyboardInterrupt):  # which is how a watch ends
+        asyncio.run(show_status(place, zone, watch=watch))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake clean --all")

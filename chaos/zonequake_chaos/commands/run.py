@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import random
 import secrets
@@ -21,7 +22,6 @@ from rich.console import Console
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.verdict import EXIT_CODES, Verdict, worst
 from zonequake_chaos.cleanup.run_marker import check_unmarked, place_mark
-from zonequake_chaos.commands.status import look
 from zonequake_chaos.deployments.choice import DEFAULT, Choice, deployment_for
 from zonequake_chaos.deployments.names import OURS
 from zonequake_chaos.deployments.protocol import Described
@@ -29,6 +29,8 @@ from zonequake_chaos.faults.kinds.links import check_hands
 from zonequake_chaos.faults.kinds.on_the_node import check_node
 from zonequake_chaos.node_access.agent_pods import hands_for
 from zonequake_chaos.node_access.own_machine import OwnNode
+from zonequake_chaos.observe.observer import DataNodes, Observer
+from zonequake_chaos.observe.view import ClusterView
 from zonequake_chaos.record.clock import SystemClock
 from zonequake_chaos.record.run_folder import ClusterPlace, RunFolder, RunRecord, expectations
 from zonequake_chaos.release.consent import check_consent, check_dumps, installation, longest_s
@@ -45,6 +47,8 @@ from zonequake_ctl.context import ReleasePlace
 from zonequake_kube.errors import in_words
 
 RUNS = Path("runs")
+LOOK_S = 1.2
+"""How long a dry run looks at a cluster: enough for one answer of each node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +92,18 @@ async def print_dry_run(ask: Ask, place: ReleasePlace, console: Console) -> None
     seed = seed_of(ask)
     plan = build_plan(run, seed=seed, target=ask.choice.foreign)
     if ask.choice.target == OURS:  # any other is made by the run itself
-        view = await look(place)
+        view = await _view(place)
         predict_targets(plan, run, view, random.Random(f"{seed}/targets"))  # noqa: S311
     print_plan(console, plan)
+
+
+async def _view(place: ReleasePlace) -> ClusterView:
+    async with await place.connect() as kube:
+        await kube.version()
+        observer = Observer(kube=kube, clock=SystemClock(), sight=DataNodes(kube))
+        async with observer.watching():
+            await asyncio.sleep(LOOK_S)
+            return observer.view()
 
 
 async def run_once(

@@ -9,20 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
+from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_ctl.context import ReleasePlace
-from zonequake_ctl.zq.findings import duration_text
-from zonequake_ctl.zq.look import find_current, look
-from zonequake_ctl.zq.screen import screen
-from zonequake_ctl.zq.sight import Sight, narrowed
-from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, ClusterError, UsageError
+from zonequake_ctl.zq.look import find_current
+from zonequake_ctl.zq.status import show_status
+from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
 
 FAILED_EXIT_CODE = 1
-WATCH_PERIOD_S = 2.0
 
 app = typer.Typer(
     name="kubectl-zq",
@@ -56,41 +51,7 @@ def status(
 ) -> None:
     """Show each zone: nodes, timers, partitions by state, moves, risks and their reasons."""
     place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    if watch:
-        asyncio.run(_watch(place, zone))
-    else:
-        console.print(screen(asyncio.run(_see(place, zone))))
-
-
-async def _see(place: ReleasePlace, zone: str | None) -> Sight:
-    async with await place.connect() as kube:
-        return chosen(await look(kube), zone)
-
-
-async def _watch(place: ReleasePlace, zone: str | None) -> None:
-    async with await place.connect() as kube:
-        shown = screen(chosen(await look(kube), zone))
-        seen_s = time.monotonic()
-        with Live(shown, console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                await asyncio.sleep(WATCH_PERIOD_S)
-                try:
-                    shown = screen(chosen(await look(kube), zone))
-                    seen_s = time.monotonic()
-                    live.update(shown, refresh=True)
-                except ClusterError as error:  # whoever watches an incident stays at the screen
-                    live.update(
-                        Group(_stale(error, time.monotonic() - seen_s), shown), refresh=True
-                    )
-
-
-def _stale(error: ClusterError, age_s: float) -> Text:
-    return Text(f"As it was {duration_text(age_s)} ago, since then: {error}\n", style="bold red")
-
-
-def chosen(sight: Sight, zone: str | None) -> Sight:
-    """All zones, or the named one. Raises UsageError if there is no such zone."""
-    return sight if zone is None else narrowed(sight, zone)
+    asyncio.run(show_status(place, zone, watch=watch))
 
 
 @app.command(epilog="Example: kubectl zq plan orders --set replicas=5")

@@ -43,9 +43,11 @@ _STATE_STYLES = {
 
 
 def screen(sight: Sight) -> RenderableType:
-    """Every zone in sight, one after another."""
+    """Every zone in sight, one after another; without any, the data nodes' pods."""
     if not sight.zones:
-        return Text(f"There are no zones in namespace {sight.namespace}.")
+        none = Text(f"There are no zones in namespace {sight.namespace}.")
+        nodes = (Text.assemble(f"{node}  ", _pod(sight, node)) for node in sorted(sight.pods))
+        return Group(none, *nodes)
     parts: list[RenderableType] = []
     for number, zone in enumerate(sight.zones):
         parts += [Text("")] if number else []

@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 
 from zonequake_ctl.zq.screen import screen
 from zonequake_ctl.zq.sight import Sight
+from zonequake_kube.objects import PodView
 from zonequake_operator.resources.crd_schema import to_rfc3339
 
 NOW_MS = 1_800_000_000_000
@@ -42,6 +43,25 @@ def test_without_a_word_of_the_nodes_the_stored_states_are_shown(
 def test_a_namespace_without_zones_says_so(sight: Callable[..., Sight]) -> None:
     empty = Sight(now_ms=0, namespace="ns", topology=sight({0: "a"}).topology, zones=())
     assert text_of(screen(empty)) == ["There are no zones in namespace ns."]
+
+
+def test_a_namespace_without_zones_shows_its_data_nodes(sight: Callable[..., Sight]) -> None:
+    pods = {
+        name: PodView(
+            name=name,
+            uid=name,
+            pool="default",
+            ready=name == "a",
+            phase="Running",
+            deleting=False,
+            container="store",
+            restarts=2,
+        )
+        for name in "ba"
+    }
+    topology = sight({0: "a"}).topology
+    installed = Sight(now_ms=0, namespace="ns", topology=topology, zones=(), pods=pods)
+    assert text_of(screen(installed))[1:] == ["a ready, 2 restarts", "b unready, 2 restarts"]
 
 
 def test_timers_say_when_and_for_whom(sight: Callable[..., Sight]) -> None:

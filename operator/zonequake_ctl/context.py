@@ -79,13 +79,6 @@ def find_place(
     )
 
 
-def place_of(
-    kubeconfig: Path | None, context: str | None, namespace: str, release: str
-) -> ReleasePlace:
-    """`find_place` of the four options that commands have. Raises UsageError."""
-    return find_place(kubeconfig=kubeconfig, context=context, namespace=namespace, release=release)
-
-
 def _from_environment() -> Path | None:
     """The first file of $KUBECONFIG, as kubectl has it."""
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]

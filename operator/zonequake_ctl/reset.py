@@ -16,7 +16,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
+from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.options import UserOptions, expanded
 from zonequake_ctl.reset_by_hand import (
     proofs_of,
     refusal,
@@ -29,7 +30,6 @@ from zonequake_ctl.reset_by_hand import (
 from zonequake_ctl.zq.findings import partitions_text
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import UsageError
-from zonequake_kube.options import Context, Kubeconfig, Namespace
 from zonequake_operator.resources.model import ResetRequest
 
 REFUSED, UNFINISHED = 1, 2
@@ -39,6 +39,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: zonequake reset orders --dry-run")
+@expanded
 def reset(
     zone: Annotated[str, typer.Argument(help="Name of the DistributionZone.")],
     partitions: Annotated[
@@ -55,18 +56,11 @@ def reset(
         bool, typer.Option("--dry-run", help="Show the proof; change nothing.")
     ] = False,
     wait_s: Annotated[float, typer.Option("--wait", help="Seconds to wait for the operator.")] = 60,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
+    *,
+    where: UserOptions,
 ) -> None:
     """Reset partitions that lost their majority: continue from what is left of their data."""
-    place = find_place(
-        kubeconfig=kubeconfig,
-        context=context,
-        namespace=namespace,
-        release=DEFAULT_RELEASE,
-        from_environment=True,
-    )
+    place = where.place()
     code = asyncio.run(
         _reset(
             place, zone, partitions or [], named=survivor, yes=yes, dry_run=dry_run, wait_s=wait_s

@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
+from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.options import UserOptions, expanded
 from zonequake_ctl.sql.parser import parse
 from zonequake_ctl.sql.statements import Statement
 from zonequake_ctl.sql.translate import (
@@ -73,6 +74,7 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 @app.command(cls=_Command, epilog="Example: zonequake sql 'DESCRIBE ZONE orders'")
+@expanded
 def sql(
     statements: Annotated[str | None, typer.Argument(help="Statements, separated by ';'.")] = None,
     file: Annotated[
@@ -89,16 +91,8 @@ def sql(
             help="With --dry-run: contact no cluster; assume no zones and tables exist.",
         ),
     ] = False,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option("--kubeconfig", help="Default: $KUBECONFIG, then the embedded cluster's."),
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option("--context", help="Context of the kubeconfig to use.")
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of the release.")
-    ] = DEFAULT_NAMESPACE,
+    *,
+    where: UserOptions,
 ) -> None:
     """Create, alter, drop and describe zones and tables in SQL (docs/sql.md)."""
     if offline and not dry_run:
@@ -106,21 +100,15 @@ def sql(
     text = _text(statements, file)
     parsed = parse(text)
     if offline:
-        _print_plan(parsed, Catalog(), text, namespace)
+        _print_plan(parsed, Catalog(), text, where.namespace)
         return
     try:
-        place = find_place(
-            kubeconfig=kubeconfig,
-            context=context,
-            namespace=namespace,
-            release=DEFAULT_RELEASE,
-            from_environment=True,
-        )
+        place = where.place()
     except UsageError:
-        if not dry_run or kubeconfig is not None:
+        if not dry_run or where.kubeconfig is not None:
             raise
         notes.print("no cluster: as if there were no zones and tables yet")
-        _print_plan(parsed, Catalog(), text, namespace)
+        _print_plan(parsed, Catalog(), text, where.namespace)
         return
     asyncio.run(_at(place, parsed, text, dry_run=dry_run))
 

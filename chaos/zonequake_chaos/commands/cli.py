@@ -20,11 +20,10 @@ from typer.exceptions import TyperException
 
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_chaos.deployments.names import OURS
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, place_of
+from zonequake_ctl.options import ReleaseOptions, expanded
 from zonequake_ctl.release.cli import CLUSTER, LOOK
 from zonequake_ctl.release.cli import app as releases
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
-from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
 if TYPE_CHECKING:
     from zonequake_chaos.cleanup.prove import Proof
@@ -75,12 +74,10 @@ Keep = Annotated[bool, typer.Option("--keep", help="Keep the cluster running aft
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake run leader-kill --seed 1")
+@expanded
 def run(
     scenario: Scenario,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    where: ReleaseOptions,
     seed: Seed = None,
     out: Out = None,
     override: Override = None,
@@ -109,15 +106,12 @@ def run(
         choice=Choice(target=target, image=image),
     )
 
-    def find() -> ReleasePlace:
-        return place_of(kubeconfig, context, namespace, release)
-
     if dry_run:
         planned(ask)
-        uvloop.run(print_dry_run(ask, find(), console))
+        uvloop.run(print_dry_run(ask, where.place(), console))
         return
     series = Series(repeat=repeat, fail_fast=fail_fast, junit=junit, summary=summary)
-    _exit(run_series(ask, series, find, console))
+    _exit(run_series(ask, series, where.place, console))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake demo leader-kill")
@@ -148,32 +142,29 @@ def scenarios() -> None:
 
 
 @app.command(rich_help_panel=LOOK, epilog="Example: zonequake status --context kind-chaos")
+@expanded
 def status(
     zone: Annotated[
         str | None, typer.Argument(metavar="[ZONE]", help="Name of a zone. Default: all zones.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 s.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    *,
+    where: ReleaseOptions,
 ) -> None:
     """Show each zone as `kubectl zq status` does, also in the embedded cluster."""
     from zonequake_ctl.zq.status import show_status
 
-    place = place_of(kubeconfig, context, namespace, release)
     with contextlib.suppress(KeyboardInterrupt):  # which is how a watch ends
-        asyncio.run(show_status(place, zone, watch=watch))
+        asyncio.run(show_status(where.place(), zone, watch=watch))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake clean --all")
+@expanded
 def clean(
     run: RunName = None,
     everything: Annotated[bool, typer.Option("--all", help="Clean up after all runs.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    *,
+    where: ReleaseOptions,
 ) -> None:
     """Undo what a run left in the cluster, and check that nothing is left. Repeatable."""
     import uvloop
@@ -182,24 +173,22 @@ def clean(
 
     if everything == (run is not None):
         raise UsageError("zonequake clean: name a run, or say --all")
-    found = find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
+    found = find_run(run, where.place)
     _say_proof(run or "all runs", uvloop.run(clean_run(found)))
 
 
 @app.command(rich_help_panel=RUN, epilog="Example: zonequake abort runs/leader-kill-1")
+@expanded
 def abort(
     run: Annotated[str, typer.Argument(help="Run folder, or name of a run.")],
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    where: ReleaseOptions,
 ) -> None:
     """Stop a run from any machine: heal its faults, clean up, check that nothing is left."""
     import uvloop
 
     from zonequake_chaos.commands.clean import abort_run, find_run
 
-    found = find_run(run, lambda: place_of(kubeconfig, context, namespace, release))
+    found = find_run(run, where.place)
     _say_proof(run, uvloop.run(abort_run(found, console.print)))
 
 

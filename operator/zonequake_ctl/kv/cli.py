@@ -20,11 +20,10 @@ from typing import Annotated
 
 import typer
 
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
 from zonequake_ctl.kv.credentials import own_credentials
 from zonequake_ctl.kv.words import FORMS, transaction_of, value_of
+from zonequake_ctl.options import ReleaseOptions, expanded
 from zonequake_kube.errors import ClusterError, UsageError
-from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import (
     Connections,
@@ -50,17 +49,6 @@ _ATTEMPT_NS = 2_000_000_000
 app = typer.Typer(name="kv", help="Read and write single keys.", no_args_is_help=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Which data nodes: those at `addresses`, else those of a release in a cluster."""
-
-    addresses: list[str]
-    kubeconfig: Path | None
-    context: str | None
-    namespace: str
-    release: str
-
-
 Key = Annotated[str, typer.Argument(help="Key; its hash decides the partition.")]
 Zone = Annotated[str, typer.Option("--zone", "-z", help="Name of the DistributionZone.")]
 Address = Annotated[
@@ -74,16 +62,20 @@ Timeout = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneOptions(ReleaseOptions):
+    """Names a zone of a release, or of the data nodes at `address`."""
+
+    zone: Zone
+    address: Address = None
+    timeout: Timeout = 10.0
+
+
 @app.command(epilog="Example: zonequake kv get colour --zone orders")
+@expanded
 def get(
     key: Key,
-    zone: Zone,
-    address: Address = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-    timeout: Timeout = 10.0,
+    where: ZoneOptions,
     bounded: Annotated[
         bool, typer.Option("--bounded", help="Read any replica's local state; may be stale.")
     ] = False,
@@ -96,8 +88,7 @@ def get(
     operation = Operation(
         f=Function.READ, key=key, bounded=bounded, max_staleness_ms=max_staleness_ms
     )
-    where = Where(address or [], kubeconfig, context, namespace, release)
-    outcome = _run(zone, operation, timeout, where)
+    outcome = _run(operation, where)
     if outcome.value is None:
         _say(f"{key} is absent", outcome)
         raise typer.Exit(ABSENT_EXIT_CODE)
@@ -107,37 +98,26 @@ def get(
 
 
 @app.command(epilog="Example: zonequake kv put colour red --zone orders")
+@expanded
 def put(
     key: Key,
     value: Annotated[
         str, typer.Argument(help="Value; digits are stored as a number, anything else as text.")
     ],
-    zone: Zone,
-    address: Address = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-    timeout: Timeout = 10.0,
+    where: ZoneOptions,
 ) -> None:
     """Set a register."""
     operation = Operation(f=Function.WRITE, key=key, value=value_of(value))
-    where = Where(address or [], kubeconfig, context, namespace, release)
-    _say("written", _run(zone, operation, timeout, where))
+    _say("written", _run(operation, where))
 
 
 @app.command(epilog="Example: zonequake kv cas colour red blue --zone orders")
+@expanded
 def cas(
     key: Key,
     expected: Annotated[str, typer.Argument(help="Expected value; '' means absent.")],
     value: Annotated[str, typer.Argument(help="New value.")],
-    zone: Zone,
-    address: Address = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-    timeout: Timeout = 10.0,
+    where: ZoneOptions,
 ) -> None:
     """Set a register if it holds `expected`; exit code 3 if it does not."""
     operation = Operation(
@@ -146,8 +126,7 @@ def cas(
         value=value_of(value),
         expected=value_of(expected) if expected else None,
     )
-    where = Where(address or [], kubeconfig, context, namespace, release)
-    outcome = _run(zone, operation, timeout, where)
+    outcome = _run(operation, where)
     if not outcome.applied:
         found = "nothing" if outcome.value is None else repr(outcome.value)
         _say(f"not written: found {found}, expected {expected!r}", outcome)
@@ -156,33 +135,22 @@ def cas(
 
 
 @app.command(epilog="Example: zonequake kv append events 7 --zone orders")
+@expanded
 def append(
     key: Key,
     value: Annotated[int, typer.Argument(help="Element to append.")],
-    zone: Zone,
-    address: Address = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-    timeout: Timeout = 10.0,
+    where: ZoneOptions,
 ) -> None:
     """Append an element to a list."""
     operation = Operation(f=Function.APPEND, key=key, value=value)
-    where = Where(address or [], kubeconfig, context, namespace, release)
-    _say("appended", _run(zone, operation, timeout, where))
+    _say("appended", _run(operation, where))
 
 
 @app.command(epilog="Example: zonequake kv txn 'get colour' 'put size 3' --zone orders")
+@expanded
 def txn(
     steps: Annotated[list[str], typer.Argument(metavar="STEP...", help=f"Each of: {FORMS}.")],
-    zone: Zone,
-    address: Address = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-    timeout: Timeout = 10.0,
+    where: ZoneOptions,
 ) -> None:
     """Run several steps as one transaction, on keys of one or several partitions.
 
@@ -191,8 +159,7 @@ def txn(
     Prints what each get found. Exit code 3 if a cas found another value: then nothing is done.
     """
     transaction = transaction_of(steps)
-    where = Where(address or [], kubeconfig, context, namespace, release)
-    outcome = _run(zone, transaction, timeout, where)
+    outcome = _run(transaction, where)
     if not outcome.applied:
         found = "nothing" if outcome.value is None else repr(outcome.value)
         _say(f"not carried out: a cas found {found}", outcome)
@@ -208,17 +175,17 @@ def _say(what: str, outcome: Outcome) -> None:
     typer.echo(f"{what} ({place})", err=True)
 
 
-def _run(zone: str, operation: Operation | Transaction, timeout_s: float, where: Where) -> Outcome:
+def _run(operation: Operation | Transaction, where: ZoneOptions) -> Outcome:
     """Carry one operation out. Raises UsageError, ClusterError."""
     try:
-        outcome = asyncio.run(_execute(zone, operation, timeout_s, where))
+        outcome = asyncio.run(_execute(operation, where))
     except LoadError as error:
         raise ClusterError(str(error)) from error
     match outcome.type:
         case Type.OK:
             return outcome
         case Type.FAIL:
-            raise ClusterError(f"certainly not done, after {timeout_s:g} s: {outcome.error}")
+            raise ClusterError(f"certainly not done, after {where.timeout:g} s: {outcome.error}")
         case _:
             raise ClusterError(
                 f"it is not known whether this was done or will be: {outcome.error}; read the "
@@ -226,35 +193,28 @@ def _run(zone: str, operation: Operation | Transaction, timeout_s: float, where:
             )
 
 
-async def _execute(
-    zone: str, operation: Operation | Transaction, timeout_s: float, where: Where
-) -> Outcome:
-    deadline_ns = time.monotonic_ns() + int(timeout_s * 1e9)
+async def _execute(operation: Operation | Transaction, where: ZoneOptions) -> Outcome:
+    deadline_ns = time.monotonic_ns() + int(where.timeout * 1e9)
     rng = random.Random()  # noqa: S311 - jitter
     with contextlib.ExitStack() as stack:
-        if where.addresses:
-            for address in where.addresses:
+        if where.address:
+            for address in where.address:
                 _check(address)
             connections = Connections(dialer(own_credentials(os.environ)))
-            client = Client(zone, where.addresses, rng=rng, connections=connections)
+            client = Client(where.zone, where.address, rng=rng, connections=connections)
         else:
             # Only here: they take longer to load than an operation takes.
             from zonequake_ctl.kv.credentials import release_credentials
             from zonequake_ctl.kv.forwards import PortForwards
 
-            place = find_place(
-                kubeconfig=where.kubeconfig,
-                context=where.context,
-                namespace=where.namespace,
-                release=where.release,
-            )
+            place = where.place()
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zonequake-tls-"))
             credentials = await release_credentials(place, Path(folder))
             forwards = await asyncio.to_thread(PortForwards.to_release, place, credentials)
             connections = Connections(forwards.dial)
-            client = Client(zone, forwards.addresses, rng=rng, connections=connections)
+            client = Client(where.zone, forwards.addresses, rng=rng, connections=connections)
             forwards.name_of = client.table.name_of
-        return await _executed(client, operation, timeout_s, deadline_ns)
+        return await _executed(client, operation, where.timeout, deadline_ns)
 
 
 async def _executed(

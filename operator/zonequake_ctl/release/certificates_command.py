@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, find_place
+from zonequake_ctl.options import ReleaseOptions, expanded
 from zonequake_ctl.release.certificates import Certificates
 from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.errors import UsageError
-from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
 app = typer.Typer(
     name="certificates", help="Show and rotate the release's certificates.", no_args_is_help=True
@@ -28,48 +26,39 @@ PATIENCE_S = 300.0
 
 
 def _with(
-    kubeconfig: Path | None,
-    context: str | None,
-    namespace: str,
-    release: str,
-    patience_s: float,
-    work: Callable[[Certificates], Awaitable[None]],
+    where: ReleaseOptions, patience_s: float, work: Callable[[Certificates], Awaitable[None]]
 ) -> None:
-    place = find_place(kubeconfig=kubeconfig, context=context, namespace=namespace, release=release)
+    place = where.place()
 
     async def connected() -> None:
         async with await place.connect() as kube:
-            harness = await kube.get("ConfigMap", f"{release}-harness")
-            where = TlsPlace.of(harness["data"])
-            if where is None:
-                raise UsageError(f"release {release} has no TLS: its value tls.enabled is false")
-            await work(Certificates(kube, where, tell=console.print, patience_s=patience_s))
+            harness = await kube.get("ConfigMap", f"{place.release}-harness")
+            tls = TlsPlace.of(harness["data"])
+            if tls is None:
+                raise UsageError(
+                    f"release {place.release} has no TLS: its value tls.enabled is false"
+                )
+            await work(Certificates(kube, tls, tell=console.print, patience_s=patience_s))
 
     asyncio.run(connected())
 
 
 @app.command(epilog="Example: zonequake certificates show")
-def show(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-) -> None:
+@expanded
+def show(where: ReleaseOptions) -> None:
     """Show each certificate: owner, issuer and expiry."""
 
     async def work(certificates: Certificates) -> None:
         for line in await certificates.show():
             console.print(line)
 
-    _with(kubeconfig, context, namespace, release, PATIENCE_S, work)
+    _with(where, PATIENCE_S, work)
 
 
 @app.command(epilog="Example: zonequake certificates renew")
+@expanded
 def renew(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    where: ReleaseOptions,
     patience: Patience = PATIENCE_S,
 ) -> None:
     """Renew all certificates and wait until they are in use; nothing restarts."""
@@ -78,15 +67,13 @@ def renew(
         await certificates.renew()
         console.print("every process shows its new certificate")
 
-    _with(kubeconfig, context, namespace, release, patience, work)
+    _with(where, patience, work)
 
 
 @app.command(name="replace-authority", epilog="Example: zonequake certificates replace-authority")
+@expanded
 def replace_authority(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    where: ReleaseOptions,
     patience: Patience = PATIENCE_S,
 ) -> None:
     """Replace the certificate authority, with an overlap; nothing restarts."""
@@ -95,4 +82,4 @@ def replace_authority(
         await certificates.replace_authority()
         console.print("who has but the old authority's signature gets in no more")
 
-    _with(kubeconfig, context, namespace, release, patience, work)
+    _with(where, patience, work)

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, place_of
+from zonequake_ctl.options import ReleaseOptions, expanded
 from zonequake_ctl.release.access import CONTEXT, DEFAULT_HOURS, write_access
 from zonequake_kube.errors import UsageError
-from zonequake_kube.options import Context, Kubeconfig, Namespace, Release
 
 LOOK, CLUSTER = "Look", "Cluster and release"
 
@@ -37,11 +36,9 @@ Values = Annotated[
     rich_help_panel=CLUSTER,
     epilog="Example: zonequake install --context kind-chaos --image store=registry.example/store:1",
 )
+@expanded
 def install(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    where: ReleaseOptions,
     image: Images = None,
     value: Values = None,
     fault_agent: FaultAgent = False,
@@ -49,7 +46,7 @@ def install(
     """Install or upgrade the release and wait until it is ready."""
     from zonequake_ctl.release.install import install_release, next_steps, parse_images
 
-    place = place_of(kubeconfig, context, namespace, release)
+    place = where.place()
     refs = parse_images(image or [])
     if place.embedded and not refs:
         refs = _own_images(also=["agent"] if fault_agent else [])
@@ -60,41 +57,33 @@ def install(
 
 
 @app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake uninstall --context kind-chaos")
-def uninstall(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
-) -> None:
+@expanded
+def uninstall(where: ReleaseOptions) -> None:
     """Remove the release."""
     from zonequake_ctl.release.install import uninstall_release
 
-    uninstall_release(place_of(kubeconfig, context, namespace, release))
+    uninstall_release(where.place())
 
 
 @app.command(rich_help_panel=CLUSTER, epilog="Example: zonequake access --out chaos.kubeconfig")
+@expanded
 def access(
     out: Annotated[Path, typer.Option("--out", help="Kubeconfig file to write.")],
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    where: ReleaseOptions,
     hours: Annotated[
         int, typer.Option(min=1, help="Lifetime of its token, in hours.")
     ] = DEFAULT_HOURS,
 ) -> None:
     """Write a kubeconfig for the release's chaos account."""
-    place = place_of(kubeconfig, context, namespace, release)
+    place = where.place()
     asyncio.run(write_access(place, out, hours=hours))
     console.print(f"{out}: zonequake run --kubeconfig {out} --context {CONTEXT}")
 
 
 @app.command(rich_help_panel=LOOK, epilog="Example: zonequake version --context kind-chaos")
+@expanded
 def version(
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    release: Release = DEFAULT_RELEASE,
+    where: ReleaseOptions,
     client: Annotated[
         bool, typer.Option("--client", help="Show this program's version alone.")
     ] = False,
@@ -105,9 +94,9 @@ def version(
     rows = client_rows()
     if not client:
         try:
-            place = place_of(kubeconfig, context, namespace, release)
+            place = where.place()
         except UsageError as error:
-            if kubeconfig is not None or context is not None:
+            if where.kubeconfig is not None or where.context is not None:
                 raise
             rows.append(("release", str(error)))
         else:

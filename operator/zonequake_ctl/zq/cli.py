@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.options import expanded
 from zonequake_ctl.zq.look import find_current
 from zonequake_ctl.zq.status import show_status
 from zonequake_kube.errors import USAGE_EXIT_CODE, ChaosError, UsageError
@@ -34,6 +36,23 @@ Context = Annotated[str | None, typer.Option("--context", help="Default: the cur
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Default: the namespace of the context.")
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentOptions:
+    """Names a namespace, by default the one that kubectl would use."""
+
+    kubeconfig: Kubeconfig = None
+    context: Context = None
+    namespace: Namespace = None
+
+    def place(self) -> ReleasePlace:
+        """Finds the namespace. Raises UsageError."""
+        return find_current(
+            kubeconfig=self.kubeconfig, context=self.context, namespace=self.namespace
+        )
+
+
 ZoneName = Annotated[str, typer.Argument(metavar="ZONE", help="Name of a DistributionZone.")]
 MaybeZone = Annotated[
     str | None,
@@ -42,19 +61,19 @@ MaybeZone = Annotated[
 
 
 @app.command(epilog="Example: kubectl zq status orders --watch")
+@expanded
 def status(
     zone: MaybeZone = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every 2 s.")] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = None,
+    *,
+    where: CurrentOptions,
 ) -> None:
     """Show each zone: nodes, timers, partitions by state, moves, risks and their reasons."""
-    place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    asyncio.run(show_status(place, zone, watch=watch))
+    asyncio.run(show_status(where.place(), zone, watch=watch))
 
 
 @app.command(epilog="Example: kubectl zq plan orders --set replicas=5")
+@expanded
 def plan(
     zone: MaybeZone = None,
     file: Annotated[
@@ -67,9 +86,8 @@ def plan(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all partitions, not the first twelve.")
     ] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = None,
+    *,
+    where: CurrentOptions,
 ) -> None:
     """Forecast a change: which partitions would move, where to, how many bytes."""
     from zonequake_ctl.zq.planning import answer, wish_of_settings, wishes_of_file
@@ -83,7 +101,7 @@ def plan(
     else:
         assert zone is not None
         wishes = [wish_of_settings(zone, setting or [])]
-    place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    place = where.place()
 
     async def ask() -> None:
         async with await place.connect() as kube:
@@ -94,27 +112,17 @@ def plan(
 
 
 @app.command(epilog="Example: kubectl zq pause orders")
-def pause(
-    zone: ZoneName,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = None,
-) -> None:
+@expanded
+def pause(zone: ZoneName, where: CurrentOptions) -> None:
     """Pause a zone: no partition moves and no timer fires; reads and writes go on."""
-    place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    asyncio.run(_set_paused(place, zone, paused=True))
+    asyncio.run(_set_paused(where.place(), zone, paused=True))
 
 
 @app.command(epilog="Example: kubectl zq resume orders")
-def resume(
-    zone: ZoneName,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = None,
-) -> None:
+@expanded
+def resume(zone: ZoneName, where: CurrentOptions) -> None:
     """Resume a paused zone."""
-    place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    asyncio.run(_set_paused(place, zone, paused=False))
+    asyncio.run(_set_paused(where.place(), zone, paused=False))
 
 
 async def _set_paused(place: ReleasePlace, zone: str, *, paused: bool) -> None:
@@ -125,18 +133,18 @@ async def _set_paused(place: ReleasePlace, zone: str, *, paused: bool) -> None:
 
 
 @app.command(epilog="Example: kubectl zq report --out report.zip")
+@expanded
 def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Default: zonequake-report-<time>.zip.")
     ] = None,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: Namespace = None,
+    *,
+    where: CurrentOptions,
 ) -> None:
     """Write a zip file for support: resources, node reports, logs, metrics."""
     from zonequake_ctl.zq.support_report import write_report
 
-    place = find_current(kubeconfig=kubeconfig, context=context, namespace=namespace)
+    place = where.place()
     path = out or Path(f"zonequake-report-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.zip")
 
     async def pack() -> list[str]:

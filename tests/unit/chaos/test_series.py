@@ -20,6 +20,7 @@ from zonequake_chaos.commands import cli, repeat
 from zonequake_chaos.commands.run import Ask, Ended
 from zonequake_chaos.record.run_folder import RunFolder
 from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.options import ReleaseOptions
 from zonequake_kube.errors import ClusterError, GuardError
 
 PLACE = ReleasePlace(kubeconfig=None, context="x", namespace="n", release="zq", embedded=False)
@@ -60,7 +61,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> object:
         runs = Runs(verdicts)
         monkeypatch.setattr(repeat, "run_once", runs.run_once)
         monkeypatch.setattr(repeat, "judge_run", runs.judge_run)
-        monkeypatch.setattr(cli, "place_of", lambda *_: PLACE)
+        monkeypatch.setattr(ReleaseOptions, "place", lambda _: PLACE)
         return runs
 
     return these

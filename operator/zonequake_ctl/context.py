@@ -1,4 +1,4 @@
-"""Which cluster a command is for: the one of a kubeconfig, or this checkout's embedded one."""
+"""The cluster that a command is for: the one of a kubeconfig, or this checkout's embedded one."""
 
 from __future__ import annotations
 

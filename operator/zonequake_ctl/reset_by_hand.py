@@ -40,7 +40,7 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What is known of one partition's majority, in words.
+    """The known state of one partition's majority, as sentences for people.
 
     `stable`: its members. `holders`: those of them that are there and still have its data.
     `topology_version`: of what was looked at. `survivor`: which of the `choices` goes on, if it was
@@ -147,7 +147,9 @@ def _said(node: str, holders: Holders, *, has_data: bool) -> str:
 async def proofs_of(
     kube: Kube, name: str, chosen: Sequence[int] = (), named: str | None = None
 ) -> list[Proof]:
-    """Of the chosen partitions, else of all. Raises UsageError."""
+    """Returns a proof for each chosen partition, or for every partition if none is chosen. Raises
+    UsageError.
+    """
     sight = await _look(kube, name)
     zone = named_zone(sight, name)
     missing = [number for number in chosen if number not in zone.partitions]
@@ -179,12 +181,14 @@ async def _look(kube: Kube, name: str) -> Sight:
 
 
 def to_reset(found: Sequence[Proof], chosen: Sequence[int]) -> list[Proof]:
-    """Of the proofs, those of the chosen partitions; none chosen: all that lost their majority."""
+    """Returns the proofs of the partitions to reset: the chosen ones, or else all that lost their
+    majority.
+    """
     return list(found) if chosen else [proof for proof in found if proof.refused is None]
 
 
 def refusal(zone: str, found: Sequence[Proof], chosen: Sequence[int]) -> list[str]:
-    """Why nothing is reset, for people; empty if all that is `to_reset` may be."""
+    """Returns why nothing is reset, for people; empty if all that is `to_reset` may be."""
     proofs = to_reset(found, chosen)
     if not proofs:
         without_leader = [proof for proof in found if not proof.is_led]
@@ -250,9 +254,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetProgress:
-    """What has become of requests, by partition. `open`: not carried out yet; `lapsed`: nothing
-    comes of them, since the keys are others now, and not by a reset. `said`: what the zone says of
-    its data at risk."""
+    """The state of reset requests, by partition. `open`: not carried out yet; `lapsed`: without
+    effect, since the keys were changed since then by something other than a reset. `said`: the
+    zone's text on its data at risk.
+    """
 
     open: tuple[int, ...]
     lapsed: tuple[int, ...]
@@ -292,7 +297,9 @@ async def wait(
 
 
 def _survivor(partition: Partition) -> str:
-    """Who went on, where nobody saw the choice in the keys: alone still, or leading by now."""
+    """Returns the surviving node where the keys did not show the choice: the only one, or the
+    leader.
+    """
     newest = partition.keys.chain[-1].nodes
     return newest[0] if len(newest) == 1 else partition.view.leader or ""
 

@@ -1,5 +1,5 @@
-"""Whom a person may let a partition go on from, and what is given up with each (`zonequake reset`;
-design §3, hole 7: "by hand a reset may always choose among all holders").
+"""The nodes that a person may let a partition go on from, and the data given up with each
+(`zonequake reset`; design §3, hole 7: "by hand a reset may always choose among all holders").
 
     [A..E] ─▶ [A], and A died before anybody had its log    B to E hold older data
 """
@@ -45,7 +45,7 @@ class Choice:
 
 
 def position_text(place: Position) -> str:
-    """Where an entry stands: `term 3, index 12 (lineage 5)`."""
+    """Returns an entry's position as text: `term 3, index 12 (lineage 5)`."""
     term, index = place
     lineage = lineage_of(term)
     return f"term {number_of(term)}, index {index}" + (f" (lineage {lineage})" if lineage else "")
@@ -122,7 +122,9 @@ def _choice(node: str, there: dict[str, ReplicaStatus], keys: PartitionKeys) -> 
 
 
 def _is_whole(node: str, there: dict[str, ReplicaStatus]) -> bool:
-    """Whether every member of its configuration is there; if not, what others have is unknown."""
+    """Returns whether every member of its configuration is there; if not, what others have is
+    unknown.
+    """
     configuration = there[node].configuration
     assert configuration is not None
     return all(peer.node in there for peer in members(configuration))

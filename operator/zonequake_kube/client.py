@@ -91,8 +91,9 @@ class Kube(Connection):
         )
 
     async def try_write(self, manifest: Json, *, replaces: bool) -> Json:
-        """What the server would store, with its defaults; nothing is written. Raises ClusterError
-        with the server's reason if it would refuse."""
+        """Returns the object as the server would store it, with its defaults; writes nothing.
+        Raises ClusterError with the server's reason if it would refuse.
+        """
         name = manifest["metadata"]["name"] if replaces else None
         return await self._json(
             "PUT" if replaces else "POST",
@@ -180,7 +181,7 @@ class Kube(Connection):
         return [str(version["version"]) for version in found["versions"]]
 
     async def is_refused(self) -> bool:
-        """Whether nobody listens where the API server should."""
+        """Returns whether nobody listens where the API server should."""
         try:
             await self.version()
         except ClusterError as error:
@@ -232,8 +233,8 @@ class Kube(Connection):
         )
 
     async def pod_date(self, pod: str, port: int, path: str, *, scheme: str) -> datetime:
-        """What a pod's HTTP server takes for the time: the header `Date` of an answer, whole
-        seconds. Raises ClusterError, also if there is none.
+        """Returns the time by a pod's HTTP server: the header `Date` of an answer, whole seconds.
+        Raises ClusterError, also if there is none.
         """
         prefix = "https:" if scheme == "https" else ""
         call = self.path("Pod", f"{prefix}{pod}:{port}", "proxy") + path

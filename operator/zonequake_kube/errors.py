@@ -1,4 +1,4 @@
-"""What can go wrong in the harness itself.
+"""The harness's own errors.
 
     ChaosError
     ├── UsageError          a usage error: exit code 254

@@ -18,7 +18,7 @@ _STDIN, _STDOUT, _STDERR, _STATUS = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecResult:
-    """What a command in a container printed, and its exit code."""
+    """The output of a command in a container, and its exit code."""
 
     code: int
     stdout: str
@@ -67,7 +67,7 @@ class Execution:
                 yield
 
     async def _receive(self) -> bool:
-        """Whether anything came before the end."""
+        """Returns whether anything came before the end."""
         message = await self._socket.receive()
         if message.type is aiohttp.WSMsgType.BINARY and message.data:
             self._output[message.data[0]] += message.data[1:]

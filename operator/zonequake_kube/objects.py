@@ -123,7 +123,7 @@ def pod_view(pod: Json) -> PodView:
 
 
 def _started_ns(container: Json) -> int | None:
-    """When the container that runs now started; None if none runs."""
+    """Returns when the container that runs now started; None if none runs."""
     running = (container.get("state") or {}).get("running") or {}
     started = running.get("startedAt")
     return int(datetime.fromisoformat(started).timestamp()) * 10**9 if started else None
@@ -166,7 +166,7 @@ def http_probe(pod: Json) -> HttpProbe | None:
 
 
 def claim_path(pod: Json) -> str | None:
-    """Where the pod has its first volume that a claim stands for; None if it has none."""
+    """Returns the mount path of the pod's first volume with a claim; None if it has none."""
     spec = pod["spec"]
     claims = {v["name"] for v in spec.get("volumes") or [] if "persistentVolumeClaim" in v}
     for container in spec["containers"]:

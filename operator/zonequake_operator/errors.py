@@ -1,4 +1,4 @@
-"""What can go wrong in the operator.
+"""The operator's errors.
 
 OperatorError
 ├── SpecError                a resource's spec can't be used as written

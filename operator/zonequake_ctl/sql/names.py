@@ -45,7 +45,7 @@ def resource_name(name: SqlName) -> str:
 
 
 def written_name(resource: Mapping[str, Any]) -> str:
-    """How people wrote the resource's name in SQL."""
+    """Returns how people wrote the resource's name in SQL."""
     meta = resource["metadata"]
     return str((meta.get("annotations") or {}).get(SQL_NAME, meta["name"]))
 

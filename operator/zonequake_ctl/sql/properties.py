@@ -19,7 +19,7 @@ INFINITE = "Infinite"
 
 
 class Form(StrEnum):
-    """How a value was written."""
+    """The lexical form of a value in a statement."""
 
     NUMBER = "number"
     STRING = "string"

@@ -1,4 +1,4 @@
-"""What a statement says, checked as far as it can be without looking at a cluster.
+"""Parsed SQL statements, checked as far as possible without looking at a cluster.
 
 Source: document `distribution-zones`, "Distribution zones configuration syntax", "Override rules"
 and "Retrieve distribution zones configuration"; `high-availability`, SQL syntax.
@@ -33,7 +33,7 @@ class ZoneSettings:
 
 
 class TableView(StrEnum):
-    """What can be selected."""
+    """A view that SELECT can read."""
 
     ZONES = "ZONES"
     TABLES = "TABLES"

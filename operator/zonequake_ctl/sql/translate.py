@@ -97,7 +97,7 @@ Change = Create | Update | Delete
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """What a statement comes to. `notice` is one sentence for people."""
+    """The result of translating a statement. `notice` is one sentence for people."""
 
     changes: tuple[Change, ...] = ()
     rows: Rows | None = None
@@ -105,7 +105,7 @@ class Translation:
 
 
 def translate(statement: Statement, world: Catalog, text: str) -> Translation:
-    """What `statement`, which stands in `text`, does to `world`.
+    """Translates `statement`, which stands in `text`, into changes of `world`.
 
     Raises:
         SqlError: it can't be carried out; with the place of the name or property to blame.

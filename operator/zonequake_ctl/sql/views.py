@@ -53,7 +53,9 @@ def _present(zone: Resource, field: str) -> str:
 
 
 def holds_data(table: Resource) -> bool | None:
-    """What the operator says; None if it hasn't looked at the table in its present zone yet."""
+    """Returns the operator's answer; None if it has not looked at the table in its present zone
+    yet.
+    """
     status = table.get("status") or {}
     if status.get("primaryZone") != table["spec"]["primaryZone"]:
         return None

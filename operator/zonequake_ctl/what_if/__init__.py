@@ -1,1 +1,3 @@
-"""What would the operator do? Its own rules over a file, in virtual time, without a cluster."""
+"""Shows what the operator would do: runs its rules over a file, in virtual time, without a
+cluster.
+"""

@@ -1,4 +1,4 @@
-"""What the operator tells data nodes, as a line shows it."""
+"""The operator's orders to data nodes, as text for one line."""
 
 from __future__ import annotations
 

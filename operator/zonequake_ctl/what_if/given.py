@@ -174,7 +174,7 @@ def _set(given: GivenSet | None) -> AssignmentSet | None:
 
 
 def log_ends(given: Mapping[str, GivenReplica], chain: tuple[Link, ...]) -> dict[str, LogEnd]:
-    """Where the logs end, in whole terms."""
+    """Returns the end of each node's log, in whole terms."""
     return {
         node: LogEnd(
             last=_whole(node, replica.term, replica.index, chain),

@@ -93,7 +93,7 @@ class SupposedGroup:
         self.elect()
 
     def elect(self) -> None:
-        """Who leads now: nobody without a majority, unless it was reported."""
+        """Elects the leader: none without a majority, unless a leader was reported."""
         before = self.leader
         self.leader = self._chosen()
         if self.leader != before:
@@ -180,7 +180,7 @@ class SupposedGroup:
         self.vouched = frozenset(name for name in named if not self.replicas[name].running)
 
     def look_again(self) -> None:
-        """What was believed for one report's sake isn't any more."""
+        """Drops what was assumed for a single report only, and elects again if needed."""
         self.deposed = None
         if self.for_now:
             self.doubt()

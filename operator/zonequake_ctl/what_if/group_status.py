@@ -1,4 +1,6 @@
-"""What a node of a supposed group reports of its replica, in the admin protocol's words."""
+"""The status that a node of a supposed group reports of its replica, in the admin protocol's
+terms.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from zonequake_protocol.admin import ReconfigurationStatus, ReplicaRole, Replica
 
 
 def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> ReplicaStatus:
-    """What this node reports of its replica; one that waits shows more if it is inspected."""
+    """Returns this node's report of its replica; a waiting replica shows more if it is
+    inspected.
+    """
     replica = group.replicas[node]
     if group.deposed is not None and group.deposed.node == node:
         return _claim(group, node, group.deposed)
@@ -50,7 +54,9 @@ def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> Re
 
 
 def _claim(group: SupposedGroup, node: str, deposed: Deposed) -> ReplicaStatus:
-    """What a node reports that was deposed, and doesn't know it: the operator must refuse it."""
+    """Returns what a node reports that was deposed, and doesn't know it: the operator must refuse
+    it.
+    """
     replica, configuration = group.replicas[node], deposed.configuration
     return ReplicaStatus(
         group=group.name,

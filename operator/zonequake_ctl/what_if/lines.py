@@ -1,4 +1,4 @@
-"""What a line shows of the world."""
+"""The world's state, as text for one line."""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ class SupposedNodes:
         self.topology = replace(self.topology, nodes=dict(sorted(nodes.items())))
 
     def set_present(self, present: Iterable[str], gone: Iterable[str]) -> None:
-        """Who is there and who isn't, without a topology version: a report of a group's restart."""
+        """Sets which nodes are present, without a new topology version: for a report of a group's
+        restart.
+        """
         away = set(gone)
         nodes = {name: node for name, node in self.topology.nodes.items() if name not in away}
         self.topology = replace(self.topology, nodes=nodes)
@@ -75,7 +77,7 @@ class SupposedNodes:
         )
 
     def identity(self, name: str) -> NodeIdentity:
-        """What the node answers when it is asked who it is."""
+        """Returns the node's answer to a request for its identity."""
         return NodeIdentity(
             name=name,
             process_incarnation=f"{name}/process-{self._processes.get(name, 0)}",

@@ -26,7 +26,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """Where a replica's log ends: of all entries, and of user commands; (whole term, index)."""
+    """The end of a replica's log: of all entries, and of user commands; (whole term, index)."""
 
     last: tuple[int, int] = (0, 0)
     user: tuple[int, int] = (0, 0)

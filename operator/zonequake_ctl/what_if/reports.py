@@ -1,4 +1,4 @@
-"""What the reports of a what-if file say about a supposed group.
+"""Applies the reports of a what-if file to a supposed group.
 
 Each is believed. Where no leader is to be seen, somebody must have reported as one all the same: he
 is believed as long as this report is dealt with (`SupposedGroup.look_again`), but the leader of a

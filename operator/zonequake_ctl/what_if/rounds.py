@@ -39,7 +39,7 @@ MAX_ROUNDS = 200
 
 
 class Rounds:
-    """What the operator decides, writes and orders, and what it remembers beside the resources."""
+    """The operator's rounds: decides, writes and orders, and keeps what is not in the resources."""
 
     def __init__(self, world: WhatIfWorld) -> None:
         self._world = world
@@ -51,7 +51,9 @@ class Rounds:
 
     @property
     def wake_at_ms(self) -> int | None:
-        """When the next timer ends, or the next retry is due."""
+        """The end of the next timer, or the time of the next retry, whichever comes first; in
+        ms.
+        """
         timers = [] if self._plan_wake_ms is None else [self._plan_wake_ms]
         return min([*timers, *self._retries_ms.values()], default=None)
 

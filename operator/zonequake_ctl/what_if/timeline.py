@@ -178,7 +178,9 @@ class _Run:
         yield from self._changed(_cause(event))
 
     def _report(self, event: TimelineEvent) -> bool:
-        """What nodes report, or the operator's own restart; False if it says nothing new."""
+        """Returns what nodes report, or the operator's own restart; False if it says nothing
+        new.
+        """
         world = self._world
         match event:
             case Drop():

@@ -120,7 +120,7 @@ class WhatIfWorld:
         self.zone = replace(self.zone, status=status)
 
     def forget(self) -> None:
-        """What was done has been told."""
+        """Clears the recorded actions and writes, which have been printed."""
         self.actions, self.writes = [], []
 
     def group(self, number: int) -> SupposedGroup:
@@ -147,7 +147,7 @@ class WhatIfWorld:
         self._see_logs(number)
 
     def set_logs(self, logs: Mapping[int, Mapping[str, GivenReplica]]) -> None:
-        """Where the logs end, as the file says it."""
+        """Sets the ends of the logs to those of the file."""
         self._logs = logs
         for number in logs:
             self._see_logs(number)
@@ -306,7 +306,7 @@ class WhatIfWorld:
     # ------------------------------------------------------------------------------------ reports
 
     def reports(self, numbers: Iterable[int]) -> dict[str, ReplicasReport]:
-        """What all nodes report of these partitions."""
+        """Returns the reports of all nodes on these partitions, by node."""
         found: dict[str, list[ReplicaStatus]] = {name: [] for name in self.topology.nodes}
         for number in numbers:
             group = self.groups[number]

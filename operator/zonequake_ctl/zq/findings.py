@@ -1,4 +1,4 @@
-"""What is wrong with a zone, what is at risk, and why: sentences for whoever is called at night.
+"""Problems and risks of a zone with their causes, as sentences for the person on call.
 
     majority lost › no leader › one more loss takes the majority › a member is missing › the rest
 
@@ -48,7 +48,7 @@ MAX_OF_A_KIND = 5
 
 
 class Severity(IntEnum):
-    """How bad it is; the worst comes first."""
+    """The severity of a finding; the worst comes first."""
 
     LOST = 0
     RISK = 1
@@ -144,7 +144,7 @@ def _shortened(alike: Mapping[_Trouble, list[int]]) -> Iterable[Finding]:
 
 
 def _way_back(zone: ZoneSight, number: int, verdict: KeysVerdict | None) -> str:
-    """What has to happen before a partition without its majority is served again."""
+    """Returns what has to happen before a partition without its majority is served again."""
     health, spec = zone.health[number], zone.spec
     stable = health.keys.stable
     assert stable is not None
@@ -183,7 +183,7 @@ def _mode(spec: ZoneSpec | None) -> str:
 
 
 def why_missing(sight: Sight, zone: ZoneSight, number: int, node: str) -> str:
-    """Why a node's replica doesn't serve, as far as can be told from outside."""
+    """Returns why a node's replica doesn't serve, as far as can be told from outside."""
     if node not in sight.topology.nodes:
         if node not in sight.topology.departed:
             return "has not joined yet"

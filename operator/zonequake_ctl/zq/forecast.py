@@ -1,4 +1,4 @@
-"""What would become of a zone's partitions if its spec were another: `forecast(...)`.
+"""Forecasts the partitions of a zone under another spec: `forecast(...)`.
 
 The operator's own planner decides, on the same snapshot that the operator would gather now; what it
 would write is written into the snapshot, until it has nothing more to write. Then the clock goes to
@@ -60,10 +60,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastStep:
-    """What would be decided `after_ms` from now: data nodes then, and the moves beyond those of the
-    step before. `created`: partitions that don't exist yet, with their nodes. `waits`: sentences on
-    partitions that can't be decided yet, and for whom they wait. `away`: data nodes that aren't
-    there."""
+    """The decision due `after_ms` from now: data nodes then, and the moves beyond those of the step
+    before. `created`: partitions that do not exist yet, with their nodes. `waits`: sentences on
+    partitions that cannot be decided yet, and on the nodes they wait for. `away`: absent data
+    nodes.
+    """
 
     after_ms: int
     data_nodes: tuple[str, ...]
@@ -86,7 +87,7 @@ class Forecast:
 
 
 def forecast(snapshot: Snapshot, spec: ZoneSpec) -> Forecast:
-    """What would become of the zone if its spec were `spec`."""
+    """Returns the zone's partitions as they would become if its spec were `spec`."""
     zone = replace(snapshot.zone, spec=spec, generation=snapshot.zone.generation + 1)
     if spec == snapshot.zone.spec:
         zone = snapshot.zone
@@ -174,5 +175,5 @@ def _step(
 
 
 def _end(keys: PartitionKeys) -> AssignmentSet | None:
-    """Where the partition is to end."""
+    """Returns where the partition is to end."""
     return keys.planned or keys.pending or keys.stable

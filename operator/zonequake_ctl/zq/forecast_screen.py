@@ -1,4 +1,6 @@
-"""What `kubectl zq plan` shows: which partitions would move, where to, and how much that is."""
+"""The screen of `kubectl zq plan`: the partitions that would move, their targets, and the amount of
+data.
+"""
 
 from __future__ import annotations
 

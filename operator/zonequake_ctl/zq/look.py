@@ -48,8 +48,9 @@ OPERATOR_LABELS = "app.kubernetes.io/component=operator,app.kubernetes.io/name=z
 def find_current(
     *, kubeconfig: Path | None, context: str | None, namespace: str | None
 ) -> ReleasePlace:
-    """Where kubectl itself would look: $KUBECONFIG or ~/.kube/config, the current context, and
-    that context's namespace. Raises UsageError."""
+    """Finds the place that kubectl itself would use: $KUBECONFIG or ~/.kube/config, the current
+    context, and that context's namespace. Raises UsageError.
+    """
     if kubeconfig is None:
         named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
         kubeconfig = Path(named) if named else Path.home() / ".kube" / "config"
@@ -117,8 +118,9 @@ async def look(kube: Kube) -> Sight:
 
 
 async def inspect(kube: Kube, asked: Iterable[tuple[str, str]]) -> Inspected:
-    """What these waiting replicas hold, by node and group, as the operator would be told; without
-    those whose node can't say."""
+    """Inspects these waiting replicas, by node and group, as the operator would; leaves out those
+    whose node cannot answer.
+    """
     slots = asyncio.Semaphore(PARALLEL_QUESTIONS)
     found: dict[str, dict[str, ReplicaStatus]] = {}
 
@@ -168,8 +170,9 @@ def _silence(error: ClusterError) -> str:
 async def copy_bytes(
     kube: Kube, asked: Iterable[tuple[int, str, str]]
 ) -> dict[int, ReplicaSize | None]:
-    """What a copy of each partition takes: `asked` has number, group, and the node that leads it.
-    None where the node can't tell."""
+    """Returns the size of a copy of each partition: `asked` has number, group, and the node that
+    leads it. None where the node cannot tell.
+    """
     slots = asyncio.Semaphore(PARALLEL_QUESTIONS)
     sizes: dict[int, ReplicaSize | None] = {}
 

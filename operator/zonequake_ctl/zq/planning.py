@@ -65,7 +65,7 @@ def wish_of_settings(zone: str, settings: Sequence[str]) -> Wish:
 
 
 async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
-    """What would become of the zone. Raises UsageError if it can't be had so."""
+    """Returns the forecast of the zone for the screen. Raises UsageError if there is none."""
     present = await zone_object(kube, wish.zone)
     if present is None and wish.fields:
         named_zone(await look(kube), wish.zone)  # says which there are
@@ -138,7 +138,7 @@ def _zone(sight: Sight, name: str, wanted: Json) -> ZoneSight:
 
 
 def _asked(zone: ZoneSight, steps: Sequence[ForecastStep]) -> list[tuple[int, str, str]]:
-    """Whose sizes are worth asking: partitions of which some node gets a copy."""
+    """Returns whose sizes are worth asking: partitions of which some node gets a copy."""
     numbers = {m.partition for step in steps for m in step.moves if m.copies and not m.reset_to}
     asked = []
     for number in sorted(numbers):

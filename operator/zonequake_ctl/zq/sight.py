@@ -1,4 +1,4 @@
-"""What is known of a namespace's zones at one instant, as the operator's own values.
+"""The known state of a namespace's zones at one instant, as the operator's own values.
 
 Resources say what is wanted and what was decided; data nodes say what is. The plugin judges both by
 the rules of the operator (`zonequake_operator.planning.conditions`): the two never disagree.
@@ -124,7 +124,7 @@ class ZoneSight:
         }
 
     def snapshot(self, sight: Sight) -> Snapshot:
-        """What the operator's planner would decide on."""
+        """Returns the snapshot that the operator's planner would decide on."""
         return Snapshot(
             now_ms=sight.now_ms,
             zone=self.zone,
@@ -135,7 +135,9 @@ class ZoneSight:
         )
 
     def verdicts(self, sight: Sight) -> dict[int, KeysVerdict]:
-        """What high availability asks of the partitions, and whom that waits for."""
+        """Returns high availability's verdict on each partition, with the nodes that it waits
+        for.
+        """
         spec = self.spec
         if spec is None or self.zone.deleting:
             return {}

@@ -210,7 +210,9 @@ class Kube:
         )
 
     async def may(self, right: Right) -> bool:
-        """Whether this account has a right in its namespace. Asking is everybody's right."""
+        """Returns whether this account has a right in its namespace. Asking is everybody's
+        right.
+        """
         resource, _, below = right.resource.partition("/")
         asked = {"namespace": self._namespace, "verb": right.verb, "group": right.group}
         review = {
@@ -321,12 +323,14 @@ class Kube:
 
 
 def error_of(call: str, status: int, reason: str, *, retry_after_s: float = 0.0) -> KubeError:
-    """What an answer's status means."""
+    """Returns the error for an answer's status."""
     return _BY_STATUS.get(status, KubeError)(call, status, reason, retry_after_s=retry_after_s)
 
 
 def _seconds(retry_after: str | None) -> float:
-    """Of a Retry-After; the API server sends whole seconds, never a date."""
+    """Returns the seconds of a Retry-After header; the API server sends whole seconds, never a
+    date.
+    """
     return float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
 
 

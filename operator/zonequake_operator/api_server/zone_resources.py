@@ -33,7 +33,7 @@ class Stored:
 
 
 class ZoneResources:
-    """Of the zone `name`, as long as its uid is `uid`."""
+    """The resources of the zone `name`, as long as its uid is `uid`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ZoneResources:
 
     @property
     def stored(self) -> Stored:
-        """What was read last; only behind a first `read`."""
+        """The result of the last `read`; not available before the first one."""
         assert self._stored is not None
         return self._stored
 

@@ -58,7 +58,7 @@ class Options:
 
 @dataclass(slots=True)
 class _Running:
-    """What lives as long as the process."""
+    """The objects that live as long as the process."""
 
     kube: Kube
     store: StoreClient

@@ -1,4 +1,4 @@
-"""What the operator tells Prometheus: `zonequake_operator_*`.
+"""The operator's metrics for Prometheus: `zonequake_operator_*`.
 
 Labels are bounded: a zone's name, and words of ours. No partition, node or message is a label, and
 a zone's series go when the zone does.

@@ -31,7 +31,9 @@ the next plan should see what came of them."""
 
 
 class OrderSender:
-    """Of one zone. `inspections`: what waiting replicas showed of themselves in their answers."""
+    """Sends the orders of one zone. `inspections`: what waiting replicas showed of themselves in
+    their answers.
+    """
 
     def __init__(self, store: StoreClient, *, monotonic_s: Callable[[], float]) -> None:
         self._store = store
@@ -43,7 +45,7 @@ class OrderSender:
 
     @property
     def attempts(self) -> Mapping[str, Attempts]:
-        """How often each group's newest change was asked for."""
+        """The number of requests for each group's newest change."""
         return self._pacer.attempts
 
     async def send(

@@ -1,4 +1,4 @@
-"""How often one order is repeated: at once, then ever more slowly, without end.
+"""The pace of repeating one order: at once, then more and more slowly, without end.
 
 The document's failover thread retries a bounded number of times and then calls for help
 (`rebalance`, "Failover"); ours goes on forever, backed off. How often a change was asked for is
@@ -51,14 +51,16 @@ class Pacer:
 
     @property
     def attempts(self) -> Mapping[str, Attempts]:
-        """How often each group's newest change was asked for."""
+        """The number of requests for each group's newest change."""
         return {
             group: Attempts(token=change.token, count=change.count)
             for group, change in self._changes.items()
         }
 
     def change_due_s(self, order: ChangePeers) -> float:
-        """When this change may be asked for again (monotonic seconds), after `due` left it out."""
+        """Returns when this change may be asked for again (monotonic seconds), after `due` left it
+        out.
+        """
         change = self._changes[order.group]
         return change.last_s + change.delay_s
 

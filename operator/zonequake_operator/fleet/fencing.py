@@ -40,7 +40,7 @@ class Fencing:
 
     @property
     def run_out(self) -> frozenset[str]:
-        """Whose Leases have run out."""
+        """The nodes whose Leases have run out."""
         return self._renewals.run_out
 
     async def look(self) -> None:

@@ -68,7 +68,7 @@ class View:
 
     @property
     def sessions(self) -> dict[str, Session]:
-        """Of the nodes' Leases, where they have one."""
+        """The sessions of the nodes that have a Lease."""
         return sessions_of(self.reports)
 
 
@@ -113,7 +113,9 @@ class Fleet:
         self._hurry.set()
 
     def rights_missing(self, missing: frozenset[Right]) -> None:
-        """What our account lacks now; the view says so to the zones."""
+        """Sets the rights that the operator's account lacks now; the view shows them to the
+        zones.
+        """
         self.missing_rights = missing
         # Also where no further round can be good without what is missing.
         self.view = replace(self.view, missing_rights=missing)
@@ -142,7 +144,7 @@ class Fleet:
 
     @property
     def rounds(self) -> int:
-        """How many rounds of hearing have begun; see `View.number`."""
+        """The number of rounds of hearing begun; see `View.number`."""
         return self._hearing.round
 
     async def next_view(self, after: int, timeout_s: float) -> View:
@@ -188,7 +190,7 @@ class Fleet:
         await asyncio.sleep(LEAST_PERIOD_S - (self._monotonic_s() - began_s))
 
     async def _is_good(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether it didn't fail; it is tried again in the next round."""
+        """Returns whether it didn't fail; it is tried again in the next round."""
         try:
             await work
         except KubeError as error:

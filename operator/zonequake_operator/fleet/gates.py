@@ -37,7 +37,7 @@ class _Known:
 
 
 class Gates:
-    """Of all data nodes. `set` after each round, `judged` after each plan."""
+    """The gates of all data nodes. `set` is called after each round, `judged` after each plan."""
 
     def __init__(
         self, kube: Kube, *, monotonic_s: Callable[[], float], wall_ms: Callable[[], int]
@@ -51,7 +51,9 @@ class Gates:
         self._known: dict[str, _Known] = {}
 
     def judged(self, zone: str, view: int, behind: frozenset[str]) -> None:
-        """What a zone's plan of this view says: whose stable replicas don't follow yet."""
+        """Records the nodes whose stable replicas do not follow yet, by a zone's plan of this
+        view.
+        """
         self._behind[zone] = behind
         self._judged[zone] = view
 

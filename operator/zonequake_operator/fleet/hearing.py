@@ -44,7 +44,7 @@ class _Question:
 
 
 class Hearing:
-    """Of all data nodes. `returned` is called when one answers that had been silent."""
+    """The hearing of all data nodes. `returned` is called when a silent one answers again."""
 
     def __init__(self, store: StoreClient, *, returned: Callable[[], None]) -> None:
         self._store = store

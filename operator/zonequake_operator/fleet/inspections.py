@@ -1,4 +1,4 @@
-"""What replicas that wait for their start order showed of themselves.
+"""The inspected state of replicas that wait for their start order.
 
 A waiting replica doesn't change, so one answer is good until its process ends.
 """
@@ -33,7 +33,9 @@ class Inspections:
                 self._found[node][order.group] = reply.replica
 
     def of(self, reports: Mapping[str, ReplicasReport]) -> dict[str, dict[str, ReplicaStatus]]:
-        """What is known of the processes that these reports come from; others are forgotten."""
+        """Returns the inspections of the processes that these reports come from; forgets all
+        others.
+        """
         ended = [
             node
             for node, process in self._processes.items()

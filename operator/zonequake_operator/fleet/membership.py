@@ -37,7 +37,7 @@ FENCE_ATTEMPTS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What counts of nodes and pods by now: of each node the newer of its answer and its end."""
+    """The present evidence on nodes and pods: of each node the newer of its answer and its end."""
 
     identities: dict[str, NodeIdentity]
     pods: dict[str, Pod]
@@ -156,7 +156,7 @@ class Membership:
     def _seen(
         self, before: Topology, answers: Mapping[str, Heard], *, in_this_round: bool
     ) -> _Seen:
-        """Of each node the newer of its answer and its end."""
+        """Returns of each node the newer of its answer and its end."""
         evidence = self._evidence
         pods, identities = dict(evidence.pods), dict[str, NodeIdentity]()
         ended = evidence.ended(before)
@@ -280,7 +280,7 @@ def _left(before: Topology, after: Topology) -> frozenset[str]:
 
 
 def have_leases(answers: Mapping[str, Heard]) -> bool:
-    """Whether any of these nodes says that it has a Lease."""
+    """Returns whether any of these nodes says that it has a Lease."""
     return any(heard.report.node.lease_session for heard in answers.values())
 
 
@@ -297,8 +297,9 @@ def _uid(obj: Object) -> str:
 
 
 def _may_lack(topology: Topology, leases: Mapping[str, Lease]) -> bool:
-    """Whether a node has a Lease that is none of this topology: another operator may have let it
-    join again, and no reset may rest on its absence."""
+    """Returns whether a node has a Lease that is none of this topology: another operator may have
+    let it join again, and no reset may rest on its absence.
+    """
     return any(
         lease.holder and lease.fenced is None and name not in topology.nodes
         for name, lease in leases.items()

@@ -31,7 +31,7 @@ class Ended:
 
 
 class Evidence:
-    """What was listed last, and what events have shown since."""
+    """The last list of pods, and what events have shown since."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -76,7 +76,7 @@ class Evidence:
         }
 
     def ended(self, topology: Topology) -> dict[str, Ended]:
-        """Of nodes in the topology, the pods that events showed to have ended."""
+        """Returns the pods, of nodes in the topology, that events showed to have ended."""
         self._ended = {
             (name, uid): shown
             for (name, uid), shown in self._ended.items()

@@ -58,7 +58,8 @@ class StoreClient:
         await self._session.close()
 
     async def replicas(self, address: str) -> ReplicasReport:
-        """What the node at this address is and holds. Raises NodeUnreachable.
+        """Returns the identity and the replicas of the node at this address. Raises
+        NodeUnreachable.
 
         An answer that equals the one before is the same object.
         """

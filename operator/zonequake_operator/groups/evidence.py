@@ -1,4 +1,4 @@
-"""What a group's reports say about a change of its peers: named, carried, applied.
+"""The evidence of a group's reports on a change of its peers: named, carried, applied.
 
 Shared by the keys (`rebalance`) and the orders (`orders`), which must never judge differently.
 """

@@ -127,7 +127,7 @@ def _holds_majority(newer: Link, older: Link) -> bool:
 
 
 def _position(leading: ReplicaStatus) -> tuple[int, int]:
-    """Where the leader's configuration stands: (whole term, index) of lastCfgIdx.
+    """Returns where the leader's configuration stands: (whole term, index) of lastCfgIdx.
 
     Not where it was appended last: every new leader repeats it, and user commands between the two
     would count as older than the link that they were written under.

@@ -46,8 +46,10 @@ def by_hand(keys: PartitionKeys, after: PartitionKeys) -> PartitionKeys:
 
 
 def without_mark(keys: PartitionKeys) -> PartitionKeys:
-    """Of a group whose leader is followed by a majority. Not before a running reset has ended:
-    then its survivor leads, and the keys say so."""
+    """Returns the keys without the mark of a stopped group, for a group whose leader is followed by
+    a majority. Keeps it until a running reset has ended: then its survivor leads, and the keys say
+    so.
+    """
     return keys if keys.is_forced else replace(keys, stopped_token=0)
 
 
@@ -80,7 +82,8 @@ class Awaited:
 
 
 def awaited(keys: PartitionKeys, holders: Holders) -> Awaited | None:
-    """Whom a stopped group still needs to lead: for stable and, while locked, for pending (hole 6).
+    """Returns the nodes that a stopped group still needs to lead: for stable and, while locked, for
+    pending (hole 6).
 
     None: a majority is there, and elects.
     """

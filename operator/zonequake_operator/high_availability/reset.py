@@ -29,7 +29,7 @@ from zonequake_protocol.admin import PeerName, ReplicaRole, ReplicaStatus
 
 
 def deadline_ms(timer: ResetTimer | None, timeout_s: int) -> int | None:
-    """When the timer fires, unix ms; None if it isn't armed."""
+    """Returns when the timer fires, unix ms; None if it isn't armed."""
     return None if timer is None else timer.armed_ms + timeout_s * 1000
 
 

@@ -1,4 +1,5 @@
-"""What a reset tells data nodes (design §3, holes 4, 11 and 12; docs/model.md, the rules with *).
+"""The orders of a reset to data nodes (design §3, holes 4, 11 and 12; docs/model.md, the rules with
+*).
 
     pending forced ──▶ every replica that runs is told: nothing older than this token takes part
                    ──▶ then the survivor: resetPeers, repeated until it reports that it leads alone

@@ -1,4 +1,4 @@
-"""What high availability asks of a partition's keys, before its rebalance does.
+"""The change of a partition's keys that high availability asks for, before its rebalance does.
 
 a leader whose read index works       nothing: the partition serves
 a person has asked for it             `reset`: two phases
@@ -31,7 +31,7 @@ from zonequake_operator.resources.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysVerdict:
-    """What the keys must become, and whom that waits for.
+    """The keys to be stored, and the nodes that this waits for.
 
     `withheld`: nobody gets permission to start before the chain is unwound. `awaits`: why a reset
     or an unwinding can't be decided yet, or whom a stopped group waits for. `inspect`: waiting

@@ -1,4 +1,4 @@
-"""Which of several operators acts: a Lease, and the rule by which one takes and keeps it.
+"""Leader election among several operators: a Lease, and the rule by which one takes and keeps it.
 
     stands by ─ the Lease is nobody's, or unrenewed for its duration by our clock ─► takes it
     leads     ─ renews every fifth of the duration
@@ -20,8 +20,9 @@ ACT_SHARE = 2 / 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """What the Lease says. `holder`: empty if nobody leads; `transitions`: how often that changed.
-    `version`: of the object; None: there is none yet."""
+    """The content of the Lease. `holder`: empty if nobody leads; `transitions`: how often that
+    changed. `version`: of the object; None: there is none yet.
+    """
 
     holder: str
     transitions: int
@@ -39,11 +40,11 @@ class Candidate:
         self._until_s = float("-inf")
 
     def leads(self, now_s: float) -> bool:
-        """Whether this process may act now."""
+        """Returns whether this process may act now."""
         return now_s < self._until_s
 
     def wants(self, found: Ballot, now_s: float) -> Ballot | None:
-        """What to write over the ballot that was just read; None: somebody else leads."""
+        """Returns the ballot to write over the one just read; None: another process leads."""
         if found.holder == self.name:
             return found
         if self._seen is None or self._seen.version != found.version:
@@ -53,7 +54,9 @@ class Candidate:
         return Ballot(holder=self.name, transitions=found.transitions + 1, version=found.version)
 
     def wrote(self, asked_s: float) -> None:
-        """What `wants` gave was stored; `asked_s`: before the ballot was read."""
+        """Records that the ballot of `wants` was stored; `asked_s`: the time before the ballot was
+        read.
+        """
         self._until_s = max(self._until_s, asked_s + ACT_SHARE * self.duration_s)
 
     def resigned(self) -> None:

@@ -24,7 +24,9 @@ def boottime_s() -> float:
 
 
 class Elector:
-    """Of one process. Every call has a time-out, so a hung API server costs the leadership."""
+    """Runs the election of one process. Every call has a time-out, so a hung API server costs the
+    leadership.
+    """
 
     def __init__(self, kube: Kube, lease: str, candidate: Candidate) -> None:
         self._kube = kube
@@ -112,7 +114,7 @@ class Elector:
 
 
 def ballot_of(obj: Object) -> Ballot:
-    """What a Lease object says."""
+    """Returns the ballot in a Lease object."""
     spec = obj.get("spec") or {}
     return Ballot(
         holder=spec.get("holderIdentity") or "",

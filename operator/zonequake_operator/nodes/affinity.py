@@ -1,4 +1,4 @@
-"""Which nodes hold which partition: rendezvous, the same function as Apache Ignite 3's.
+"""The mapping of partitions to nodes: rendezvous, the same function as Apache Ignite 3's.
 
 For each (node, partition) one 64-bit word: the node name's Java hash code in its low half, the
 partition in its high half, mixed by the Wang/Jenkins steps. Nodes are ranked ascending by the

@@ -26,12 +26,12 @@ Matcher = Callable[[str, Mapping[str, str]], bool]
 
 
 def deadline_up_ms(state: DataNodes, timers: Timers) -> int | None:
-    """When the scale-up timer fires, unix ms; None if it isn't armed or never ends."""
+    """Returns when the scale-up timer fires, unix ms; None if it isn't armed or never ends."""
     return _deadline_ms(state, state.up, timers.scale_up_s, joint=timers.joint)
 
 
 def deadline_down_ms(state: DataNodes, timers: Timers) -> int | None:
-    """When the scale-down timer fires, unix ms; None if it isn't armed or never ends."""
+    """Returns when the scale-down timer fires, unix ms; None if it isn't armed or never ends."""
     return _deadline_ms(state, state.down, timers.scale_down_s, joint=timers.joint)
 
 

@@ -134,7 +134,7 @@ def parse(text: str) -> Filter:
 
 
 def _nesting(reading: InteractiveParser) -> int:
-    """How many groups and negations are open at this point."""
+    """Returns how many groups and negations are open at this point."""
     values = reading.parser_state.value_stack
     return sum(isinstance(value, Token) and value.type in _OPENING for value in values)
 
@@ -146,7 +146,7 @@ def _accepted(reading: InteractiveParser) -> set[str]:
 
 
 def _unreadable(text: str, at: int, accepted: set[str]) -> str:
-    """What is wrong where no terminal begins."""
+    """Returns what is wrong where no terminal begins."""
     rest = text[at:]
     if rest[0] in _QUOTES:
         if rest[1:2] and rest[1] in _QUOTES:

@@ -1,4 +1,4 @@
-"""Who is in the logical topology (design §3, Membership).
+"""The members of the logical topology (design §3, Membership).
 
 A node joins as soon as its store has identified itself. It has left when
 
@@ -31,7 +31,7 @@ MAX_DEPARTED = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """What counts of a pod. `terminated`: its containers were started, and none runs now."""
+    """The relevant state of a pod. `terminated`: its containers were started, and none runs now."""
 
     name: str
     uid: str
@@ -150,7 +150,7 @@ def _newest(departed: Mapping[str, Departure]) -> dict[str, Departure]:
 
 
 def is_same(known: TopologyNode, identity: NodeIdentity) -> bool:
-    """Whether this process is the one that we know."""
+    """Returns whether this process is the one that we know."""
     return known.process_incarnation == identity.process_incarnation
 
 
@@ -177,7 +177,7 @@ def _join(
 
 
 def _restarts(identity: NodeIdentity, pod: Pod | None, known: TopologyNode | None) -> int:
-    """How often its container had been restarted when this process began, at least.
+    """Returns how often its container had been restarted when this process began, at least.
 
     The kubelet's status lags: it may yet tell of the end of the process before this one.
     """
@@ -211,7 +211,7 @@ def _left(
 
 
 def has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:
-    """Whether its pod, or its machine, proves that this node's process runs no more."""
+    """Returns whether its pod, or its machine, proves that this node's process runs no more."""
     if pod is None or pod.uid != known.pod_uid:
         return False  # its successor hasn't identified itself: the old process may still run
     if pod.restarts < known.restarts:

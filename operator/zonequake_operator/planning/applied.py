@@ -1,5 +1,4 @@
-"""What a plan's writes make of the snapshot that it was made of, for those that plan without an API
-server. Pure."""
+"""Applies a plan's writes to its snapshot, for planning without an API server. Pure."""
 
 from __future__ import annotations
 

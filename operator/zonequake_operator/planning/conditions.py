@@ -276,7 +276,7 @@ def _degraded(spec: ZoneSpec, health: Mapping[int, Health], data_nodes: Sequence
 
 
 def _broken(health: Mapping[int, Health]) -> str:
-    """Which members found that their files can't be used, and why the first one can't."""
+    """Returns which members found that their files can't be used, and why the first one can't."""
     broken = [(n, node, why) for n, h in health.items() for node, why in sorted(h.broken.items())]
     if not broken:
         return ""

@@ -1,4 +1,4 @@
-"""What is worth a Kubernetes Event of a zone: transitions, never states.
+"""The Kubernetes Events of a zone: transitions, never states.
 
     zone as stored ──▶ zone as it is about to be stored     announce(before, after, ...)
     what happens to single partitions                       `partition_events`
@@ -75,7 +75,7 @@ class Announcement:
 
 
 def announce(before: Zone, after: Zone, since: Mapping[str, str]) -> tuple[Announcement, ...]:
-    """What to say about a zone that is stored as `before` and will be as `after`.
+    """Returns the announcements on a zone that is stored as `before` and will be as `after`.
 
     `since`: the stored conditions' transition times, by type.
     """

@@ -1,4 +1,4 @@
-"""What is worth a Kubernetes Event of a zone's partitions: one sentence for many of them.
+"""The Kubernetes Events of a zone's partitions: one sentence for many of them.
 
 keys as stored ──▶ keys as they are about to be stored    announce_keys(before, after)
 a leader's report of a change that failed                 failed_changes(...), once per token
@@ -29,8 +29,9 @@ class FailedChange:
 
 
 def announce_failed(changes: Iterable[FailedChange]) -> list[Announcement]:
-    """What to say about changes that failed: one sentence for each leader, however many it gave
-    up. A thousand sentences would leave no room for what else happens."""
+    """Returns the announcements of failed changes: one sentence for each leader, however many it
+    gave up. A thousand sentences would leave no room for other events.
+    """
     by_leader: dict[str, list[FailedChange]] = {}
     for change in changes:
         by_leader.setdefault(change.leader, []).append(change)
@@ -49,7 +50,8 @@ def announce_failed(changes: Iterable[FailedChange]) -> list[Announcement]:
 def announce_keys(
     before: Mapping[int, Partition], after: Mapping[int, PartitionKeys]
 ) -> tuple[Announcement, ...]:
-    """What to say about partitions whose keys are about to be stored: one sentence for all of them.
+    """Returns the announcements of partitions whose keys are about to be stored: one sentence for
+    all of them.
 
     `after`: the new keys, by partition; `before` holds at least these partitions.
     """
@@ -86,7 +88,9 @@ def announce_keys(
 def _stopped(
     before: Mapping[int, Partition], after: Mapping[int, PartitionKeys]
 ) -> list[Announcement]:
-    """Which groups have no member alive any more; not of those that go on in the same write."""
+    """Returns which groups have no member alive any more; not of those that go on in the same
+    write.
+    """
     stopped = [
         n
         for n, keys in sorted(after.items())
@@ -107,7 +111,7 @@ def _stopped(
 def _resets(
     before: Mapping[int, Partition], after: Mapping[int, PartitionKeys]
 ) -> list[Announcement]:
-    """What has been given up, from whom partitions go on, and when they serve again."""
+    """Returns what has been given up, from whom partitions go on, and when they serve again."""
     begun: dict[str, list[int]] = {}
     taken_back: dict[str, list[int]] = {}
     unwound: dict[tuple[str, str], list[int]] = {}
@@ -186,7 +190,7 @@ class Cleaning:
 
 
 def announce_cleaned(cleanings: Iterable[Cleaning]) -> list[Announcement]:
-    """What to say about them: one sentence for each node."""
+    """Returns the announcements of cleaned replicas: one sentence for each node."""
     by_node: dict[str, list[Cleaning]] = {}
     for cleaning in cleanings:
         by_node.setdefault(cleaning.node, []).append(cleaning)

@@ -1,4 +1,4 @@
-"""What to do about one zone: `plan(snapshot)`.
+"""Decides what to do about one zone: `plan(snapshot)`.
 
 Level-triggered: the plan follows from the snapshot alone. The edge applies its writes first; if
 there were any it plans again from what was stored, so that no order rests on an unstored decision.
@@ -211,7 +211,7 @@ def _groups(snapshot: Snapshot) -> dict[int, Group]:
 
 
 def _accept_inputs(snapshot: Snapshot, spec: ZoneSpec) -> tuple[str | None, ZoneStatus]:
-    """Why the filter can't be used, and the zone's status with all inputs accepted."""
+    """Returns why the filter can't be used, and the zone's status with all inputs accepted."""
     zone, before = snapshot.zone, snapshot.zone.status
     in_force = before.data_nodes.filter if before.data_nodes else None
     problem, wanted = None, spec.filter
@@ -346,7 +346,9 @@ def _zone_write(
 
 
 def _lease_troubles(snapshot: Snapshot, spec: ZoneSpec) -> Mapping[str, Trouble] | None:
-    """Of nodes that the zone's partitions are on; None for a zone that needs no Leases."""
+    """Returns the Lease troubles of the nodes that hold the zone's partitions; None for a zone that
+    needs no Leases.
+    """
     if spec.consistency_mode is not ConsistencyMode.HIGH_AVAILABILITY:
         return None
     if not snapshot.lease_troubles:

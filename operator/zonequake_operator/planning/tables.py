@@ -23,7 +23,7 @@ from zonequake_protocol.admin import ReplicasReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
-    """What the operator says of a table, and of which zone it says it."""
+    """The operator's status of a table, and the zone that it is about."""
 
     observed_generation: int = 0
     primary_zone: str = ""
@@ -80,7 +80,7 @@ def judge(table: Table, zones: Mapping[str, Zone], filled: Mapping[str, bool]) -
 
 
 def filled_zones(zones: Iterable[Zone], reports: Iterable[ReplicasReport]) -> dict[str, bool]:
-    """Which zones hold data, by uid; a zone of which that isn't known is left out."""
+    """Returns which zones hold data, by uid; a zone of which that isn't known is left out."""
     groups = by_group(reports)
     filled: dict[str, bool] = {}
     for zone in zones:

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of a wait: a zone's armed timers, and what a partition waits for. Pure.
+"""The wait that `kubectl get` shows: a zone's armed timers, and what a partition waits for. Pure.
 
 The words change with what is stored beside them, such as a deadline, a set or a leader, and never
 with time or progress: a settled zone writes nothing.
@@ -46,7 +46,7 @@ def _to_the_second(unix_ms: int) -> str:
 
 
 def waits_for(health: Health, present: Collection[str]) -> str:
-    """What a partition waits for that isn't there by itself; empty if for nothing.
+    """Returns what the partition waits for that does not come by itself; empty if nothing.
 
     `present`: the topology's nodes. A member that is missing is named, though the others serve.
     """

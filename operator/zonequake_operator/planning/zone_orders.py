@@ -1,4 +1,4 @@
-"""What to tell the data nodes of one zone, from what is stored: the last step of its plan."""
+"""The orders to the data nodes of one zone, from what is stored: the last step of its plan."""
 
 from __future__ import annotations
 

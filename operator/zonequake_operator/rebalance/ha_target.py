@@ -1,5 +1,5 @@
-"""What a partition should become: calcPartAssignments(), with the aliveness check of
-`high-availability` ("Change rebalance scheduling when data nodes are changed"; design §3, hole 14).
+"""The target of a partition: calcPartAssignments(), with the aliveness check of `high-availability`
+("Change rebalance scheduling when data nodes are changed"; design §3, hole 14).
 
     StrongConsistency     the calculated set
     HighAvailability      (calculated ∩ alive) ∪ (calculated ∩ stable)

@@ -45,7 +45,7 @@ from zonequake_protocol.admin import PeerName, ReplicaStatus, Stage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the partition should become.
+    """The wished state of the partition.
 
     `target` is calcPartAssignments(), None if there are no data nodes. `due`: the zone's revision
     is above the partition's trigger revision. `held`: nodes that the scale-up timer still holds.
@@ -74,7 +74,7 @@ class Wish:
 
 
 def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str]) -> PartitionKeys:
-    """What the keys must become; equal keys if nothing is due. `alive`: nodes in the topology."""
+    """Returns the keys to store; equal keys if nothing is due. `alive`: nodes in the topology."""
     after, made_due = _on_report(keys, group, wish, alive)
     if wish.due or made_due or must_reduce(after):
         promoted = made_due and keys.planned is not None and after.planned is None

@@ -1,4 +1,4 @@
-"""What to tell which data node about one partition: start, bootstrap, change, grant, stop.
+"""The orders to data nodes about one partition: start, bootstrap, change, grant, stop.
 
 Orders are derived from keys that are stored already, so a token is always raised by
 compare-and-swap before an order with it leaves, and a restarted operator sends the same orders
@@ -48,7 +48,7 @@ copy twice."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSettings:
-    """What a start order carries of the zone and of the other nodes.
+    """The settings of the zone and of the other nodes in a start order.
 
     `needs_lease`: replicas acknowledge only in a session of their node's Lease; `sessions`: those
     that nodes reported, by name, before the keys were read.
@@ -76,7 +76,7 @@ def orders(
     paused: bool = False,
     withheld: bool = False,
 ) -> list[tuple[str, Order]]:
-    """What to tell which node, from stored keys. A paused zone only restarts its own replicas.
+    """Returns (node, order) pairs from stored keys. A paused zone only restarts its own replicas.
 
     `withheld`: nobody starts before the chain is unwound.
     """
@@ -151,8 +151,9 @@ def _starts(
 
 
 def _stayed_empty(node: str, keys: PartitionKeys, group: Group) -> bool:
-    """Whether it runs, from an earlier set that was never formed, and an order to erase it may be
-    under way: it is stale once the replica has seen the present token."""
+    """Returns whether it runs, from an earlier set that was never formed, and an order to erase it
+    may be under way: it is stale once the replica has seen the present token.
+    """
     return (
         group.is_running(node)
         and group.replicas[node].configuration is None
@@ -161,7 +162,7 @@ def _stayed_empty(node: str, keys: PartitionKeys, group: Group) -> bool:
 
 
 def _lacks_permission(node: str, group: Group, settings: ReplicaSettings) -> bool:
-    """Whether it runs, but wasn't permitted in the session that its node's Lease is in."""
+    """Returns whether it runs, but wasn't permitted in the session that its node's Lease is in."""
     session = settings.sessions.get(node, NO_SESSION).number
     return (
         settings.needs_lease
@@ -299,7 +300,7 @@ def _erasures(keys: PartitionKeys, group: Group, nodes: Iterable[str]) -> list[t
 
 
 def patience_s(node: str, order: Order, keys: PartitionKeys, group: Group) -> float:
-    """How long an order must have been called for before it is sent.
+    """Returns how long an order must have been called for before it is sent.
 
     "Stop unneeded raft nodes" doesn't say when. A newcomer that was dropped and is wanted again
     goes on from what it has got, which moves the fewest data; so it isn't erased while a change

@@ -49,7 +49,7 @@ def less_reduced(wanted: AssignmentSet | None, keys: PartitionKeys) -> Assignmen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a stable switch leaves for the switch keys; `pending`: the next step, None if none."""
+    """The switch keys after a stable switch; `pending`: the next step, None if none."""
 
     pending: AssignmentSet | None
     switch_reduce: tuple[str, ...]

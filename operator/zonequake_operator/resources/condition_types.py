@@ -38,7 +38,7 @@ _WELL = {
 
 
 class Reason(StrEnum):
-    """Why a condition is as it is."""
+    """The reason of a condition's status."""
 
     ALL_PARTITIONS_SERVE = "AllPartitionsServe"
     PARTITIONS_WITHOUT_LEADER = "PartitionsWithoutLeader"

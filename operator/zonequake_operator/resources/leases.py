@@ -40,11 +40,11 @@ class Lease:
     renewed_ms: int = 0
 
     def is_live_for(self, process: str) -> bool:
-        """Whether this process may act on it, for all that is written down."""
+        """Returns whether this process may act on it, for all that is written down."""
         return self.holder == process and self.fenced is None
 
     def is_fenced_for(self, process: str) -> bool:
-        """Whether it was taken from this process, which hasn't begun another session."""
+        """Returns whether it was taken from this process, which hasn't begun another session."""
         return self.holder == process and self.fenced is not None
 
 
@@ -67,7 +67,7 @@ def sessions_of(reports: Mapping[str, ReplicasReport]) -> dict[str, Session]:
 
 
 class TroubleKind(StrEnum):
-    """What is wrong with a node's Lease, the worst first."""
+    """The kinds of trouble with a node's Lease, the worst first."""
 
     FENCED = "Fenced"
     EXPIRED = "Expired"
@@ -90,8 +90,10 @@ class Trouble:
 def troubles(
     identities: Mapping[str, NodeIdentity], leases: Mapping[str, Lease]
 ) -> dict[str, Trouble]:
-    """Of nodes that answered in this round, also of those that don't know yet that they were given
-    up. Who is silent is told as missing, and whose process ended has no use for its Lease."""
+    """Returns the Lease troubles of the nodes that answered in this round, also of those that do
+    not know yet that they were given up. Silent nodes are reported as missing elsewhere, and an
+    ended process has no use for its Lease.
+    """
     found = {}
     for name, node in sorted(identities.items()):
         lease = leases.get(name)
@@ -138,7 +140,7 @@ class Renewals:
 
     @property
     def run_out(self) -> frozenset[str]:
-        """Whose nodes know by now that they may not act, whatever their clocks."""
+        """The nodes that know by now that they may not act, whatever their clocks."""
         return frozenset(
             name for name, each in self._unrenewed.items() if each.for_s > RUN_OUT * each.duration_s
         )

@@ -32,7 +32,8 @@ class Stored(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class ChangePeersMode(StrEnum):
-    """What a new wish does to a running change (document `rebalance`, "Adjustable changePeers").
+    """The effect of a new wish on a running change (document `rebalance`, "Adjustable
+    changePeers").
 
     `QUEUE` is the base algorithm: it waits in `planned`. `UPDATE` is approach 1: it replaces
     `pending` until the lock is taken. `CANCEL` is approach 2: it waits in `planned`, and a change
@@ -45,14 +46,14 @@ class ChangePeersMode(StrEnum):
 
 
 class ConsistencyMode(StrEnum):
-    """What a partition does without a majority (document `high-availability`)."""
+    """The behaviour of a partition without a majority (document `high-availability`)."""
 
     STRONG_CONSISTENCY = "StrongConsistency"
     HIGH_AVAILABILITY = "HighAvailability"
 
 
 class Storage(StrEnum):
-    """Where replicas keep their data; `VOLATILE` ones lose it with their process."""
+    """The storage of replicas; `VOLATILE` ones lose their data with their process."""
 
     PERSISTENT = "Persistent"
     VOLATILE = "Volatile"
@@ -86,7 +87,7 @@ class Timers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneSpec:
-    """What a user asked of a zone."""
+    """The spec of a zone, as its user wrote it."""
 
     partitions: int = DEFAULT_PARTITIONS
     replicas: int = DEFAULT_REPLICAS
@@ -346,7 +347,7 @@ def _nodes(value: AssignmentSet | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """What stands beside the keys, for people and triggers; on transitions only.
+    """The status beside the keys, for people and triggers; written on transitions only.
 
     `state` is None until the group had its first leader: nobody can have missed it before.
     `waits_for`: what has to come before the partition gets on, in words; empty if nothing.
@@ -371,7 +372,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempts:
-    """How often a change of peers was asked for: the one with this token."""
+    """The number of requests for a change of peers: the one with this token."""
 
     token: int
     count: int

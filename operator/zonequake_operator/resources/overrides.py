@@ -1,4 +1,5 @@
-"""What a later request leaves of an earlier one (document `distribution-zones`, Override rules).
+"""The remainder of an earlier request after a later one (document `distribution-zones`, Override
+rules).
 
 "The set of properties specified in the next request will override the corresponding previously
 specified properties", with one exception: dataNodesAutoAdjust stands for both directions, so it

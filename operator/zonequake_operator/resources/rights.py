@@ -1,4 +1,4 @@
-"""What the operator must be allowed to do, and what it needs each right for.
+"""The rights that the operator needs, each with its purpose.
 
 Pure. The chart's Role grants exactly these (docs/security.md); a test compares the three. Which of
 them are missing is asked by `rights_keeper`, since nothing shows a right that was not needed yet.
@@ -76,12 +76,12 @@ NEEDED: Mapping[Right, str] = {
 
 
 def sentence(right: Right) -> str:
-    """That this right is missing, and what for."""
+    """Returns a sentence: this right is missing, and what it is for."""
     return f"may not {right}, needed to {NEEDED[right]}"
 
 
 def advice(missing: Collection[Right]) -> str:
-    """What is missing, and how to give it back; empty if nothing is."""
+    """Returns what is missing, and how to give it back; empty if nothing is."""
     if not missing:
         return ""
     listed = "; ".join(map(sentence, sorted(missing)))

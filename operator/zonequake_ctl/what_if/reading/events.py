@@ -32,7 +32,7 @@ _COMMON = ("at", "revision")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fields:
-    """What the events of one partition say besides it, by field, and how each is read."""
+    """The fields of one kind of partition event besides the partition, each with its reader."""
 
     event: Callable[..., TimelineEvent]
     required: Mapping[str, Callable[[TextPlace], object]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a what-if file asks: a topology, a zone, keys, what replicas would report, and events.
+"""The content of a what-if file: a topology, a zone, keys, reports of replicas, and events.
 
 Times are milliseconds of virtual time, from the zone's creation; revisions and terms are the
 file's own numbers. See docs/what-if.md.
@@ -50,8 +50,9 @@ class GivenKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenReplica:
-    """What a node would report of its replica: the last entry of its log, of its user commands, and
-    of its configurations."""
+    """The report of a node on its replica: the last entries of its log, of its user commands, and
+    of its configurations.
+    """
 
     term: int = 0
     index: int = 0

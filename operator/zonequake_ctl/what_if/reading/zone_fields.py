@@ -51,7 +51,7 @@ def read_spec(place: TextPlace) -> dict[str, object]:
 
 
 def read_changes(place: TextPlace) -> dict[str, object]:
-    """What ALTER ZONE changes; null takes a field away. Raises WhatIfError."""
+    """Reads the fields that ALTER ZONE changes; null removes a field. Raises WhatIfError."""
     fields = _checked(place, removable=True)
     for key in IMMUTABLE:
         if key in fields:

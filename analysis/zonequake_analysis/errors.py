@@ -1,4 +1,4 @@
-"""What can go wrong in the analysis itself. Findings about a store are never exceptions.
+"""The errors of the analysis itself. Findings about a store are never exceptions.
 
 AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says

@@ -1,4 +1,4 @@
-"""What the harness says of itself in `run.yaml`: written by it, and judged with the rest."""
+"""The harness's report on itself in `run.yaml`: written by it, and judged with the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABORTED = "aborted by `zonequake abort`"
 
 
 class HarnessReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness says of itself: `verdict` is `passed` if nothing stood in its way.
+    """The harness's report on itself: `verdict` is `passed` if nothing stood in its way.
 
     `unclean`: of the problems, what is not proven to be undone; None if nobody looked. `work`: the
     verdict without them.

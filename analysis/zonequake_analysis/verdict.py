@@ -1,4 +1,4 @@
-"""What a check or a run ends as, and its exit code.
+"""The verdicts of a check or a run, with their exit codes.
 
     violated › cleanup-not-proven › harness-failed › unknown › slo-breached › passed
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What a check, or the run, ended as; declared in order of precedence."""
+    """The verdict of a check or of the run; declared in order of precedence."""
 
     VIOLATED = "violated"
     CLEANUP_NOT_PROVEN = "cleanup-not-proven"
@@ -45,7 +45,7 @@ MARKS = {
 
 
 class Kind(StrEnum):
-    """What a check is about."""
+    """The subject of a check."""
 
     SAFETY = "safety"
     OBJECTIVE = "objective"

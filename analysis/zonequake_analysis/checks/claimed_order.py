@@ -41,7 +41,9 @@ def claimed_order(ops: DataFrame, *, unplaced: int) -> DataFrame:
 
 
 def by_rank(ops: DataFrame, *, unplaced: int) -> DataFrame:
-    """What breaks real time, replay or a precondition, as findings; each key by itself."""
+    """Returns findings where the claimed order breaks real time, replay or a precondition, key by
+    key.
+    """
     judged = _judged(ops, unplaced)
     placed = _placed(
         judged.withColumns(

@@ -231,7 +231,7 @@ def _parents(c: Clusters) -> _Ints:
 
 
 def _search(names: np.ndarray, sought: np.ndarray) -> _Ints:
-    """Where each (key, value) stands among the sorted `names`."""
+    """Returns where each (key, value) stands among the sorted `names`."""
     both = np.concatenate([names, sought])
     order = np.lexsort((np.arange(len(both)) >= len(names), both["value"], both["key"]))
     is_name = order < len(names)

@@ -35,7 +35,7 @@ EVENTS = pa.schema([*_OPS, pa.field("invoke", pa.bool_()), pa.field("paired", pa
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What some lines say of themselves. Times in ns, None if there is none."""
+    """Facts of some lines of a history. Times in ns, None if there is none."""
 
     lines: int = 0
     corrupt: int = 0
@@ -50,7 +50,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def together(facts: Sequence[Facts]) -> Facts:
-    """What several parts of the lines say as one."""
+    """Merges the facts of several parts of the lines into one."""
     return Facts(
         lines=sum(f.lines for f in facts),
         corrupt=sum(f.corrupt for f in facts),

@@ -1,4 +1,4 @@
-"""How operations travel to their bucket and lie there.
+"""The layout of operations, on the way to their bucket and in it.
 
 Spark's shuffle moves few rows with a blob each, not one row to an operation: rows of Arrow never
 become rows of the JVM. A blob is what one range of lines holds for one bucket, as an Arrow stream,

@@ -71,7 +71,7 @@ class Lineages:
         return found
 
     def has(self, lineage: int, places: Ints) -> Bools:
-        """Which of these places are part of the lineage."""
+        """Returns which of these places are part of the lineage."""
         result = np.zeros(len(places), bool)
         own = places >> _LINEAGE_SHIFT
         for past, last in self.bounds(lineage).items():

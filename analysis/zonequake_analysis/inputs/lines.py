@@ -127,7 +127,7 @@ def _parsed(lines: pa.Array) -> dict[str, pa.Array]:
 
 
 def _one_by_one(text: bytes) -> dict[str, pa.Array]:
-    """What `_parsed` gives, where not every line is an object of the schema."""
+    """Returns what `_parsed` gives, where not every line is an object of the schema."""
     rows: list[dict[str, object]] = []
     for line in text.splitlines():
         try:

@@ -158,7 +158,7 @@ def _table(
 
 
 def is_stale(value: float) -> bool:
-    """Whether a sample says that its series has ended, and isn't an ordinary NaN."""
+    """Returns whether a sample says that its series has ended, and isn't an ordinary NaN."""
     return math.isnan(value) and struct.unpack("<Q", struct.pack("<d", value))[0] == STALE_BITS
 
 

@@ -1,4 +1,6 @@
-"""What a run folder holds beside its histories: `run.yaml` and `events.jsonl`, both optional."""
+"""The content of a run folder beside its histories: `run.yaml` and `events.jsonl`, both
+optional.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expectations(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run is judged by; a limit that is None isn't judged.
+    """The limits that the run is judged by; a limit that is None is not judged.
 
     `lost`, `stale`: how many are allowed. `max_window_ms`: certain length of the longest
     unavailability window of any partition. `max_p99_ms`: p99 latency from the first fault to the
@@ -68,7 +70,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """What `run.yaml` says, or the defaults where there is none."""
+    """The content of `run.yaml`, or the defaults where there is none."""
 
     name: str
     description: str
@@ -152,7 +154,9 @@ def read_description(run: Path) -> RunDescription:
 
 
 def target_in_words(described: object) -> str:
-    """What `run.yaml` says was under test, as `etcd 3.6.4`; without the version if it never ran."""
+    """Returns the store under test by `run.yaml`, as `etcd 3.6.4`; without the version if it never
+    ran.
+    """
     if not isinstance(described, dict):
         return str(described or "")
     return " ".join(str(described[part]) for part in ("name", "version") if described.get(part))
@@ -204,7 +208,7 @@ class DumpEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dump:
-    """What one replica held after the quiet time."""
+    """The content of one replica after the quiet time."""
 
     file: str
     header: DumpHeader

@@ -28,7 +28,7 @@ LINEAGE_BITS, TERM_BITS, INDEX_BITS = 10, 20, 32
 
 
 class Function(IntEnum):
-    """What an operation does; the history's `f`."""
+    """The function of an operation; the history's `f`."""
 
     READ = 0
     WRITE = 1
@@ -37,7 +37,7 @@ class Function(IntEnum):
 
 
 class OutcomeCode(IntEnum):
-    """How an operation ended; a cut-off invoke is INFO."""
+    """The outcome of an operation; a cut-off invoke is INFO."""
 
     OK = 0
     FAIL = 1
@@ -45,7 +45,7 @@ class OutcomeCode(IntEnum):
 
 
 class RoleCode(IntEnum):
-    """Why an operation was sent; the history's `role`."""
+    """The purpose of an operation; the history's `role`."""
 
     LOAD = 0
     PROBE = 1

@@ -65,7 +65,9 @@ def lineages_of(
 
 
 def last_view(ops: pa.Table, lineages: Mapping[int, Lineages]) -> Bools:
-    """Which answers are part of their partition's last lineage; all where there is only one."""
+    """Returns which answers are part of their partition's last lineage; all where there is only
+    one.
+    """
     partition = ops.column("partition_id").to_numpy()
     place = ops.column("position").fill_null(-1).to_numpy()
     lineage = np.where(place >= 0, place >> (TERM_BITS + INDEX_BITS), -1)

@@ -19,7 +19,9 @@ from zonequake_analysis.spark_pass.ingest import Quality
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithoutOrder:
-    """How many keys no order explains, by who says so; without keys whose assumptions failed."""
+    """The number of keys that no order explains, by the check that found them; without keys whose
+    assumptions failed.
+    """
 
     by_both: int
     by_claim_only: int
@@ -28,7 +30,7 @@ class WithoutOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the checks over operations found: rows per (check, kind), and keys.
+    """The findings of the checks over operations: rows per (check, kind), and keys.
 
     `lost_on_replica`: of the lost writes, how many a replica dump still holds.
     """

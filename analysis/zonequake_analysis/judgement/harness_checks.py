@@ -19,7 +19,9 @@ def harness_checks(harness: HarnessReport | None) -> list[Check]:
 
 
 def harness_check(harness: HarnessReport) -> Check:
-    """What the harness says of its work in `run.yaml`; a run that broke off says nothing there."""
+    """Returns the check of the harness's own report in `run.yaml`; a run that broke off has no
+    report there.
+    """
     good = "Every planned step was done."
     silent = "the harness left no word of its end: the run broke off"
     verdict = harness.verdict if harness.work is None else harness.work

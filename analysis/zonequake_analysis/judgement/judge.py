@@ -188,7 +188,7 @@ def judge(evidence: Evidence) -> list[Check]:
 def _collected(
     ops: DataFrame, found: DataFrame | None, dumps: Sequence[Dump]
 ) -> tuple[list[Row], WithoutOrder, int]:
-    """What is kept of all findings, the number of keys among them, and of hidden writes."""
+    """Returns what is kept of all findings, the number of keys among them, and of hidden writes."""
     if found is None:
         return [], _without_order({}), 0
     found.persist()

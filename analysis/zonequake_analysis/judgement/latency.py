@@ -32,7 +32,7 @@ class P99s:
 
     @property
     def against(self) -> str:
-        """What `during` is compared with: `before`, `control`, or nothing."""
+        """The base that `during` is compared with: `before`, `control`, or nothing."""
         if math.isnan(self.before_ns):
             return ""
         return "control" if self.control_ns > self.before_ns else "before"

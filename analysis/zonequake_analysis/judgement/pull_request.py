@@ -148,7 +148,9 @@ def _table_of_checks(checks: Sequence[CheckEntry]) -> str:
 
 
 def _witnesses(checks: Sequence[CheckEntry]) -> list[str]:
-    """Of each check that has one, the first: a few operations that no order explains."""
+    """Returns the first witness of each check that has one: a few operations that no order
+    explains.
+    """
     return [
         _folded(f"A witness for {check.name}", f"```\n{check.witnesses[0]}\n```\n")
         for check in checks
@@ -157,8 +159,9 @@ def _witnesses(checks: Sequence[CheckEntry]) -> list[str]:
 
 
 def _latency(document: VerdictDocument) -> list[str]:
-    """How long clients waited, also where that was well: next to the windows it says how a fault
-    was felt."""
+    """Returns how long clients waited, also where that was well: next to the windows it says how a
+    fault was felt.
+    """
     said = [c.summary for c in document.checks if c.name == "latency" and c.judged]
     return [f"Latency: {_cell(summary)}.\n" for summary in said]
 

@@ -64,7 +64,7 @@ class FaultEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run it was, from `run.yaml`; `replay` is the command that does it again."""
+    """The run's facts from `run.yaml`; `replay` is the command that repeats it."""
 
     run: str
     scenario: str
@@ -93,7 +93,7 @@ class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def duration_s(self) -> float:
-        """How long the history is; 0 where nothing was judged."""
+        """The duration of the history in seconds; 0 where nothing was judged."""
         return float(self.numbers.get("duration_s") or 0.0)
 
 
@@ -156,7 +156,7 @@ def with_exit_code(document: VerdictDocument, code: int) -> VerdictDocument:
 
 
 def read_facts(run: Path) -> RunFacts | None:
-    """Which run a folder holds; None without `run.yaml`. Raises RunFolderError."""
+    """Returns which run a folder holds; None without `run.yaml`. Raises RunFolderError."""
     file = run / "run.yaml"
     if not file.exists():
         return None

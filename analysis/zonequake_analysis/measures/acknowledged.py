@@ -1,4 +1,4 @@
-"""What was acknowledged of each key, to be looked for in the replicas' dumps. Pure."""
+"""The acknowledged writes of each key, to be looked for in the replicas' dumps. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zonequake_analysis.inputs.shapes import Function, OutcomeCode
 
 
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
-    """What was acknowledged of one key: its highest position, and elements that were appended."""
+    """The acknowledged writes of one key: its highest position, and appended elements."""
 
     zone: str
     partition: int
@@ -19,7 +19,7 @@ class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def acknowledged_of(ops: pa.Table) -> list[Acknowledged]:
-    """What a replica must hold of each key with an acknowledged write."""
+    """Returns what a replica must hold of each key with an acknowledged write."""
     f = ops.column("f").to_numpy()
     writes = (f == Function.WRITE.value) | (f == Function.APPEND.value)
     writes |= ops.column("applied").to_numpy()

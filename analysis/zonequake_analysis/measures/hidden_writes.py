@@ -13,7 +13,7 @@ from zonequake_analysis.inputs.run_folder import Dump
 
 
 def count_hidden(ops: DataFrame, findings: DataFrame, dumps: Sequence[Dump]) -> int:
-    """How many of all writes that were found lost are in a dump of their partition."""
+    """Returns how many of all writes that were found lost are in a dump of their partition."""
     if not dumps:
         return 0
     held: dict[tuple[str, int, str], set[int]] = defaultdict(set)

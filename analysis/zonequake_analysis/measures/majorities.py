@@ -1,4 +1,4 @@
-"""When no majority of a partition's members lived: nothing may be answered then.
+"""The times without a living majority of a partition's members: nothing may be answered then.
 
 From what is certain only. A member is dead from the instant at which its end was proven (the proof
 of a fault's effect) until the `node.started` of the process that took its place. A partition's
@@ -128,8 +128,9 @@ def _ends(proof: object) -> list[tuple[str, int, str]]:
 
 
 def _successor_ns(began: Iterable[tuple[int, str]], process: str) -> int:
-    """When the process after this one began at its node. One whose own start no journal holds was
-    there before all others."""
+    """Returns when the process after this one began at its node. One whose own start no journal
+    holds was there before all others.
+    """
     own = max((at for at, who in began if who == process), default=-1)
     return min((at for at, who in began if at > own and who != process), default=NEVER_NS)
 
@@ -176,6 +177,6 @@ def _spans(
 def is_lost(
     nodes: Collection[str], dead: Mapping[str, Sequence[Span]], begin: int, end: int
 ) -> bool:
-    """Whether a majority of these nodes was dead all the time from `begin` to `end`."""
+    """Returns whether a majority of these nodes was dead all the time from `begin` to `end`."""
     gone = sum(any(a <= begin and b >= end for a, b in dead.get(node, ())) for node in nodes)
     return len(nodes) - gone < len(nodes) // 2 + 1

@@ -1,4 +1,4 @@
-"""What each vantage's probes showed of a bucket's partitions: runs of failures and of silence.
+"""The results of each vantage's probes of a bucket's partitions: runs of failures and of silence.
 
 Whole arrays, sorted by series and scheduled start; a series is what one vantage sends to one
 partition in one class. The definitions are those of `windows`. Pure.
@@ -18,7 +18,7 @@ SILENT_INTERVALS = 3
 
 
 class Vantage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one vantage probed of one partition and class."""
+    """The probes of one vantage, of one partition and class."""
 
     zone: str
     partition: int

@@ -55,7 +55,7 @@ class EarlyJoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultLanding:
-    """What became of one fault: when it began and ended, and in which stage it landed."""
+    """The landing of one fault: its begin and end, and the stage of the rebalance that it hit."""
 
     name: str
     type: str
@@ -214,12 +214,12 @@ def early_joints(events: Sequence[RecordedEvent]) -> list[EarlyJoint]:
 
 
 def _adds(event: RecordedEvent) -> bool:
-    """Whether the change adds peers; one that only removes has nobody to catch up."""
+    """Returns whether the change adds peers; one that only removes has nobody to catch up."""
     return bool(event.data.get("adding"))
 
 
 def _behind(event: RecordedEvent) -> str:
-    """Which peers the event itself shows as not caught up, empty if none."""
+    """Returns which peers the event itself shows as not caught up, empty if none."""
     progress = event.data.get("progress")
     if isinstance(progress, int | float) and progress < 1 and _adds(event):
         return f"progress was {progress:.0%}"

@@ -26,7 +26,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What the replicas showed."""
+    """The result of comparing the replicas."""
 
     partitions: int
     replicas: int

@@ -69,8 +69,9 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What was asked for by hand: who went on in each reset that was carried out, by its place and
-    token (None: nobody saw it). `pending_ns`: since when a request is open whose end nobody saw."""
+    """The resets requested by hand: the surviving node of each that was carried out, by its place
+    and token (None: unseen). `pending_ns`: since when a request is open whose end was not seen.
+    """
 
     survivors: Mapping[tuple[str, int, int], str | None]
     pending_ns: int | None = None
@@ -106,9 +107,10 @@ def resets(
 
 
 def journalled(events: Iterable[RecordedEvent]) -> int:
-    """Of how many partitions the data nodes' own journals tell: none of them was reset in silence.
+    """Returns the number of partitions that the data nodes' own journals tell of.
 
-    What the runner saw of a partition from outside doesn't count.
+    None of them can have been reset in silence. What the runner saw of a partition from outside
+    doesn't count.
     """
     return len(
         {
@@ -152,7 +154,7 @@ def _asked(events: Iterable[RecordedEvent]) -> _Asked:
 
 
 def _forced(place: tuple[str, int], events: Iterable[RecordedEvent]) -> dict[int, int]:
-    """When each token's forced `pending` was first seen in one partition's resource."""
+    """Returns when each token's forced `pending` was first seen in one partition's resource."""
     found: dict[int, int] = {}
     for event in events:
         flagged = event.data.get("forced")

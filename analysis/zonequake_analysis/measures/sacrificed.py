@@ -1,4 +1,5 @@
-"""What resets took, and what an unwind brought back: exact, from acknowledged places. Pure.
+"""The writes that resets took, and those that an unwind brought back: exact, from acknowledged
+places. Pure.
 
     sacrificed   an acknowledged write that is no part of the last lineage. Legal if it was begun
                  before the reset that cut it off: its place lies behind the survivor's last one
@@ -26,7 +27,7 @@ MOST_EXAMPLES = 3
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one partition's acknowledged writes in its resets.
+    """The fate of one partition's acknowledged writes in its resets.
 
     `sacrificed`: by the lineage that cut them off. `unrecorded`: lineages that answered and whose
     reset no data node recorded. `first_write_ns`: when each lineage first acknowledged a write.

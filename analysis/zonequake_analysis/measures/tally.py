@@ -1,4 +1,4 @@
-"""What one bucket counts for the report: over time, by place, and by outcome. Pure, exact."""
+"""The counts of one bucket for the report: over time, by place, and by outcome. Pure, exact."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Timeline:
 
 
 def timeline(tallies: Iterable[Tally], *, start_ns: int, end_ns: int) -> Timeline:
-    """What the buckets counted between the first start and the last line, as one."""
+    """Merges the buckets' counts between the first start and the last line."""
     over = extent(start_ns, end_ns)
     functions, slices = list(Function), over.slices
     counts = np.zeros(len(functions) * slices * BINS, np.int64)

@@ -65,7 +65,7 @@ def headline(judgement: Judgement) -> str:
 
 
 def reset_rows(e: Evidence) -> list[tuple[str, ...]]:
-    """How long each reset took, as far as it is known: a row for `RESET_COLUMNS`."""
+    """Returns how long each reset took, as far as it is known: a row for `RESET_COLUMNS`."""
     first_writes = {(cut.zone, cut.partition): cut.first_write_ns for cut in e.cuts}
 
     def since(begin_ns: int | None, end_ns: int | None) -> str:

@@ -62,7 +62,7 @@ def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:
 
 
 def _longest(windows: tuple[Unavailability, ...]) -> list[WindowEntry]:
-    """Of each partition the longest, the longest of all first."""
+    """Returns the longest window of each partition, the longest of all first."""
     longest: dict[tuple[str, int], Unavailability] = {}
     for window in sorted(windows, key=lambda w: (-w.certain_ns, -w.possible_ns)):
         longest.setdefault((window.zone, window.partition), window)

@@ -50,7 +50,7 @@ class Suspects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one bucket. `facts` are those of the whole history."""
+    """The findings and facts of one bucket. `facts` are those of the whole history."""
 
     facts: Facts
     operations: int
@@ -70,7 +70,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the run's events say of its partitions, by their ids.
+    """The knowledge about partitions from the run's events, by their ids.
 
     `one_clock`: their times are the history's, so that an answer can be told to come after one.
     """

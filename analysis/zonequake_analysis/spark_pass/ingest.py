@@ -39,7 +39,7 @@ _BEYOND_WRITER = r"(-\d+-(load|probe))?(\.\d+)?\.jsonl$"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """What was wrong with the history files. A torn last line is what a crash leaves."""
+    """The defects of the history files. A torn last line is what a crash leaves."""
 
     files: int
     bytes: int
@@ -215,7 +215,7 @@ def _table(spark: SparkSession, target: Path, buckets: int) -> DataFrame:
 
 
 def _is_torn(file: Path) -> bool:
-    """Whether the last line was cut in the middle: no line end, and no JSON."""
+    """Returns whether the last line was cut in the middle: no line end, and no JSON."""
     with file.open("rb") as stream:
         size = stream.seek(0, 2)
         stream.seek(max(0, size - _TAIL_BYTES))

@@ -41,7 +41,7 @@ _STATIC = {
 
 
 class Size(StrEnum):
-    """What the session is tuned for."""
+    """The amount of data that the session is tuned for."""
 
     SMALL = "small"
     LARGE = "large"
@@ -62,7 +62,7 @@ _BY_SIZE = {
 
 
 def size_of(history_bytes: int) -> Size:
-    """What to tune for, by the size of the history files in bytes."""
+    """Returns the size to tune for, by the size of the history files in bytes."""
     return Size.SMALL if history_bytes <= SMALL_BYTES else Size.LARGE
 
 

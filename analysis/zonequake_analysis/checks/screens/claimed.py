@@ -113,7 +113,9 @@ def _unanswered(c: Columns, judged: Bools, writes: Bools) -> Unanswered:
 
 
 def _followers(c: Columns, rows: Ints, lists: Ints, answered: Bools) -> tuple[Ints, Ints]:
-    """Of unanswered appends: place in the longest list, and rank before the next answered one."""
+    """Returns, for unanswered appends, the place in the longest list and the rank before the next
+    answered one.
+    """
     place, followed = np.zeros(len(rows), np.int64), np.full(len(rows), NEVER)
     longest = np.full(c.keys, -1)
     by_size = lists[np.argsort(c.list_size[lists], kind="stable")]

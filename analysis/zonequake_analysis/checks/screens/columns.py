@@ -53,7 +53,7 @@ class Columns:
 
     @property
     def keys(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self.key_ids)
 
 

@@ -13,7 +13,8 @@ from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 
 
 def follows_claim(steps: Sequence[ReferenceStep], positions: Sequence[int | None]) -> bool:
-    """Whether `steps` in the order of `positions` respect real time and explain every answer.
+    """Returns whether `steps` in the order of `positions` respect real time and explain every
+    answer.
 
     An unanswered write has no position, and may stand anywhere or nowhere. A history with an answer
     without a position claims nothing, and follows.

@@ -33,7 +33,7 @@ class ReferenceStep:
 
 
 def is_linearizable(steps: Sequence[ReferenceStep]) -> bool:
-    """Whether some order of `steps` respects real time and explains every answer."""
+    """Returns whether some order of `steps` respects real time and explains every answer."""
     dead: set[tuple[int, State]] = set()
     must = sum(1 << i for i, step in enumerate(steps) if step.fin_ns != NEVER_NS)
 
@@ -57,7 +57,7 @@ def is_linearizable(steps: Sequence[ReferenceStep]) -> bool:
 
 
 def apply(step: ReferenceStep, state: State) -> tuple[bool, State]:
-    """Whether `step` may happen in `state`, and the state after it."""
+    """Returns whether `step` may happen in `state`, and the state after it."""
     if step.f is Function.READ:
         return step.value == state, state
     if step.f is Function.WRITE:

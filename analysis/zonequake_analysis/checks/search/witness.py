@@ -172,7 +172,7 @@ def _minimize(items: Sequence[_T], fails: Callable[[Sequence[_T]], bool]) -> lis
 
 
 def _explained(some: Sequence[WitnessOperation], whole: Sequence[WitnessOperation]) -> bool:
-    """Whether no read lost its write: that would be a phantom of our own making."""
+    """Returns whether no read lost its write: that would be a phantom of our own making."""
     written = {o.step.value for o in whole if _writes(o.step)}
     kept = {o.step.value for o in some if _writes(o.step)}
     for o in some:

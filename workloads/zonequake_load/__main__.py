@@ -51,7 +51,7 @@ log = logging.getLogger("zonequake_load")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the environment says."""
+    """The settings from the environment."""
 
     plan: LoadPlan
     directory: Path

@@ -1,4 +1,4 @@
-"""What can go wrong in the load.
+"""The errors of the load.
 
 LoadError
 ├── PlanError        the plan or the environment can't be used

@@ -10,7 +10,7 @@ from zonequake_protocol.client import Value
 
 
 class Function(StrEnum):
-    """What an operation does; the history's `f`."""
+    """The function of an operation; the history's `f`."""
 
     READ = "read"
     WRITE = "write"
@@ -69,7 +69,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Type(StrEnum):
-    """How an event stands in the history; design §5.
+    """The type of an event in the history; design §5.
 
     `fail`: every attempt certainly never happened. `info`: may take effect once, at any later
     time, or never.
@@ -82,7 +82,7 @@ class Type(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How an operation ended; `value`, `applied` and the place in the order only if `ok`.
+    """The outcome of an operation; `value`, `applied` and the place in the order only if `ok`.
 
     `results`: of a transaction that was carried out, what each step read. One whose cas found
     another value, which is `value`, is `ok` and not `applied`: nothing of it is done.

@@ -1,4 +1,4 @@
-"""What pure code draws from; `random.Random` with a seed is one."""
+"""The source of randomness of pure code; `random.Random` with a seed is one."""
 
 from __future__ import annotations
 

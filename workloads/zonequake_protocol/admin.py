@@ -20,7 +20,7 @@ class Stage(StrEnum):
 
 
 class ReconfigurationStatus(StrEnum):
-    """What ended a change of peers before it was done (onReconfigurationError).
+    """The error that ended a change of peers before it was done (onReconfigurationError).
 
     `CATCH_UP_TIMEOUT`: a new peer said nothing for the time-out, which each of its answers renews.
     `LEADER_STEPPED_DOWN`: the leadership ended; what was JOINT already, the next leader finishes.
@@ -44,7 +44,7 @@ class ReplicaRole(StrEnum):
 
 
 class LeaseTrouble(StrEnum):
-    """What is wrong with a node's Lease that its replicas need.
+    """The trouble with a node's Lease that its replicas need.
 
     `NOT_RENEWED`: it holds, but at least one renewal came to nothing. `EXPIRED`: it doesn't hold;
     replicas of HighAvailability zones acknowledge nothing here.
@@ -78,7 +78,7 @@ class PeerName(msgspec.Struct, frozen=True, order=True):
 
 
 class NodeIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a data node is."""
+    """The identity of a data node."""
 
     name: str
     process_incarnation: str
@@ -111,7 +111,7 @@ class ConfigurationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CatchUpProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the leader has brought one catching-up peer.
+    """The leader's progress with one catching-up peer.
 
     `fraction` is the share of the entries that the log had when the attempt began, in 0..1; a
     snapshot stands for its entries by the share of its bytes that was sent. It never falls within
@@ -322,7 +322,7 @@ class OrderBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrderReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one order."""
+    """The result of one order."""
 
     status: OrderStatus
     error: str | None = None
@@ -363,7 +363,7 @@ class ReplicaSize(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def copy_bytes(self) -> int:
-        """What one new peer would be sent."""
+        """The size of the data that one new peer would be sent, in bytes."""
         return self.state_bytes if self.log_bytes is None else self.log_bytes
 
 

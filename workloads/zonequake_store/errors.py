@@ -1,4 +1,4 @@
-"""What can go wrong in a data node.
+"""The errors of a data node.
 
 StoreError
 ├── SettingsError        the environment does not describe a data node

@@ -1,4 +1,4 @@
-"""What the environment says of a data node (docs/interfaces.md, "Data node").
+"""The settings of a data node from the environment (docs/interfaces.md, "Data node").
 
 Pure: the environment is handed in as a mapping, so that a test needs none.
 """
@@ -132,7 +132,7 @@ def settings_from(environment: Mapping[str, str]) -> NodeSettings:
 
 
 def _api_server(environment: Mapping[str, str]) -> str:
-    """Where Kubernetes tells every container it is; empty outside of it."""
+    """Returns where Kubernetes tells every container it is; empty outside of it."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:

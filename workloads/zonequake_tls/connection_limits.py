@@ -1,4 +1,4 @@
-"""What strangers can cost at one port: connections, and memory for what isn't whole or isn't read.
+"""Limits on strangers at one port: connections, and memory for incomplete or unread data.
 
     opened ─► silent ─ a whole frame ─► known ─► a half frame ─ the rest of it ─► known
                 └ SILENT_S ─► cut                  └ FRAME_S, or too many bytes ─► cut

@@ -27,7 +27,7 @@ _FILES = ("tls.crt", "tls.key", "ca.crt")
 
 
 class UnusableCredentials(Exception):
-    """Which files, and what is wrong with them."""
+    """Raised when certificate files cannot be used; names the files and the reason."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class _Loaded:
 
 
 class Credentials:
-    """Of one process. Raises UnusableCredentials when made, and never later.
+    """The credentials of one process. Raises UnusableCredentials when made, and never later.
 
     A context for whom none was asked for before raises OSError while the files can't be used.
     """
@@ -69,13 +69,13 @@ class Credentials:
 
     @property
     def expiry_s(self) -> float:
-        """When the certificate expires, unix seconds."""
+        """The end of the certificate's validity, unix seconds."""
         self._refresh()
         return self._loaded.expiry_s
 
     @property
     def start_s(self) -> float:
-        """When the certificate began to hold, unix seconds."""
+        """The start of the certificate's validity, unix seconds."""
         return self._loaded.start_s
 
     @property
@@ -139,7 +139,7 @@ class Credentials:
             )
 
     def _sign(self) -> tuple[tuple[int, int, int], ...]:
-        """What differs as soon as a file is another one."""
+        """Returns what differs as soon as a file is another one."""
         signs = []
         for name in _FILES:
             try:

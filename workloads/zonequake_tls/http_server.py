@@ -85,7 +85,7 @@ class Visitors:
         self.by_transport: dict[asyncio.BaseTransport, _Visitor] = {}
 
     def counted(self, make: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
-        """What makes the protocols of a listener."""
+        """Returns the protocol factory of a listener."""
         return lambda: _Visitor(make(), self)
 
     @web.middleware

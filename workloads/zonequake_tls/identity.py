@@ -14,7 +14,7 @@ TOP = "zonequake.internal"
 
 
 class TlsRole(enum.StrEnum):
-    """Who a process of a release is."""
+    """The role of a process in a release."""
 
     STORE = "store"
     OPERATOR = "operator"
@@ -23,7 +23,7 @@ class TlsRole(enum.StrEnum):
 
 
 def domain_of(release: str, namespace: str) -> str:
-    """What all identities of a release end in."""
+    """Returns the suffix of all identities of a release."""
     return f"{release}.{namespace}.{TOP}"
 
 

@@ -46,7 +46,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Who gets in at one port. `name` is the port's in logs and metrics."""
+    """The admission rules of one port. `name` is the port's in logs and metrics."""
 
     name: str
     credentials: Credentials
@@ -182,7 +182,7 @@ _REASONS = {
 
 
 def reason_of(error: OSError) -> tuple[str, str]:
-    """Why a handshake failed, as a label of metrics and in words."""
+    """Returns why a handshake failed, as a label of metrics and in words."""
     if isinstance(error, IdentityRefused):
         return "identity", f"it may not come in: {error}"
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,4 +1,4 @@
-"""What strangers cause stands in the log a few times a minute, and is counted beyond that."""
+"""A rate limit on log lines caused by strangers: a few times a minute, counted beyond that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Seldom:
         self._held = 0
 
     def passes(self) -> bool:
-        """Whether one more may be said now."""
+        """Returns whether one more may be said now."""
         self.tick()
         if self._passed >= self._most:
             self._held += 1

@@ -1,4 +1,4 @@
-"""What strangers had of the process's memory goes back to the machine.
+"""Gives memory that strangers' connections used back to the machine.
 
 The C library keeps what is freed in pieces, and OpenSSL's go between longer-lived ones: without
 this a node that was called by some thousands, whether they shook hands or not, stays 100 MB

@@ -1,4 +1,4 @@
-"""What a process tells Prometheus of its certificate and of whom it refused."""
+"""The metrics of a process's certificate and of the connections that it refused."""
 
 from __future__ import annotations
 

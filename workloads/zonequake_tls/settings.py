@@ -1,4 +1,4 @@
-"""What the environment says of TLS; the same for data nodes, operator and load. Pure."""
+"""The TLS settings from the environment; the same for data nodes, operator and load. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TlsSettings:
 
     @property
     def longest_s(self) -> float:
-        """How long an accepted connection may last."""
+        """The longest duration of an accepted connection, in seconds."""
         return 2.0 * self.renew_s
 
 

@@ -1,4 +1,4 @@
-"""What to do next for one operation or transaction, from its first attempt to its outcome. Pure.
+"""The next step of one operation or transaction, from its first attempt to its outcome. Pure.
 
 One attempt goes to the leader by the routing table. What happens next:
 
@@ -75,7 +75,7 @@ class Pause:
 
 
 class News:
-    """What a client's operations share besides the table.
+    """State that a client's operations share besides the table.
 
     `seen`: the highest index that a reply of a group carried, for `RequestId.since`.
     """
@@ -140,7 +140,7 @@ class Pursuit:
         self._outcome: Outcome | None = None
 
     def next(self, now_ns: int) -> Ask | Pause | Outcome:
-        """What to do now."""
+        """Returns the next step."""
         if self._attempted:
             step = self._after_attempt(now_ns)
             if step is not None:
@@ -196,7 +196,7 @@ class Pursuit:
         )
 
     def _knows_another(self) -> bool:
-        """Whether there is a node to ask that was not silent yet."""
+        """Returns whether there is a node to ask that was not silent yet."""
         table, partition = self._table, self.partition
         other = table.leader(partition)
         if other is None:
@@ -266,7 +266,7 @@ class Pursuit:
         )
 
     def _learn(self, group: str, address: str, reply: Reply, now_ns: int) -> str | None:
-        """What a refusal says about the way; the node to go to at once, if it names one."""
+        """Returns what a refusal says about the way; the node to go to at once, if it names one."""
         table, partition = self._table, self.partition
         if reply.status in (Status.OVERLOADED, Status.LOCKED, Status.STALE):
             return None

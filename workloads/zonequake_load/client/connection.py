@@ -175,7 +175,7 @@ def dialer(credentials: Credentials | None) -> Dialer:
 
 
 def tls_words(credentials: Credentials | None) -> dict[str, Any]:
-    """What `create_connection` must be told to reach a data node."""
+    """Returns the TLS arguments of `create_connection` to reach a data node."""
     if credentials is None:
         return {}
     return {

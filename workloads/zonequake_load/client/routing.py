@@ -1,4 +1,4 @@
-"""Who leads which partition, as far as the client knows. Pure; times are passed in.
+"""The leaders of partitions, as far as the client knows. Pure; times are passed in.
 
 Reports come from all nodes and may be old. The leader of the highest term wins; a report without a
 leader changes nothing, since who follows nobody can't say who is right. After a failure the

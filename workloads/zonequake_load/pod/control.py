@@ -18,7 +18,7 @@ Some = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Phase(StrEnum):
-    """What a load pod does now. It starts in `quiet`."""
+    """The present phase of a load pod. It starts in `quiet`."""
 
     PRELOAD = "preload"
     LOAD = "load"
@@ -28,14 +28,14 @@ class Phase(StrEnum):
 
 
 class Arrivals(StrEnum):
-    """How an open loop spaces its operations: evenly, or memoryless with the same mean."""
+    """The spacing of an open loop's operations: even, or memoryless with the same mean."""
 
     UNIFORM = "uniform"
     POISSON = "poisson"
 
 
 class ReadsAt(StrEnum):
-    """Whom linearizable reads are asked of first: the leader, or any replica in turn.
+    """The replica that linearizable reads are sent to first: the leader, or any replica in turn.
 
     A correct store's follower refuses and names the leader, so `any` costs one more trip; a store
     whose followers answer by themselves shows it. etcd's members all take linearizable reads, which
@@ -109,7 +109,8 @@ class Probes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Preload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `preload` writes beside each register key: keys with filler, to give partitions a size.
+    """The keys that `preload` writes beside each register key: keys with filler, to give partitions
+    a size.
 
     `concurrency` is the number of operations outstanding at once in one pod.
     """
@@ -120,7 +121,7 @@ class Preload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all load pods of a run do together; each takes its share by its ordinal.
+    """The plan of all load pods of a run; each takes its share by its ordinal.
 
     `seeds`: `host:port` of client ports; a host may have many addresses (a headless service).
     `partitions`: those that get load and probes, None for all of the zone.

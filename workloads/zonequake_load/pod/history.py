@@ -29,7 +29,7 @@ SYNC_INTERVAL_S = 1.0
 
 
 class OperationRole(StrEnum):
-    """Why an operation was sent; `load` includes the preload."""
+    """The purpose of an operation; `load` includes the preload."""
 
     LOAD = "load"
     PROBE = "probe"

@@ -33,7 +33,7 @@ class PhaseRefusedError(LoadError):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What survives a restart. `load_began_wall_ns`: when `load` was first entered."""
+    """State that survives a restart. `load_began_wall_ns`: when `load` was first entered."""
 
     phase: Phase = Phase.QUIET
     load_began_wall_ns: int | None = None

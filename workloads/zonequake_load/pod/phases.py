@@ -1,4 +1,4 @@
-"""What a load pod does in each phase that sends something."""
+"""The phases of a load pod that send operations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Due:
 
 
 class Progress:
-    """How far a phase with an end has come, in keys."""
+    """The progress of a phase with an end, in keys."""
 
     def __init__(self) -> None:
         self.done = 0

@@ -1,4 +1,4 @@
-"""What a restarted load pod learns from the history its predecessors left."""
+"""Recovery of a restarted load pod from the history that its predecessors left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When open-loop operations are due. Pure: offsets from the start, in ns.
+"""Due times of open-loop operations. Pure: offsets from the start, in ns.
 
 An open loop sends on schedule, whatever the store does; latency counts from the scheduled time, so
 that a slow store can't hide behind a client that waits for it.

@@ -1,4 +1,4 @@
-"""What the workloads do: which keys there are, and which operation comes next. Pure.
+"""The workloads: their keys, and the choice of the next operation. Pure.
 
 A key is either a register or a list. Keys live in *slots*; a slot goes on to a new key, its next
 *generation*, before the old one has had too many operations (registers) or elements (lists). The

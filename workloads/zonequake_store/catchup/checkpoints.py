@@ -1,4 +1,4 @@
-"""What a replica remembers of its counters: at its configuration entries, and now."""
+"""A replica's checkpoints of its counters: at its configuration entries, and now."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from zonequake_store.raft.messages import Peer
 
 
 class ComparisonEdge(Protocol):
-    """What a comparison needs of the world around it."""
+    """The calls that a comparison makes to its surroundings."""
 
     def checkpoint(self) -> Checkpoint:
         """The replica's counters as of what it has applied."""
@@ -126,7 +126,7 @@ class Comparison:
         self._judge(own, reports, len(members))
 
     def _judge_now(self, sender: Peer, found: Checkpoint) -> None:
-        """Of a copy that came back: are its counters those of the same entry here?"""
+        """Answers a copy that came back, if its counters are of the same entry as ours."""
         own = self._edge.checkpoint()
         if found.is_at(own) and self.is_agreed:
             self._answer(sender, own.index, None if found == own else (found, own))

@@ -41,7 +41,7 @@ contradict what it has applied in another lineage: the state is asked for instea
 
 
 class DemanderEdge(Protocol):
-    """What a demander needs of the world around it."""
+    """The calls that a demander makes to its surroundings."""
 
     def send(self, frame: Demand) -> bool:
         """Have it leave; it may get lost. False: it was not taken, try later."""
@@ -53,7 +53,7 @@ class DemanderEdge(Protocol):
         """Give the replica's own core a message; False: the replica is broken now."""
 
     def new_number(self) -> int:
-        """Where the pairs of another snapshot can be kept."""
+        """Returns a number under which the pairs of another snapshot can be kept."""
 
     def stage(self, staging: Staging, pairs: Pairs) -> None:
         """Store pairs under `staging.number` and `staging` itself, durably, in one commit; then
@@ -227,7 +227,7 @@ class Demander:
     # what the host says
 
     def staged(self, staging: Staging) -> None:
-        """What `DemanderEdge.stage` was asked for is stored."""
+        """Is called when the staging asked of `DemanderEdge.stage` is stored."""
         self._storing = False
         received = self._received
         if received is None or received.number != staging.number:
@@ -379,7 +379,7 @@ def size_of(pairs: Iterable[tuple[bytes, bytes]]) -> int:
 
 
 def unequal_counters(found: Checkpoint, mine: Peer, expected: Checkpoint, other: Peer) -> str:
-    """Why a replica is broken whose counters are not those of another at the same index."""
+    """Returns why a replica is broken whose counters are not those of another at the same index."""
     return (
         f"at entry {found.index} the update counters are unequal: {found} on {mine.node} "
         f"(incarnation {mine.incarnation}), but {expected} on {other.node} (incarnation "

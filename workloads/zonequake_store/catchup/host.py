@@ -1,4 +1,4 @@
-"""What catch-up needs of the node that it is part of: a real one, or a simulated one."""
+"""The interface of a node, real or simulated, for its catch-up."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Result = TypeVar("Result")
 
 
 class CatchUpHost(ReplicaHost, Protocol):
-    """What catch-up needs of the node that it is part of."""
+    """The interface of a node for its catch-up."""
 
     @property
     def data(self) -> DataStore:
-        """Where applied state is stored; written by `write_data` alone."""
+        """The store of applied state; written by `write_data` alone."""
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> bool:
         """Have a frame leave to a node; it may get lost. False: it was not taken."""

@@ -1,4 +1,4 @@
-"""What demander and supplier say to each other. See the package for who says what when."""
+"""The messages between demander and supplier. The package's docstring has their order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     term: int = 0
 
     def is_at(self, other: Checkpoint) -> bool:
-        """Whether both are of the same entry."""
+        """Returns whether both are of the same entry."""
         return (self.index, self.term) == (other.index, other.term)
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Invite(msgspec.Struct, frozen=True, array_like=True, tag="invite"):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """How much of a snapshot is staged: pieces below `sequence`, keys up to `after`."""
+    """The staged part of a snapshot: pieces below `sequence`, keys up to `after`."""
 
     snapshot: int
     sequence: int
@@ -81,7 +81,7 @@ class Supply(msgspec.Struct, frozen=True, array_like=True, tag="supply"):
 
 
 class End(msgspec.Struct, frozen=True, array_like=True):
-    """What a whole snapshot is of and consists of."""
+    """The metadata, the number of pairs and the size of a whole snapshot."""
 
     meta: SnapshotMeta
     pairs: int
@@ -149,7 +149,7 @@ class ReportVerdict(msgspec.Struct, frozen=True, array_like=True, tag="verdict")
 
 
 class Staging(msgspec.Struct, frozen=True, array_like=True):
-    """What a demander has staged of a snapshot: stored with the pieces, in the same commit.
+    """The demander's record of a staged snapshot: stored with the pieces, in the same commit.
 
     `number` is where its edge keeps the pairs. `end`: it is whole.
     """
@@ -165,7 +165,7 @@ class Staging(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def position(self) -> Position:
-        """What the supplier must know of it."""
+        """The position that the supplier must know."""
         return Position(self.snapshot, self.sequence, self.after, self.size_bytes)
 
 

@@ -1,4 +1,4 @@
-"""What a supplier knows of a peer that it supplies."""
+"""The supplier's record of a peer that it supplies."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from zonequake_store.state.encoding import state_in
 
 
 class StagedState:
-    """What one replica stages; `demander` is set before anything is called."""
+    """The staged state of one replica; `demander` is set before anything is called."""
 
     demander: Demander
 

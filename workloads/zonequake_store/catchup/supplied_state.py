@@ -144,7 +144,9 @@ class Part:
 
 
 def part_of(view: View, after: bytes, max_bytes: int) -> Part | StateCorrupt:
-    """What follows `after`, encoded, its last key, its bytes, and whether it reaches the end."""
+    """Returns the part that follows `after`: encoded, its last key, its bytes, and whether it
+    reaches the end.
+    """
     pairs: Pairs = []
     left_bytes = max_bytes
     try:

@@ -48,7 +48,7 @@ OutFrame = Invite | Supply | Piece | Dismissal
 
 
 class SupplierEdge(Protocol):
-    """What a supplier needs of the world around it. `snapshot` is a number that it gives."""
+    """The calls that a supplier makes to its surroundings. `snapshot` is a number that it gives."""
 
     def send(self, frame: OutFrame) -> bool:
         """Have it leave; it may get lost. False: it was not taken, try later."""

@@ -16,7 +16,7 @@ _log = logging.getLogger("zonequake_store")
 
 
 class LeaseKeeper:
-    """Of one node; `start` it once its loop runs."""
+    """Keeps the Lease of one node; `start` it once its loop runs."""
 
     def __init__(self, host: Host, objects: LeaseObjects) -> None:
         self._host = host

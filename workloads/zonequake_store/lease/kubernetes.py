@@ -112,7 +112,7 @@ class LeaseObjects:
 
 
 def record_of(body: dict[str, Any]) -> LeaseRecord:
-    """What a Lease object says."""
+    """Returns the record in a Lease object."""
     spec = body.get("spec") or {}
     annotations = body["metadata"].get("annotations") or {}
     return LeaseRecord(

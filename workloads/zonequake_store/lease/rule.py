@@ -42,7 +42,7 @@ NOT_PERMITTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
-    """What the Lease object says.
+    """The content of the Lease object.
 
     `holder`: the incarnation of the process whose session it is; `session` grows by one with each;
     `fenced`: who took it over, and why. None: nobody did.
@@ -67,7 +67,7 @@ class Put:
 
 
 class NodeLease:
-    """Of one process. `holder`: its incarnation."""
+    """The rules of one process's Lease. `holder`: its incarnation."""
 
     def __init__(self, *, holder: str, duration_s: float) -> None:
         self.duration_s = duration_s
@@ -103,11 +103,13 @@ class NodeLease:
                 self._end_session()
 
     def holds(self, now_s: float) -> bool:
-        """Whether nobody can have counted this node as left by its Lease."""
+        """Returns whether nobody can have counted this node as left by its Lease."""
         return self.session > 0 and now_s < self._until_s
 
     def trouble(self, now_s: float) -> LeaseTrouble | None:
-        """What somebody has to look at; None also while the first renewal is under way."""
+        """Returns the trouble that needs a person's attention; None also during the first
+        renewal.
+        """
         since_s = self.unrenewed_since_s
         if since_s is None or now_s - since_s <= TROUBLE_SHARE * self.duration_s:
             return None
@@ -116,13 +118,15 @@ class NodeLease:
     # ── what to ask, and what came of it ─────────────────────────────────────────────────────
 
     def rest_s(self, now_s: float) -> float | None:
-        """How long until `next_call` has something; None: not before `want`."""
+        """Returns how long until `next_call` has something; None: not before `want`."""
         if not self._wanted and not self._may_be_ours:
             return None
         return max(0.0, self._due_s - now_s)
 
     def next_call(self, now_s: float) -> Read | Put | None:
-        """What to ask the API server now; one call at a time, and its outcome is to be told."""
+        """Returns the next call to the API server; one call at a time, and its outcome is to be
+        reported.
+        """
         if self._asked_s is not None or self.rest_s(now_s) != 0.0:
             return None
         self._asked_s = now_s
@@ -146,7 +150,7 @@ class NodeLease:
         return LeaseRecord(holder=self.holder, session=session)
 
     def found(self, record: LeaseRecord | None, version: str | None) -> None:
-        """What a Read gave; None: there is no Lease."""
+        """Records the result of a Read; None: there is no Lease."""
         self._answered()
         self._known = (record, version)
         if record is not None and record.holder == self.holder and record.fenced is None:

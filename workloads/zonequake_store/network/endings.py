@@ -1,4 +1,4 @@
-"""What proves that a peer's process has ended, and what doesn't. Pure.
+"""The evidence that a peer's process has ended. Pure.
 
 A process holds its port as long as it lives, also while it is stopped or its loop is busy: the
 kernel takes connections for it. So its end is proven, at the address where it was spoken to, when
@@ -37,7 +37,7 @@ import enum
 
 
 class Failure(enum.Enum):
-    """What became of an attempt to connect."""
+    """The result of a failed attempt to connect."""
 
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
@@ -47,8 +47,9 @@ class Failure(enum.Enum):
 
 
 class Ending:
-    """Of the processes of one node, as one other node sees them. Each input returns the
-    incarnation of a process that is now proven to have ended, or None."""
+    """Detects the end of one node's processes, as one other node sees them. Each input returns the
+    incarnation of a process that is now proven to have ended, or None.
+    """
 
     __slots__ = ("_address", "_is_lost", "_process")
 
@@ -60,7 +61,9 @@ class Ending:
 
     @property
     def lost_address(self) -> str | None:
-        """Where to connect to find out whether the process lives; None: nothing is in doubt."""
+        """The address to connect to, to find out whether the process lives; None: nothing is in
+        doubt.
+        """
         return self._address if self._is_lost else None
 
     def greeted(self, address: str, process: str) -> str | None:

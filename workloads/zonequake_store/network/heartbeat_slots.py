@@ -26,7 +26,7 @@ GroupMessages = tuple[str, list[Message]]
 
 
 class Said:
-    """What the sending side of a connection has said."""
+    """The slots given by the sending side of a connection."""
 
     def __init__(self) -> None:
         self._slots: dict[Kind, dict[str, tuple[int, Message]]] = {
@@ -71,7 +71,7 @@ class Said:
 
 
 class Heard:
-    """What the receiving side of a connection has heard."""
+    """The slots known to the receiving side of a connection."""
 
     def __init__(self) -> None:
         self._slots: dict[int, GroupMessages] = {}

@@ -89,19 +89,19 @@ class Outgoing(FrameConnection):
 
 
 class LinkOwner(Protocol):
-    """What a link needs of the one that sends on it."""
+    """The calls that a link makes to its owner."""
 
     def hello(self) -> Hello:
-        """Who this node is."""
+        """Returns this node's Hello."""
 
     def addresses_of(self, node: str) -> list[str]:
-        """Where to try, best first."""
+        """Returns the addresses to try, best first."""
 
     async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, Outgoing]:
         """Connect. Raises OSError."""
 
     def renew_after_s(self) -> float | None:
-        """How long a connection is used; None: forever."""
+        """Returns how long a connection is used; None: forever."""
 
     def learn(self, hello: Hello) -> None:
         """A peer said who and where it is."""
@@ -144,7 +144,7 @@ class Link:
         self._called_meanwhile = True
 
     def keep(self, frame: Messages) -> None:
-        """What an election is made of leaves as soon as there is a connection, which is urgent."""
+        """Keeps the frame's election messages until there is a connection, and connects at once."""
         groups = [
             (group, [each for each in messages if each.kind in _OF_ELECTIONS])
             for group, messages in frame.groups

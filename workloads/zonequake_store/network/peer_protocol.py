@@ -1,4 +1,4 @@
-"""What data nodes say to each other: frames of MessagePack arrays (docs/interfaces.md).
+"""The messages between data nodes: frames of MessagePack arrays (docs/interfaces.md).
 
 Messages of all groups to one peer travel in one `Messages` frame a turn. Catch-up speaks beside
 them, in frames of its own for each group and peer (`catchup.messages`), because as one Raft message

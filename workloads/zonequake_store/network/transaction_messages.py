@@ -1,4 +1,4 @@
-"""What the leaders of the partitions of a transaction say to each other. Pure values.
+"""The messages between the leaders of a transaction's partitions. Pure values.
 
     coordinator                      participant
     Prepare ───────────────────────► lock, write the Prepare entry
@@ -33,7 +33,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag="v"):
-    """What preparing came to: DONE is a promise that only the coordinator can take back.
+    """The result of preparing: DONE is a promise that only the coordinator can take back.
 
     `error`: what the client is told, in place of what the outcome says.
     """
@@ -45,7 +45,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag="v"):
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True, tag="f"):
-    """How the transaction ended."""
+    """The end of a transaction: committed or aborted."""
 
     transaction: TransactionId
     commit: bool
@@ -59,7 +59,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="d"):
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag="a"):
-    """How did it end? Asked by a group that has prepared it."""
+    """Asks for the end of a transaction; sent by a group that has prepared it."""
 
     transaction: TransactionId
     member: Member

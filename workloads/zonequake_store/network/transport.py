@@ -123,8 +123,9 @@ class Transport:
         )
 
     def renew_after_s(self) -> float | None:
-        """How long a connection is used; None: forever. Not the same for all of them, since they
-        all began with the node."""
+        """Returns how long a connection is used; None: forever. Not the same for all of them, since
+        they all began with the node.
+        """
         if self._credentials is None:
             return None
         return self._credentials.settings.renew_s * random.uniform(0.75, 1.0)  # noqa: S311
@@ -238,7 +239,9 @@ class Transport:
             self._learned[node] = msgspec.structs.replace(learned, peer_address="")
 
     def addresses_of(self, node: str) -> list[str]:
-        """Where to try, best first: what the node said itself, its name, what orders said."""
+        """Returns the addresses to try, best first: what the node said itself, its name, what
+        orders said.
+        """
         candidates: list[str] = []
         learned = self._learned.get(node)
         if learned is not None and learned.peer_address:

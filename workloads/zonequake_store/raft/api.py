@@ -1,4 +1,4 @@
-"""What a host and the Raft core say to each other: settings, the stored log, Ready, status, events.
+"""The interface of host and Raft core: settings, the stored log, Ready, status, events.
 
 The host drives the core from one thread:
 
@@ -37,7 +37,7 @@ JOINT_BEFORE_CAUGHT_UP = "joint-before-caught-up"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one group's replicas behave. All replicas of a group should have the same."""
+    """The settings of one group's replicas. All replicas of a group should have the same."""
 
     tick_s: float = 0.1
     """What one tick() stands for: it refills the catch-up rate limit."""
@@ -63,7 +63,7 @@ class Settings:
 
 
 class LogReader(Protocol):
-    """What is stored of one replica's log; the core only reads it.
+    """Reads one replica's stored log; the core never writes it.
 
     The entries first_index..last_index are there, and the term of first_index - 1. An empty log has
     last_index = first_index - 1 (0 before the first entry).
@@ -98,7 +98,7 @@ class LogReader(Protocol):
 
 
 class RaftRole(enum.StrEnum):
-    """What a replica is in its term."""
+    """The role of a replica in its term."""
 
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre_candidate"
@@ -154,7 +154,7 @@ class GrantAnswer(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerProgress:
-    """How far one catching-up peer is; `fraction` in 0..1 never falls within one attempt.
+    """The progress of one catching-up peer; `fraction` in 0..1 never falls within one attempt.
 
     `bytes_done` of `bytes_total`: of the transfer that runs, the log's or the snapshot's.
     """

@@ -1,4 +1,4 @@
-"""How far a catching-up peer is, and how fast it may be fed."""
+"""The progress of a catching-up peer, and the rate at which it may be fed."""
 
 from __future__ import annotations
 

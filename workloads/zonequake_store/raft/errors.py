@@ -1,4 +1,4 @@
-"""What the Raft core raises.
+"""The errors of the Raft core.
 
 RaftError
 ├── NotLeader           propose, read: ask `leader`, if it is known

@@ -1,4 +1,4 @@
-"""What a replica does with its leader's messages: APPEND, HEARTBEAT, SNAPSHOT."""
+"""The handling of a leader's messages by a replica: APPEND, HEARTBEAT, SNAPSHOT."""
 
 from __future__ import annotations
 

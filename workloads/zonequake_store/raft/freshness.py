@@ -1,4 +1,4 @@
-"""How old a follower's state is at most: no lease, and no clock but the follower's own.
+"""An upper bound on the age of a follower's state: no lease, and no clock but the follower's own.
 
     follower                            leader
       answer, stamp s ────────────────▶ has s; its commit index is c
@@ -78,7 +78,9 @@ class Freshness:
         return self.now_ms <= self._wanted_until_ms
 
     def stamp(self) -> int:
-        """What to send along: the time of the last tick, hidden; 0 if nobody wants it."""
+        """Returns the stamp to send along: the time of the last tick, hidden; 0 if no read waits
+        for it.
+        """
         if self._start_ms is None or not self.is_wanted:
             return 0
         return self._hidden + self.now_ms

@@ -1,4 +1,6 @@
-"""How a leader goes: it hands over to a peer (thesis §3.10) or leaves with its set (§4.2.2)."""
+"""The end of a leadership: it hands over to a peer (thesis §3.10) or leaves with its set
+(§4.2.2).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Handover:
-    """Of one leadership; each way takes an election time-out at most."""
+    """The handover of one leadership; each way takes an election time-out at most."""
 
     __slots__ = ("_departing_ticks", "_leader", "_transfer_ticks", "_transfer_to")
 
@@ -38,13 +40,13 @@ class Handover:
 
     @property
     def successor(self) -> Peer | None:
-        """Who should be asked from now on; None: nothing is under way."""
+        """The peer to ask from now on; None: nothing is under way."""
         if self._transfer_to is None and self.is_departing:
             return max(self._leader.new_half, key=lambda each: each.match).peer
         return self._transfer_to
 
     def tick(self) -> bool:
-        """Whether the leadership goes on."""
+        """Returns whether the leadership goes on."""
         replica = self._leader.replica
         limit = replica.settings.election_ticks
         if self._transfer_to is not None:

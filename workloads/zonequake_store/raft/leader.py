@@ -173,7 +173,7 @@ class Leader:
             )
 
     def _hears_quorum(self) -> bool:
-        """Whether a quorum was heard since the check began."""
+        """Returns whether a quorum was heard since the check began."""
         self._myself.active = True
         return bool(self._agreed([[int(peer.active) for peer in half] for half in self._halves]))
 

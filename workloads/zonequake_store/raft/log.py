@@ -100,11 +100,13 @@ class RaftLog:
         return self._stored.term(index)
 
     def matches(self, index: int, term: int) -> bool:
-        """Whether the log holds entry `index` with this term."""
+        """Returns whether the log holds entry `index` with this term."""
         return self.first_index - 1 <= index <= self.last_index and self.term(index) == term
 
     def is_up_to_date(self, index: int, term: int) -> bool:
-        """Whether a log that ends with (index, term) may win a vote here (thesis §3.6.1)."""
+        """Returns whether a log that ends with (index, term) may win a vote here (thesis
+        §3.6.1).
+        """
         return term > self.last_term or (term == self.last_term and index >= self.last_index)
 
     def entries(self, lo: int, max_bytes: int, hi: int | None = None) -> Sequence[Entry]:
@@ -173,13 +175,14 @@ class RaftLog:
         raise LogCompacted(f"no configuration at or below entry {index} is known")
 
     def changes_configuration(self, index: int) -> bool:
-        """Whether the configuration entry `index` changes anything; a new leader's first one only
-        repeats."""
+        """Returns whether the configuration entry `index` changes anything; a new leader's first
+        one only repeats.
+        """
         before = [each for at, each in self._configurations if at < index]
         return not before or before[-1] != self.configuration_at(index)[1]
 
     def may_contain(self, peer: Peer) -> bool:
-        """Whether `peer` is in the newest committed configuration or in one behind it."""
+        """Returns whether `peer` is in the newest committed configuration or in one behind it."""
         for at, configuration in reversed(self._configurations):
             if peer in configuration.members:
                 return True
@@ -273,7 +276,7 @@ class RaftLog:
         return True
 
     def overwrites_committed(self, entries: Sequence[Entry]) -> bool:
-        """Whether merge(entries) would have to remove a committed entry."""
+        """Returns whether merge(entries) would have to remove a committed entry."""
         for entry in entries:
             if entry.index > min(self.commit, self.last_index):
                 return False
@@ -324,7 +327,7 @@ class RaftLog:
         return self.handed_out < self.commit and self.handed_out < self.stable
 
     def take_unstored(self) -> tuple[SnapshotMeta | None, tuple[Entry, ...]]:
-        """What is to be stored now; stored() says that it is."""
+        """Returns the snapshot and entries to store now; `stored()` confirms them."""
         self._in_flight = self.last_index
         snapshot = None if self._snapshot_taken else self.pending_snapshot
         self._snapshot_taken = snapshot is not None
@@ -333,7 +336,9 @@ class RaftLog:
         return snapshot, tuple(self._tail[self.stable + 1 - self._tail_first :])
 
     def stored(self, snapshot: SnapshotMeta | None) -> None:
-        """What take_unstored() gave is durable. What was truncated since is not counted."""
+        """Confirms that the result of `take_unstored()` is durable. Entries truncated since are not
+        counted.
+        """
         self.stable = self._in_flight
         if snapshot is not None and snapshot is self.pending_snapshot:
             self.pending_snapshot = None

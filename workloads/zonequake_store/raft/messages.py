@@ -1,4 +1,4 @@
-"""What Raft replicas say to each other and what they store.
+"""The messages between Raft replicas, and the values that they store.
 
 A configuration is a complete set that acts when it is appended; `old_peers` is not empty while it
 is joint (Ongaro's thesis §4.3; design §4). Message fields follow etcd's, so that another Raft can
@@ -20,7 +20,7 @@ class Peer(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Who votes. Both sorted by node; `token` orders configurations of one partition.
+    """The voters. Both sorted by node; `token` orders configurations of one partition.
 
     `lineage`: the token of the last forced reset before it, its own if it is that reset's.
     """
@@ -41,8 +41,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class EntryKind(enum.IntEnum):
-    """What an entry holds: a command, a configuration (a leader's first entry is one), or
-    nothing."""
+    """The content of an entry: a command, a configuration (a leader's first entry is one), or
+    nothing.
+    """
 
     COMMAND = 0
     CONFIGURATION = 1
@@ -59,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HardState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What must be stored before a message that depends on it may leave.
+    """The state that must be stored before a message that depends on it may leave.
 
     `commit` is stored lazily, with the next other write: it bounds the replay of a fake start.
     """

@@ -1,4 +1,4 @@
-"""What a leader sends to a peer that demands what it lacks (`zonequake_store.catchup`).
+"""The messages of a leader to a peer that demands missing data (`zonequake_store.catchup`).
 
 Replication goes past such a peer: the host asks for each APPEND, says when it has left, and sends
 pieces of the applied state where the log does not reach back.
@@ -21,7 +21,7 @@ class PeerSupply:
         self._replica = replica
 
     def is_open(self, peer: Peer) -> bool:
-        """Whether this leader waits for `peer` to demand what it lacks."""
+        """Returns whether this leader waits for `peer` to demand what it lacks."""
         leadership = self._replica.leadership
         progress = leadership.progress.get(peer) if leadership is not None else None
         return progress is not None and progress.flow is Flow.SUPPLIED
@@ -63,8 +63,9 @@ class PeerSupply:
 
     @property
     def whole_log_bytes(self) -> int | None:
-        """What a new peer would get from the log; None if its beginning is gone, so that it would
-        get the state instead."""
+        """The bytes that a new peer would get from the log; None if the log's beginning is gone, so
+        that it would get the state instead.
+        """
         log = self._replica.log
         if log.first_index > 1:
             return None

@@ -1,4 +1,4 @@
-"""What a leader knows of one peer, and how it may send to it.
+"""The leader's view of one peer, and the limits of sending to it.
 
 PROBE ──accepted──▶ REPLICATE        PROBE: one APPEND, then wait for its answer or a
   ▲ ◀──rejected, lost──┘ │           heartbeat's. REPLICATE: APPENDs follow each other, up to

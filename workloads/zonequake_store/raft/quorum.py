@@ -13,7 +13,7 @@ from zonequake_store.raft.messages import Configuration, Peer
 
 
 class VoteResult(enum.Enum):
-    """Of a vote."""
+    """The result of a vote."""
 
     WON = "won"
     LOST = "lost"

@@ -1,4 +1,4 @@
-"""What a replica is in every role: term, vote, leader, log, and what waits to leave it."""
+"""The state of a replica in every role: term, vote, leader, log, and outgoing messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """What the next Ready takes along."""
+    """The content of the next Ready."""
 
     __slots__ = ("aborted_reads", "after_store", "events", "messages", "reads", "supplies")
 
@@ -196,7 +196,7 @@ class Replica:
             self.become_follower(term_of(lineage, 0), None, f"a reset began lineage {lineage}")
 
     def leave_lineage(self) -> None:
-        """What this replica would still have told of the old lineage, it doesn't tell any more."""
+        """Forgets what it would still have told of the old lineage: commits, reads, freshness."""
         self.log.forget_commits()
         self.freshness.forget()
         self.out.aborted_reads += [read.request for read in self.out.reads]

@@ -1,4 +1,4 @@
-"""What is worth knowing of a replica, copied."""
+"""The status of a replica, copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message of any kind does to a replica: first its term, then what its kind asks for."""
+"""The handling of a message of any kind by a replica: first its term, then its kind."""
 
 from __future__ import annotations
 

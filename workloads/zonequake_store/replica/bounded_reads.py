@@ -13,7 +13,7 @@ from zonequake_store.state.replies import locked_reply, value_reply
 
 
 def takes_any_age(operation: KeyOperation | Transaction) -> bool:
-    """Whether it is a read of whatever a replica has: its answer promises nothing."""
+    """Returns whether it is a read of whatever a replica has: its answer promises nothing."""
     return isinstance(operation, Read) and operation.bounded and not operation.max_staleness_ms
 
 

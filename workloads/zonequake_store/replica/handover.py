@@ -36,8 +36,9 @@ class Held:
 
 
 class WaitingForSuccessor:
-    """Of one replica; at most `most` wait. Whoever ends it, or lets a tick pass, deals with what
-    was held."""
+    """Requests of one replica that wait for a new leader; at most `most`. The caller that ends the
+    wait, or lets a tick pass, answers the held requests.
+    """
 
     def __init__(self, *, most: int) -> None:
         self._most = most

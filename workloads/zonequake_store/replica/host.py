@@ -1,4 +1,4 @@
-"""What the helpers of a host of replicas need of it: a real one, or a simulated one."""
+"""The interface of a host of replicas, real or simulated, for its helpers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _STEP_BYTES = 8 << 20
 
 
 class _Extent(ABC):
-    """Where a log begins and ends, its configurations, and what its records weigh."""
+    """The first and last index of a log, its configurations, and the size of its records."""
 
     def __init__(self, recovered: RecoveredLog | None) -> None:
         self.snapshot: SnapshotMeta | None = recovered.snapshot if recovered else None

@@ -1,4 +1,4 @@
-"""What an order does to a replica, and which orders are refused (docs/interfaces.md).
+"""The effect of an order on a replica, and the orders that are refused (docs/interfaces.md).
 
 The real `Orders` and the simulation carry orders out through these functions alone, so that what
 the simulation proves of the operator is what nodes do. Disk, network and clock stay with them.
@@ -98,7 +98,7 @@ def _transfer(replica: Replica, order: TransferLeadership) -> OrderReply:
 def may_not_start(
     order: StartReplica, replica: Replica | None, record: GroupRecord | None
 ) -> OrderReply | None:
-    """Why this replica is not started: it runs as `replica`, or is stored as `record`."""
+    """Returns why this replica is not started: it runs as `replica`, or is stored as `record`."""
     token = replica.token if replica else record.token if record else 0
     if order.token < token:
         return stale(order.token, token)
@@ -123,7 +123,7 @@ def start_again(replica: Replica, order: StartReplica) -> OrderReply:
 def may_not_stop(
     order: StopReplica, replica: Replica | None, record: GroupRecord
 ) -> OrderReply | None:
-    """Why this replica is not stopped: it runs as `replica`, or is only stored."""
+    """Returns why this replica is not stopped: it runs as `replica`, or is only stored."""
     token = replica.token if replica else record.token
     if order.token < token:
         return stale(order.token, token)

@@ -20,7 +20,7 @@ class WallOrder:
         self._latest_ns: dict[tuple[str, str], int] = {}
 
     def is_late(self, group: str, key: str) -> bool:
-        """Whether a write that comes now is older than one that came before it."""
+        """Returns whether a write that comes now is older than one that came before it."""
         now_ns = self._wall_ns()
         latest_ns = self._latest_ns.get((group, key), now_ns)
         self._latest_ns[group, key] = max(now_ns, latest_ns)
@@ -29,7 +29,7 @@ class WallOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedFaults:
-    """Which of them a replica has."""
+    """The planted faults of a replica."""
 
     acknowledge_before_commit: bool = False
     local_reads: bool = False

@@ -67,7 +67,7 @@ class WaitingReads:
         self._asked.append(reading)
 
     def begin(self, number: int) -> None:
-        """What was asked is read `number` of the core."""
+        """Starts the requested read as read `number` of the core."""
         self._begun[number], self._asked = self._asked, []
 
     def confirm(self, number: int, index: int) -> None:

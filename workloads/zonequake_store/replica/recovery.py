@@ -1,4 +1,4 @@
-"""What a replica begins with: what its disk holds, or nothing. For nodes and for simulated ones."""
+"""The initial state of a replica, node or simulated: what its disk holds, or nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Beginning:
 
 
 def with_nothing() -> Beginning:
-    """Of a volatile replica."""
+    """Returns the beginning of a volatile replica."""
     return Beginning(
         log=MemoryLog(),
         hard_state=HardState(),
@@ -58,7 +58,8 @@ def from_disk(
     *,
     told_cut: Callable[[str], None] = lambda _: None,
 ) -> Beginning:
-    """Of a durable replica; `told_cut` is called with what was cut off the log's end, if anything.
+    """Returns the beginning of a durable replica; calls `told_cut` with what was cut off the log's
+    end, if anything.
 
     Raises LogCorrupt, StateCorrupt, CounterError.
     """

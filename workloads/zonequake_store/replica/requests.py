@@ -1,4 +1,6 @@
-"""What a client may ask for, and a transaction's steps by the groups that have to prepare them."""
+"""The checks of clients' requests, and a transaction's steps by the groups that have to prepare
+them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def fault_in(operation: KeyOperation) -> str | None:
-    """What is wrong with an operation, whatever partition its key is of."""
+    """Returns the error in an operation, whatever partition its key is of; None if there is
+    none.
+    """
     key = operation.key
     if not key or len(key.encode()) > MAX_KEY_BYTES:
         return f"a key has 1 to {MAX_KEY_BYTES} bytes of UTF-8"
@@ -48,7 +52,9 @@ def fault_in(operation: KeyOperation) -> str | None:
 
 
 def fault_in_transaction(transaction: Transaction) -> str | None:
-    """What is wrong with a transaction, whatever partitions its keys are of."""
+    """Returns the error in a transaction, whatever partitions its keys are of; None if there is
+    none.
+    """
     steps = transaction.steps
     if not 1 <= len(steps) <= MAX_TRANSACTION_STEPS:
         return f"a transaction has 1 to {MAX_TRANSACTION_STEPS} steps, not {len(steps)}"

@@ -1,4 +1,4 @@
-"""What a node tells the operator, clients and the journal of its replicas: plain conversions."""
+"""The status of a node's replicas for the operator, clients and the journal: plain conversions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,9 @@ def resting_status(group: str, record: GroupRecord, broken: str | None) -> Repli
 
 
 def route_of(replica: Replica, client_address: Callable[[str], str | None]) -> PartitionRoute:
-    """Where clients find a replica's group, as it knows. `client_address`: of a node."""
+    """Returns the address of a replica's group for clients, as the replica knows it.
+    `client_address`: of a node.
+    """
     status = replica.core_now().status()
     leader = status.leader.node if status.leader else None
     members = status.configuration.members if status.configuration else frozenset()

@@ -1,4 +1,4 @@
-"""What a host does with a replica's Ready, in the order that keeps Raft's promises; sans-IO.
+"""The handling of a replica's Ready by its host, in the order that keeps Raft's promises; sans-IO.
 
     receive messages ─► core ─► answers, if nothing has to be done or stored before they leave
     serve   begin_turn ─► Ready: send messages, answer reads, apply, tell events
@@ -30,7 +30,7 @@ from zonequake_store.storage.log_writes import Install, LogWrite, PutHardState
 
 
 class Edge(Protocol):
-    """What a turn needs of the world around it."""
+    """The calls that a turn makes to its surroundings."""
 
     def send(self, replica: Replica, messages: Sequence[Message]) -> None:
         """Have messages leave; none is promised to arrive."""
@@ -136,7 +136,7 @@ def finish(replica: Replica, ready: Ready, edge: Edge) -> None:
 
 
 def writes_of(replica: Replica, ready: Ready) -> list[LogWrite]:
-    """What one commit must store of a durable replica's Ready."""
+    """Returns the log writes of a durable replica's Ready, to be stored in one commit."""
     log = replica.log
     assert isinstance(log, DurableLog), "a volatile replica stores nothing"
     writes: list[LogWrite] = []

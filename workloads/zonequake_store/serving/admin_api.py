@@ -91,7 +91,7 @@ class AdminApi:
             self.application.router.add_post(path, _elsewhere if guarded else change)
 
     def identity(self) -> NodeIdentity:
-        """Who this node is, now."""
+        """Returns the present identity of this node."""
         host = self._host
         trouble = host.lease.trouble(boottime_s())
         return msgspec.structs.replace(

@@ -40,7 +40,7 @@ _decoder: msgspec.json.Decoder[StoreEvent] = msgspec.json.Decoder(StoreEvent)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Where an event's times come from. `name` names the monotonic clock (the boot id)."""
+    """The clocks of an event's times. `name` names the monotonic clock (the boot id)."""
 
     monotonic_ns: Callable[[], int]
     wall_ns: Callable[[], int]

@@ -1,4 +1,4 @@
-"""What a node's journal says of its replicas (docs/interfaces.md, "Events")."""
+"""The entries of a node's journal on its replicas (docs/interfaces.md, "Events")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def note_replica(journal: Journal, kind: str, record: GroupRecord, reason: str) 
 
 
 def note_core(journal: Journal, replica: Replica, event: RaftEvent) -> None:
-    """What a replica's core told, if anybody reads of it."""
+    """Writes an event of a replica's core to the journal, if it is of a kind that is recorded."""
     record = replica.record
     data: dict[str, object]
     match event:

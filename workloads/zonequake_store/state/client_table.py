@@ -1,4 +1,4 @@
-"""What requests with an id came to, so that each is applied once. Pure, and bounded.
+"""The outcomes of requests with an id, so that each is applied once. Pure, and bounded.
 
 A command with a `request_id` is applied once; its repetition gets the first outcome, with the first
 term and index. The table of outcomes evicts by rules that depend on the entries alone, so that all
@@ -74,7 +74,7 @@ class ClientTable:
         return CommandOutcome(CommandVerdict.FORGOTTEN, term, index) if forgotten else None
 
     def _mark(self) -> int:
-        """What was evicted with whole clients was applied below this index."""
+        """Returns the index below which all that was evicted with whole clients was applied."""
         if len(self.sessions) < MAX_CLIENTS:
             return 0
         return next(iter(self.sessions.values())).last_index

@@ -1,4 +1,4 @@
-"""What entries of a partition's log ask for, and what applying them comes to. Pure values."""
+"""The commands in a partition's log, and the outcomes of applying them. Pure values."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def decode_command(data: bytes) -> Command:
 
 
 def is_user_command(command: Command) -> bool:
-    """Whether the entry is a client's (lastUserCmdIdx of the document `high-availability`)."""
+    """Returns whether the entry is a client's (lastUserCmdIdx of the document
+    `high-availability`).
+    """
     return not isinstance(command, Bookkeeping)
 
 
@@ -81,7 +83,7 @@ def holds_user_command(data: bytes) -> bool:
 
 
 class CommandVerdict(enum.IntEnum):
-    """What applying a command came to."""
+    """The verdict of applying a command."""
 
     DONE = 0
     UNEQUAL = 1  # a cas that found another value
@@ -93,7 +95,7 @@ class CommandVerdict(enum.IntEnum):
 
 
 class CommandOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a command came to, and where in the partition's order.
+    """The outcome of a command, and its place in the partition's order.
 
     `value` is the value written; of an UNEQUAL cas it is the value found; of LOCKED, WRONG_TYPE and
     LATE in a transaction it says more. `results`: of a transaction, one for each step, and None

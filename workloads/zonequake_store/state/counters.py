@@ -61,7 +61,7 @@ class PartitionUpdateCounter:
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        """What is applied above the low watermark, as (start, delta)."""
+        """The applied ranges above the low watermark, as (start, delta)."""
         return tuple(self._ranges)
 
     @property

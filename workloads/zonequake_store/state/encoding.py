@@ -34,7 +34,7 @@ def encode_state(state: AppliedState) -> bytes:
 
 
 def decode_state(value: bytes | None) -> AppliedState:
-    """What stands under `APPLIED`; nothing was applied where nothing stands."""
+    """Decodes the value under `APPLIED`; without one, nothing was applied."""
     return AppliedState() if value is None else _state_decoder.decode(value)
 
 
@@ -44,7 +44,7 @@ def encode_session(session: Session) -> bytes:
 
 
 def decode_session(value: bytes) -> Session:
-    """What stands under `CLIENT`."""
+    """Decodes the value under `CLIENT`."""
     return _session_decoder.decode(value)
 
 
@@ -56,7 +56,7 @@ def cells_of(pairs: Iterable[Pair]) -> Iterator[tuple[str, bytes]]:
 
 
 def state_in(pairs: Iterable[Pair]) -> AppliedState:
-    """Of which entry a snapshot's state is."""
+    """Returns the applied state that is among a snapshot's pairs."""
     return decode_state(next((value for key, value in pairs if key == APPLIED), None))
 
 

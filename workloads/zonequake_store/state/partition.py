@@ -77,7 +77,7 @@ decode_cell = msgspec.msgpack.Decoder(Cell).decode
 
 
 class AppliedState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How far a replica has applied its log; stored in one transaction with the cells.
+    """The applied part of a replica's log; stored in one transaction with the cells.
 
     `last_user_index` and `last_configuration_index` are the last applied entries of their kinds
     (lastUserCmdIdx and lastCfgIdx of the document `high-availability`), with their terms: an index
@@ -129,7 +129,7 @@ class Partition:
 
     @property
     def state(self) -> AppliedState:
-        """How far this replica is."""
+        """The applied state of this replica."""
         return AppliedState(
             self.index,
             self.term,
@@ -174,7 +174,7 @@ class Partition:
             self.last_configuration_term, self.last_configuration_index = term, index
 
     def foresee(self, term: int, index: int, command: PlainCommand) -> CommandOutcome:
-        """What the command would come to if it were applied now, without applying it.
+        """Returns the outcome that the command would have now, without applying it.
 
         Only for planted faults: `ack-before-commit`, `order-by-wall-clock`.
         """
@@ -203,12 +203,14 @@ class Partition:
     # ── transactions ─────────────────────────────────────────────────────────────────────────
 
     def is_written(self, key: str) -> bool:
-        """Whether a prepared transaction is about to write the key."""
+        """Returns whether a prepared transaction is about to write the key."""
         lock = self.transactions.locks.get(key)
         return lock is not None and lock.writes
 
     def judge(self, term: int, index: int, steps: tuple[TransactionStep, ...]) -> CommandOutcome:
-        """What the steps of a part come to here and now, without applying them."""
+        """Returns the outcome that the steps of a part would have here and now, without applying
+        them.
+        """
         return self._judge(term, index, steps)[0]
 
     def _transact(self, term: int, index: int, command: TransactionCommand) -> CommandOutcome:

@@ -1,4 +1,4 @@
-"""What a client is told: plain conversions of values and outcomes into replies."""
+"""The replies to clients: plain conversions of values and outcomes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def locked_reply(id_: int, partition: Partition, key: str) -> Reply:
 
 
 def outcome_reply(id_: int, outcome: CommandOutcome) -> Reply:
-    """What applying a command came to."""
+    """Returns the reply for a command's outcome."""
     lineage = lineage_of(outcome.term)
     match outcome.verdict:
         case CommandVerdict.DONE:

@@ -60,7 +60,7 @@ class TransactionId(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class StepKind(enum.IntEnum):
-    """What a step of a transaction does to its key."""
+    """The effect of a transaction's step on its key."""
 
     READ = 0
     WRITE = 1
@@ -160,8 +160,9 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Horizon(msgspec.Struct, frozen=True, array_like=True):
-    """Which transactions of one coordinator can still be prepared here: those of at least this
-    term, in this term from `floor` on, but not those that `ended`."""
+    """The transactions of one coordinator that can still be prepared here: those of at least this
+    term, in this term from `floor` on, but not those that `ended`.
+    """
 
     group: str
     term: int = 0
@@ -170,7 +171,7 @@ class Horizon(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lock(NamedTuple):
-    """Who holds a key, and whether it will be written."""
+    """The holder of a key's lock, and whether it will write the key."""
 
     holder: TransactionId
     writes: bool
@@ -218,7 +219,7 @@ class TransactionTable:
         return None
 
     def is_late(self, transaction: TransactionId) -> bool:
-        """Whether this part has ended here, or its coordinator prepares it no more."""
+        """Returns whether this part has ended here, or its coordinator prepares it no more."""
         horizon = self._horizons.get(transaction.group)
         if horizon is None:
             return False
@@ -227,7 +228,7 @@ class TransactionTable:
         return transaction.number < horizon.floor or transaction.number in horizon.ended
 
     def has_ended(self, transaction: TransactionId) -> bool:
-        """Whether this part is known to be committed or rolled back; False: perhaps."""
+        """Returns whether this part is known to be committed or rolled back; False: perhaps."""
         horizon = self._horizons.get(transaction.group)
         return (
             horizon is not None

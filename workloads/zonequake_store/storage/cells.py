@@ -1,4 +1,4 @@
-"""What a running replica has applied: in memory alone, or in front of what is on disk.
+"""The applied cells of a running replica: in memory alone, or in front of the disk.
 
 A durable replica's commands change its `Overlay` first; a flush takes what changed and has it
 stored. A volatile replica's `MemoryCells` are all there is. Of either a `View` shows the state at
@@ -80,7 +80,7 @@ class Overlay:
         return flush
 
     def end_flush(self) -> None:
-        """What was taken is on disk."""
+        """Ends a flush: the cells that it took are on disk."""
         self._leaving = {}
 
 

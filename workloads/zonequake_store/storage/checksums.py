@@ -20,7 +20,7 @@ def seal(key: bytes, value: bytes) -> bytes:
 
 
 def seal_damage(key: bytes, sealed: bytes) -> str | None:
-    """Why what is stored under `key` cannot be used, or None."""
+    """Returns why what is stored under `key` cannot be used, or None."""
     if len(sealed) < _CRC_BYTES:
         return f"{len(sealed)} bytes are too few for a checksum"
     expected = int.from_bytes(sealed[:_CRC_BYTES], "big")

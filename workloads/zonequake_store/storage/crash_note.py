@@ -1,4 +1,4 @@
-"""What a process says when a signal ends it, kept for the one that starts after it.
+"""The last output of a process that a signal ended, kept for the next process.
 
 LMDB maps its files: a page that is damaged or cannot be read may end the process by SIGBUS or
 SIGSEGV, without an exception that anybody could catch. Python's fault handler writes where it
@@ -28,7 +28,7 @@ def arm(directory: Path) -> None:
 
 
 def said(directory: Path) -> str | None:
-    """What the process before this one said, if a signal ended it."""
+    """Returns the output of the process before this one, if a signal ended it."""
     try:
         text = (directory / FILE_NAME).read_text(errors="replace").strip()
     except OSError:

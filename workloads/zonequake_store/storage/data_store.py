@@ -66,7 +66,7 @@ _staging_decoder: msgspec.msgpack.Decoder[Staging] = msgspec.msgpack.Decoder(Sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
-    """What one replica changed since its last flush."""
+    """The changes of one replica since its last flush."""
 
     number: int
     state: AppliedState
@@ -77,7 +77,7 @@ class Flush:
     ended: Sequence[bytes] = ()
 
     def pairs(self) -> Iterator[Pair]:
-        """What is to be stored; encoded one by one."""
+        """Yields the pairs to store; encodes them one by one."""
         prefix = _NUMBER.pack(self.number)
         for key, cell in self.cells.items():
             yield prefix + CELL + key.encode(), encode_cell(cell)
@@ -127,7 +127,7 @@ class DataStore:
         return None if value is None else decode_cell(value)
 
     def state(self, number: int) -> AppliedState:
-        """How far the stored cells are. Raises StateCorrupt."""
+        """Returns how far the stored cells are. Raises StateCorrupt."""
         try:
             with self._environment.begin() as txn:
                 value = _get(txn, _NUMBER.pack(number) + APPLIED)
@@ -176,7 +176,7 @@ class DataStore:
             self._put([], [_STAGINGS + group.encode()], lambda: None)
 
     def stagings(self) -> dict[str, Staging]:
-        """What is staged, by group. Raises StateCorrupt."""
+        """Returns the stagings, by group. Raises StateCorrupt."""
         with self._environment.begin() as txn:
             return {
                 key[8:].decode(): _staging_decoder.decode(value)

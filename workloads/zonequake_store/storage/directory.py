@@ -57,13 +57,13 @@ _KEPT_FREE_BYTES = 16 << 20
 
 
 class Watcher(Protocol):
-    """Who is told, on the loop, what happens to the storage."""
+    """Receives the events of the storage, on the loop."""
 
     def storage_full(self, writer: str, error: StorageFull) -> None:
         """Nothing is stored by this writer (`log`, `data`) until there is room again."""
 
     def storage_recovered(self, writer: str) -> None:
-        """What it held back is stored."""
+        """Is called when the writes that the storage held back are stored."""
 
     def storage_failed(self, writer: str, error: Exception) -> None:
         """Nothing is stored by it any more."""
@@ -74,7 +74,7 @@ class Watcher(Protocol):
 
 @dataclass(slots=True)
 class LogBatch:
-    """What one loop turn stores: one commit in each environment that has something."""
+    """The log writes of one loop turn: one commit in each environment that has any."""
 
     synced: list[LogWrite] = field(default_factory=list)
     unsynced: list[LogWrite] = field(default_factory=list)
@@ -280,19 +280,20 @@ class Storage:
 
     @property
     def under_way_s(self) -> dict[str, float]:
-        """How long the commits that are under way have taken so far."""
+        """The duration so far of the commits under way, in seconds."""
         return {
             "log": self._log_writer.under_way_s,
             "data": self._data_writer.under_way_s,
         }
 
     def log_share(self, *, fsync: bool) -> float:
-        """How much of the map of the logs with or without fsync is in use, 0 to 1."""
+        """Returns how much of the map of the logs with or without fsync is in use, 0 to 1."""
         return (self.synced if fsync else self._unsynced).live_bytes / self._log_map_bytes
 
     def shortage(self, *, unflushed_bytes: int) -> str | None:
-        """Why no more writes should be taken, although what is under way still fits, and so many
-        bytes of state; None: no reason."""
+        """Returns why no more writes should be taken, although what is under way still fits, and so
+        many bytes of state; None: no reason.
+        """
         for name, used_bytes, map_bytes, variable in (
             ("log", self.synced.live_bytes, self._log_map_bytes, "ZQ_LOG_MAP_BYTES"),
             ("log-unsynced", self._unsynced.live_bytes, self._log_map_bytes, "ZQ_LOG_MAP_BYTES"),
@@ -321,7 +322,7 @@ class Storage:
         self._distrust.add(environment, below=self._next_number, reason=str(error))
 
     def distrusted(self, record: GroupRecord) -> str | None:
-        """Why a replica must not be started from what is stored here, or None."""
+        """Returns why a replica must not be started from what is stored here, or None."""
         return self._distrust.of(record)
 
     def erased(self, left: Iterable[GroupRecord]) -> None:

@@ -1,4 +1,4 @@
-"""Which replicas must not be started from what is stored, because a commit failed.
+"""The replicas that must not be started from what is stored, because a commit failed.
 
 After a failed sync the kernel may show pages that the disk never got, and call them clean: a new
 process would read them, tell its peers that it has them, and lose them with the next power loss. So
@@ -88,7 +88,7 @@ class Distrust:
         sync_file(self._path.parent)
 
     def of(self, record: GroupRecord) -> str | None:
-        """Why a replica is not to be trusted, or None."""
+        """Returns why a replica is not to be trusted, or None."""
         log = "log" if record.fsync else "log-unsynced"
         for failure in self._failures:
             number = record.data_number if failure.environment == "data" else record.number

@@ -174,7 +174,7 @@ def _age(environment: lmdb.Environment, touch: Callable[[lmdb.Transaction], obje
 
 
 def _has_panicked(environment: lmdb.Environment) -> bool:
-    """Whether LMDB lost its meta pages: which commit counts is unknown then."""
+    """Returns whether LMDB lost its meta pages: which commit counts is unknown then."""
     try:
         with environment.begin():
             return False

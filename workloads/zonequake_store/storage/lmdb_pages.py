@@ -84,8 +84,9 @@ class _File:
 
 
 def is_cut_short(path: Path) -> bool:
-    """Whether a file is shorter than its newest commit says, which LMDB allows for pages that
-    nothing uses. Raises StoreCorrupt if that cannot be said, OSError."""
+    """Returns whether a file is shorter than its newest commit says, which LMDB allows for pages
+    that nothing uses. Raises StoreCorrupt if that cannot be said, OSError.
+    """
     if not path.exists() or path.stat().st_size == 0:
         return False
     with _opened(path) as file:
@@ -184,7 +185,7 @@ def _walk_big(file: _File, number: int, value_bytes: int) -> None:
 
 
 def _nodes(number: int, raw: bytes) -> tuple[int, ...]:
-    """Where a page's nodes begin."""
+    """Returns where a page's nodes begin."""
     _, _, _, lower, upper = _HEADER.unpack_from(raw)
     if not _HEADER.size <= lower <= upper <= len(raw):
         raise StoreCorrupt(f"page {number} has no sound header")

@@ -52,7 +52,7 @@ def encode_record(entries: tuple[Entry, ...]) -> bytes:
 
 
 def damage(record: bytes) -> str | None:
-    """Why a record cannot be used, or None."""
+    """Returns why a record cannot be used, or None."""
     if len(record) < _HEADER.size:
         return f"{len(record)} bytes are too few for a header"
     expected = int.from_bytes(record[:4], "big")
@@ -69,12 +69,12 @@ def decode_record(record: bytes) -> tuple[Entry, ...]:
 
 
 def count_in(record: bytes) -> int:
-    """How many entries a sound record holds."""
+    """Returns how many entries a sound record holds."""
     count: int = _HEADER.unpack_from(record)[1]
     return count
 
 
 def holds_configuration(record: bytes) -> bool:
-    """Whether a sound record holds a configuration entry."""
+    """Returns whether a sound record holds a configuration entry."""
     flags: int = _HEADER.unpack_from(record)[2]
     return bool(flags & _HAS_CONFIGURATION)

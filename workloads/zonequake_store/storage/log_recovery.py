@@ -1,4 +1,4 @@
-"""What a replica's stored log is worth at start: whole, cut, or corrupt. Pure.
+"""The state of a replica's stored log at start: whole, cut, or corrupt. Pure.
 
 **Damage.** Commits are atomic: after a crash a synced environment holds a record whole or not at
 all. One that cannot be read is therefore rot, also the last one, which may have been acknowledged:

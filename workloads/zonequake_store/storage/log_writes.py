@@ -1,4 +1,4 @@
-"""What a node stores for its replicas' logs: the writes that one commit takes (see `log_store`)."""
+"""The log writes of a node's replicas that one commit takes (see `log_store`)."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Writer(Generic[Job]):
 
     @property
     def under_way_s(self) -> float:
-        """How long the commit that is under way has taken so far; 0 if there is none."""
+        """The duration so far of the commit under way, in seconds; 0 if there is none."""
         begun_s = self._begun_s
         return 0.0 if begun_s is None else time.perf_counter() - begun_s
 
@@ -116,7 +116,7 @@ class Writer(Generic[Job]):
             self._refuse_all(StorageError(f"nothing is stored any more: {failure}"))
 
     def _joined(self, batch: list[_Work[Job]]) -> tuple[list[_Work[Job]], bool]:
-        """What waits besides; False with it if the thread is to end behind it."""
+        """Returns what waits besides; False with it if the thread is to end behind it."""
         while len(batch) < _MAX_JOBS_PER_COMMIT:
             try:
                 following = self._jobs.get_nowait()

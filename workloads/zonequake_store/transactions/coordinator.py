@@ -340,7 +340,9 @@ class Coordinator:
 
 
 def _refusal(vote: Vote) -> Reply:
-    """What the client is told; not the place in the participant's log, which is another one."""
+    """Returns what the client is told; not the place in the participant's log, which is another
+    one.
+    """
     reply = outcome_reply(0, vote.outcome)
     error = vote.error or reply.error
     return Reply(

@@ -1,4 +1,4 @@
-"""Who may prepare next: exclusive locks on keys, with a queue. Pure.
+"""Exclusive locks on keys, with a queue of transactions that wait to prepare. Pure.
 
 Volatile, and for order and fairness alone: what makes two transactions exclude each other is the
 partition's applied state, where a Prepare finds the keys of what is prepared locked. This table
@@ -54,7 +54,7 @@ class LockTable:
         return transaction in self._grant()
 
     def is_waiting(self, transaction: TransactionId) -> bool:
-        """Whether it waits for its locks."""
+        """Returns whether it waits for its locks."""
         return transaction in self._waiting
 
     def hold(self, transaction: TransactionId, keys: Iterable[str]) -> None:

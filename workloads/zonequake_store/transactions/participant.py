@@ -45,7 +45,7 @@ _WAITED = (
 
 @dataclass(slots=True)
 class Post:
-    """What a leader's transactions want to leave: commands to propose, letters to deliver."""
+    """The output of a leader's transactions: commands to propose, letters to deliver."""
 
     proposals: list[TransactionCommand] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)

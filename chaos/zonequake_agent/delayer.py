@@ -29,7 +29,7 @@ _TELL_NS = 200_000_000
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What the delayer did so far: packets let go, and how long it held them together."""
+    """The delayer's counts so far: packets let go, and how long it held them together."""
 
     packets: int = 0
     held_ns: int = 0
@@ -52,7 +52,7 @@ class Told:
 
 
 def state_file(name: str, uid: str) -> Path:
-    """Where the delayer of this fault at this pod tells what it did."""
+    """Returns the file in which the delayer of this fault at this pod counts."""
     return STATE / f"{name}-{uid}.json"
 
 

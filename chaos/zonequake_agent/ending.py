@@ -30,7 +30,9 @@ def end(pids: Iterable[int]) -> set[int]:
 
 
 def runs(pid: int) -> bool:
-    """Whether it does anything yet: who has ended, and only its parent has to notice, does not."""
+    """Returns whether it does anything yet: who has ended, and only its parent has to notice, does
+    not.
+    """
     try:
         state = (pods.PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -73,7 +73,7 @@ def begin(uid: str, *, seconds: float) -> Failing:
 
 
 def look(uid: str) -> Failing:
-    """How it stands."""
+    """Returns how it stands."""
     try:
         lines = _log(uid).read_text(errors="replace").splitlines()
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def end(uid: str) -> Failing:
 
 
 def left(uid: str) -> list[str]:
-    """What is there of it, in words; somebody else's strace is no concern of ours."""
+    """Returns what is left of the fault, as sentences; leaves out an strace that is not ours."""
     return [
         *(f"strace process {pid}" for pid in sorted(_writing_to(_log(uid)))),
         *(f"file {log}" for log in (_log(uid), _log(uid, "said")) if log.exists()),
@@ -114,7 +114,7 @@ def _log(uid: str, kind: str = "log") -> Path:
 
 
 def _tracers(pids: Sequence[int]) -> dict[int, int]:
-    """Who traces each of these processes, for those that strace does."""
+    """Returns the tracer of each of these processes that strace traces."""
     found = {}
     for pid in pids:
         try:

@@ -27,8 +27,9 @@ class NotItsOwn(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """How a volume stands: what the fill file holds, what is left, and whether a write of one more
-    block was answered with ENOSPC."""
+    """The state of a volume: the bytes in the fill file, the free bytes, and whether a write of one
+    more block was answered with ENOSPC.
+    """
 
     file_bytes: int
     free_bytes: int
@@ -59,7 +60,8 @@ def fill(uid: str, path: str) -> Filled:
 
 
 def look(uid: str, path: str) -> Filled:
-    """How the volume stands; one more block is written behind the fill file, if it is there.
+    """Returns how the volume stands; one more block is written behind the fill file, if it is
+    there.
 
     Raises PodAbsent, OSError.
     """
@@ -84,7 +86,7 @@ def empty(uid: str, path: str) -> Filled:
 
 
 def left(uid: str) -> list[str]:
-    """Where the pod's containers have a fill file, as their paths. Raises OSError."""
+    """Returns the paths of the fill files in the pod's containers. Raises OSError."""
     return sorted({path for _, path in _files(uid)})
 
 

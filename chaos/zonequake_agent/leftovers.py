@@ -1,4 +1,4 @@
-"""What faults left at a pod: seen in the kernel and in the pod itself, not in any record.
+"""The remains of faults at a pod: seen in the kernel and in the pod itself, not in any record.
 
     apply, fail-syncs, … under way ─► rules, delayers ─► strace ─► clocks ─► fill files
 
@@ -20,7 +20,7 @@ _NO_STEP = "0"
 
 
 def left(uid: str) -> list[str]:
-    """What is there, in words; empty if nothing is. Raises LinkTrouble, OSError."""
+    """Returns the remains as sentences; empty if there are none. Raises LinkTrouble, OSError."""
     return [
         *(f"agent process {pid}, which goes on with {verb}" for pid, verb in _under_way(uid)),
         *links.left(uid),

@@ -15,7 +15,7 @@ class OrderRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault:
-    """What happens to which packets of one pod, and for how long.
+    """A fault of one pod's links: its effect, the packets that it is for, and its duration.
 
     `name`: of the fault's chains, `ZQ-` and eight hexadecimal digits. `inbound`, `outbound`: the
     packets that come to the pod, and those that leave it; the loopback interface is never touched.

@@ -76,7 +76,7 @@ def _remove(uid: str, name: str | None) -> None:
 
 
 def counted(uid: str, name: str) -> dict[str, object]:
-    """What the fault's rules met, and what its delayer says, if it has one.
+    """Returns the counts of the fault's rules, and those of its delayer, if it has one.
 
     Raises LinkTrouble, PodAbsent.
     """
@@ -87,8 +87,8 @@ def counted(uid: str, name: str) -> dict[str, object]:
 
 
 def holds(uid: str, name: str, now_s: float) -> bool:
-    """Whether the fault is there and not over: its rules, before their deadline, and its delayer if
-    they lead to one. Raises LinkTrouble.
+    """Returns whether the fault is there and not over: its rules, before their deadline, and its
+    delayer if they lead to one. Raises LinkTrouble.
     """
     try:
         saved = _saved(uid)
@@ -101,7 +101,9 @@ def holds(uid: str, name: str, now_s: float) -> bool:
 
 
 def left(uid: str) -> list[str]:
-    """What is there of faults, in words; empty if nothing is, or if the pod is gone."""
+    """Returns the remains of faults as sentences; empty if there are none, or if the pod is
+    gone.
+    """
     found = []
     with contextlib.suppress(pods.PodAbsent):
         found = [f"rules of {fault.name}" for fault in rules.standing(_saved(uid))]

@@ -137,7 +137,9 @@ def standing(saved: str) -> list[Standing]:
 
 
 def counts(saved: str, name: str) -> Counts:
-    """What the fault's rules met; `saved` with its counters (`iptables-save --counters`)."""
+    """Returns the counts of the fault's rules; `saved` with its counters (`iptables-save
+    --counters`).
+    """
     totals = dict.fromkeys(("DROP", "NFQUEUE", "RETURN"), 0)
     for _, lines in _tables(saved):
         for line in lines:

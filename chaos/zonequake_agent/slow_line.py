@@ -1,4 +1,4 @@
-"""When a packet leaves a slow line: a rate, a delay, and a jitter around the delay. Pure."""
+"""The time at which a packet leaves a slow line: a rate, a delay, and a jitter around it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class SlowLine:
     _free_ns: int = 0
 
     def leaves_ns(self, *, now_ns: int, size: int, draw: float) -> int:
-        """When a packet of `size` bytes that came at `now_ns` leaves; `draw` is in [-1, 1]."""
+        """Returns when a packet of `size` bytes that came at `now_ns` leaves; `draw` is in
+        [-1, 1].
+        """
         sent_ns = max(now_ns, self._free_ns)
         if self.bytes_per_second:
             sent_ns += size * 1_000_000_000 // self.bytes_per_second

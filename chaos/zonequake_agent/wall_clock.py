@@ -83,7 +83,7 @@ class Stepped:
 
 
 def vdso_of(pid: int | str) -> tuple[int, bytes]:
-    """Where a process has its vDSO, and what is in it."""
+    """Returns the address of a process's vDSO, and its content."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         if line.endswith("[vdso]"):
             begin, _, end = line.split()[0].partition("-")
@@ -113,7 +113,7 @@ def functions_in(vdso: bytes) -> dict[str, int]:
 
 
 def patches(vdso: bytes, step_s: int) -> list[tuple[int, bytes]]:
-    """What to write where, in this order: our functions, then the jumps to them."""
+    """Returns the patches (offset, bytes) in this order: our functions, then the jumps to them."""
     functions = functions_in(vdso)
     if set(functions) != set(_FUNCTIONS) or any(at % _ENTRY for at in functions.values()):
         raise ClockUnreachable(f"this kernel's vDSO is of another kind: it has {functions}")
@@ -157,8 +157,9 @@ def step(pid: int, step_s: int) -> Stepped:
 
 
 def is_stepped(pid: int) -> bool:
-    """Whether any of the process's functions is not the kernel's own; not if it has ended, nor if
-    its clock is none that could be stepped."""
+    """Returns whether any of the process's functions is not the kernel's own; not if it has ended,
+    nor if its clock is none that could be stepped.
+    """
     try:
         own, found = _both(pid)
     except (ClockUnreachable, FileNotFoundError, ProcessLookupError):

@@ -52,7 +52,7 @@ class Api:
         self._kubectl("apply", "--filename", str(manifests))
 
     def exists(self, kind: str, name: str, namespace: str) -> bool:
-        """Whether there is such an object. Raises ProviderError."""
+        """Returns whether there is such an object. Raises ProviderError."""
         words = ("get", kind, name, "--namespace", namespace, "--ignore-not-found")
         return bool(self._kubectl(*words, "--output", "name").strip())
 

@@ -1,4 +1,4 @@
-"""Which cluster a command means."""
+"""The cluster that a command means."""
 
 from __future__ import annotations
 

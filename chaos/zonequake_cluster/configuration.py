@@ -205,7 +205,8 @@ def corefile(spec: Spec) -> str:
 
 
 def audit_policy() -> str:
-    """Who asked for what and was it allowed, of everybody but the node's own components: no bodies.
+    """Returns the audit policy: logs each request and its answer's status, but those of the node's
+    own components; no bodies.
 
     What pods and people were refused stands there, which is how a missing right is noticed.
     """
@@ -240,7 +241,9 @@ _COMPONENTS = (
 
 
 def manifests() -> str:
-    """What every instance starts with: its storage class, and rights of its two own components."""
+    """Returns the manifests that every instance starts with: its storage class, and rights of its
+    two own components.
+    """
     return yaml.safe_dump_all(
         [
             {

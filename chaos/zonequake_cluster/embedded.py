@@ -104,7 +104,7 @@ class EmbeddedCluster:
             return  # another instance of this root lives there
 
     def status(self) -> ClusterStatus:
-        """What runs now; never raises because something doesn't."""
+        """Returns the present status; never raises because something does not run."""
         init, spec = self._init(), self._instance.read_spec()
         if init is None or spec is None:
             left = self._instance.folder.exists() or self._has_traces()

@@ -1,4 +1,4 @@
-"""What can go wrong with a cluster.
+"""The errors of a cluster.
 
 zonequake_kube.errors.HarnessError
 └── ProviderError

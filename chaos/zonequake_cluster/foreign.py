@@ -66,7 +66,7 @@ class ForeignCluster:
         self._say(f"cluster {self.name} is not ours: it stays as it is")
 
     def status(self) -> ClusterStatus:
-        """What its API server says; never raises because it doesn't answer."""
+        """Returns the API server's status; never raises because it does not answer."""
         try:
             ready, nodes = self._api().ready_nodes()
         except ProviderError as error:

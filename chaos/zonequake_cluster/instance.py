@@ -34,7 +34,7 @@ MARK = "ZONEQUAKE_CLUSTER"
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """What an instance was started with; `up` writes it, the supervisor and `status` read it."""
+    """The specification of an instance; `up` writes it, the supervisor and `status` read it."""
 
     name: str
     key: str
@@ -93,7 +93,7 @@ class Instance:
 
     @property
     def kubeconfig(self) -> Path:
-        """Of the administrator."""
+        """The administrator's kubeconfig."""
         return self.folder / "kubeconfig"
 
     @property

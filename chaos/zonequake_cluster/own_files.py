@@ -1,4 +1,4 @@
-"""Where zonequake's own files are: in a checkout, or beside the installed packages.
+"""The places of zonequake's own files: in a checkout, or beside the installed packages.
 
 in a checkout                  installed from a wheel
 operator/zonequake_operator    site-packages/zonequake_operator
@@ -47,7 +47,9 @@ class OwnFiles:
 
     @property
     def state(self) -> Path:
-        """What zonequake keeps on this machine: built programs, images, embedded clusters."""
+        """The folder of zonequake's state on this machine: built programs, images, embedded
+        clusters.
+        """
         return state_folder(self.root)
 
     @property

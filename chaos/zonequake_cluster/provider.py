@@ -1,4 +1,4 @@
-"""What every cluster can do, whoever runs it."""
+"""The interface of every cluster, whatever runs it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Cluster(Protocol):
         """Removes what `up` made; does nothing if there is nothing."""
 
     def status(self) -> ClusterStatus:
-        """What runs now."""
+        """Returns the present status."""
 
     def load_image(self, archive: Path) -> str:
         """Puts the image of an OCI or Docker archive on the nodes and returns its name."""

@@ -1,4 +1,5 @@
-"""What the embedded cluster and the images need from the machine, and the command that brings it.
+"""The needs of the embedded cluster and the images on the machine, and the command that installs
+each.
 
 `python -m zonequake_cluster.requirements` prints the missing Debian packages of both, one per line
 (`--all`: every one), for the set-up script: standard library only, as it runs before anything is
@@ -76,7 +77,9 @@ def missing(
     find: Callable[[str], str | None] = find_program,
     cni: Callable[[], Path | None] = cni_folder,
 ) -> list[Requirement]:
-    """What the machine lacks for the embedded cluster, in the order of REQUIREMENTS."""
+    """Returns the requirements that the machine lacks for the embedded cluster, in the order of
+    REQUIREMENTS.
+    """
     absent = [requirement for requirement in REQUIREMENTS if find(requirement.program) is None]
     if cni() is None:
         absent.append(_CNI)
@@ -86,7 +89,9 @@ def missing(
 def missing_for_images(
     find: Callable[[str], str | None] = find_program,
 ) -> list[Requirement]:
-    """What the machine lacks for building images, in the order of FOR_IMAGES."""
+    """Returns the requirements that the machine lacks for building images, in the order of
+    FOR_IMAGES.
+    """
     return [requirement for requirement in FOR_IMAGES if find(requirement.program) is None]
 
 

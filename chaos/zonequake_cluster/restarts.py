@@ -1,4 +1,4 @@
-"""How long a component that ended waits for its next start."""
+"""The back-off before the next start of a component that ended."""
 
 from __future__ import annotations
 

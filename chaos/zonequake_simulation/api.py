@@ -14,7 +14,7 @@ API = "api"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the operator has written down for a group.
+    """The operator's stored wish for a group.
 
     `lineage`: the token of the last reset, below which nobody takes part; `survivor`: who was
     forced then, until a leader of that lineage reports itself.

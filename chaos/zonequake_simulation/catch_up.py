@@ -1,4 +1,4 @@
-"""What catch-up finds around it in a simulated process: its disk, its lines, and threads."""
+"""The surroundings of catch-up in a simulated process: its disk, its lines, and threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zonequake_store.storage.data_store import DataStore
 
 
 class Process(Protocol):
-    """What catch-up needs of the node whose process it is part of."""
+    """The interface of a node for the catch-up of its process."""
 
     catch_up: CatchUp
     """Of the process that runs now."""
@@ -62,7 +62,7 @@ class CatchUpPlace(CatchUpHost):
 
     @property
     def data(self) -> DataStore:
-        """Where applied state is stored."""
+        """The store of applied state."""
         return self._disk.data
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> bool:

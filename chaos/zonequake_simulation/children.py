@@ -48,7 +48,9 @@ def children(count: int) -> Iterator[ProcessPoolExecutor]:
 def in_order(
     pool: ProcessPoolExecutor, work: Callable[[Task], Result], tasks: Iterable[Task], *, count: int
 ) -> Iterator[Result]:
-    """What `work` makes of each task, in the order of the tasks; takes them as it goes."""
+    """Yields the result of `work` for each task, in the order of the tasks; takes them as it
+    goes.
+    """
     waiting: deque[Future[Result]] = deque()
     for task in tasks:
         with no_interrupt():

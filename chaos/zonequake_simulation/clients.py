@@ -391,7 +391,7 @@ class _Run:
 
 
 def _lane(process: int) -> str:
-    """What a trace calls a process."""
+    """Returns what a trace calls a process."""
     return f"p{process}"
 
 

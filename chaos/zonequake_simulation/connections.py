@@ -38,7 +38,7 @@ class Host(Protocol):
 
 
 class _To:
-    """What this process knows of one node."""
+    """The state of this process's connection to one node."""
 
     def __init__(self) -> None:
         self.ending = Ending()
@@ -91,7 +91,9 @@ class Connections:
             self._greeted(node, to)
 
     def takes(self, node: str, process: int) -> bool:
-        """Whether a message of that process is still read here: not once its end is proven."""
+        """Returns whether a message of that process is still read here: not once its end is
+        proven.
+        """
         to = self._known(node)
         if process <= to.ended:
             return False
@@ -162,8 +164,9 @@ class Connections:
             self._greeted(node, to)
 
     def _stayed(self, host: Host, address: str) -> bool:
-        """Whether the address is still there, though its process isn't: not behind a new one's,
-        and now and then no more when its pod was deleted."""
+        """Returns whether the address is still there, though its process isn't: not behind a new
+        one's, and now and then no more when its pod was deleted.
+        """
         return host.address == address and self._random.random() < 0.8
 
     def _fail(self, node: str, to: _To, address: str | None, how: Failure) -> None:

@@ -33,7 +33,7 @@ _RESET_AFTER_US = 300_000
 
 
 def leader_of(nodes: Mapping[str, Node], group: str) -> tuple[Node, Status] | None:
-    """Who leads a group at the highest term."""
+    """Returns the leader of a group at the highest term; None if there is none."""
     found: tuple[Node, Status] | None = None
     for node in nodes.values():
         replica = node.replicas.get(group)
@@ -77,7 +77,7 @@ class GroupOperator:
 
     @property
     def wish(self) -> Wish:
-        """What is written down now."""
+        """The stored wish."""
         return self._api.read(self.place.name)[1]
 
     @property
@@ -144,7 +144,7 @@ class GroupOperator:
             )
 
     def _hears(self, node: Node) -> bool:
-        """Whether an order reaches a node, and its answer comes back."""
+        """Returns whether an order reaches a node, and its answer comes back."""
         network = self._network
         return network.reaches(API, node.name) and network.reaches(node.name, API)
 
@@ -221,7 +221,7 @@ class GroupOperator:
         return leader_of(self._nodes, self.place.name)
 
     def is_settled(self, status: Status) -> bool:
-        """Whether a leader reports what is wanted, and nothing is under way."""
+        """Returns whether a leader reports what is wanted, and nothing is under way."""
         configuration, wish = status.configuration, self.wish
         return (
             configuration is not None
@@ -293,7 +293,7 @@ class GroupOperator:
     # ── resets ───────────────────────────────────────────────────────────────────────────────
 
     def _reset_is_due(self, wish: Wish, found: tuple[Node, Status] | None) -> bool:
-        """Whether a majority has been missing for long enough, and is missing now."""
+        """Returns whether a majority has been missing for long enough, and is missing now."""
         if not self._is_missing(wish, found):
             self._missing_since_us = None
             return False
@@ -371,7 +371,9 @@ class GroupOperator:
             node.act(self.place.name, lambda replica: orders.reset_peers(replica, wish))
 
     def _untold(self, wish: Wish, survivor: Peer) -> bool:
-        """Whether somebody who hasn't left may not know of the reset: he could acknowledge yet."""
+        """Returns whether somebody who hasn't left may not know of the reset: he could acknowledge
+        yet.
+        """
         group = self.place.name
         return any(
             not self._hears(node) or node.replicas[group].core_now().status().lineage < wish.lineage

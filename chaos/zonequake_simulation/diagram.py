@@ -156,7 +156,7 @@ def _draw_times(canvas: _Canvas, rows: dict[int, float]) -> None:
 
 
 def _own(events: Sequence[TraceEvent], name: str) -> list[TraceEvent]:
-    """What says how a node's lane looks."""
+    """Returns what says how a node's lane looks."""
     return [event for event in events if event.node == name and event.kind in _LANE_KINDS]
 
 
@@ -194,7 +194,7 @@ def _draw_node(
 
 
 def _after(event: TraceEvent, up: bool, role: TraceEvent | None) -> tuple[bool, TraceEvent | None]:
-    """Whether a process runs after an event, and the event that told of its role."""
+    """Returns whether a process runs after an event, and the event that told of its role."""
     match event.kind:
         case TraceKind.ROLE:
             return up, event

@@ -157,7 +157,7 @@ class Disk:
         self.open()
 
     def open(self) -> None:
-        """What a process does first."""
+        """Opens the disk, as a process does first."""
         settings = NodeSettings(
             name=self._name,
             data_dir=self._folder,
@@ -184,7 +184,7 @@ class Disk:
         return self.storage.data
 
     def latency_us(self) -> int:
-        """How long the next write takes."""
+        """Returns how long the next write takes."""
         if self.slow_us:
             self._world.bites(FaultKind.SLOW_DISK)
         return self.slow_us + self._random.randrange(100, 4_000)
@@ -217,13 +217,13 @@ class Disk:
     # ── trouble ──────────────────────────────────────────────────────────────────────────────
 
     def is_full(self, name: str) -> bool:
-        """Whether nothing finds room in an environment now."""
+        """Returns whether nothing finds room in an environment now."""
         if self.trouble is FaultKind.FULL_MAP:
             return name == self.full_map
         return self.trouble is FaultKind.FULL_DISK
 
     def is_lucky(self) -> bool:
-        """Whether a small write finds room though larger ones do not."""
+        """Returns whether a small write finds room though larger ones do not."""
         return self._random.random() < 0.5
 
     def log_share(self, *, fsync: bool) -> float:
@@ -287,7 +287,9 @@ class Disk:
         return self._damage(flip, newest=False)
 
     def tear_tail(self) -> bool:
-        """Of a log's newest record only the beginning was written; False if there is none."""
+        """Cuts a log's newest record, as if only its beginning was written; False if there is
+        none.
+        """
         return self._damage(
             lambda record: record[: self._random.randrange(len(record))], newest=True
         )
@@ -318,5 +320,5 @@ class Disk:
 
 
 def _free_space(writes: list[LogWrite]) -> bool:
-    """Whether all of them only forget, as the host's compactions and erasures do."""
+    """Returns whether all of them only forget, as the host's compactions and erasures do."""
     return all(isinstance(write, (Compact, Erase)) for write in writes)

@@ -1,4 +1,4 @@
-"""What goes wrong with a node's disk."""
+"""The faults of a node's disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a node stores of its replicas' states from time to time, and cuts off their logs then."""
+"""The flushes of a node: it stores its replicas' states from time to time, and cuts off their logs
+then.
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ class LeaseCalls(Protocol):
 
 
 class Lease:
-    """Of one process. `rate`: how fast the node's clock goes. `when_awake`: runs a call at once, or
-    when the process goes on that stands still."""
+    """The Lease of one process. `rate`: the speed of the node's clock. `when_awake`: runs a call at
+    once, or when a process that stands still goes on.
+    """
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def seen_from(lineage: int, history: Iterable[HistoryEvent], has: Has) -> Iterat
 
 
 def _counts(lineage: int, event: HistoryEvent, has: Has) -> bool:
-    """Whether an answer rests on what is part of this lineage."""
+    """Returns whether an answer rests on what is part of this lineage."""
     assert event.lineage is not None, "an answer has a place"
     assert event.term is not None, "an answer has a place"
     assert event.index is not None, "an answer has a place"

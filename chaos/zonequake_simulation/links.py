@@ -1,4 +1,4 @@
-"""Which links of the network a fault cuts: (from, to), by the names of places."""
+"""The links of the network that a fault cuts: (from, to), by the names of places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run may take away for good without taking what its clients were promised."""
+"""The losses that a run may cause for good without breaking the promises to its clients."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Losses:
         self._is_volatile = is_volatile
 
     def may_end(self, node: Node) -> bool:
-        """Whether every majority survives if this node's process ends now."""
+        """Returns whether every majority survives if this node's process ends now."""
         return not self._is_volatile or self.may_lose(node)
 
     def may_lose(self, node: Node) -> bool:
-        """Whether every majority survives if what this node holds is gone for good.
+        """Returns whether every majority survives if what this node holds is gone for good.
 
         What was lost before counts as gone; of every configuration that any replica might still go
         by, each half must keep a majority, and so must what the operator has decided or may be

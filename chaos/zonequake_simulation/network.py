@@ -12,7 +12,7 @@ from zonequake_simulation.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """How messages travel. Shares in 0..1; delays are drawn evenly."""
+    """The conditions of the network. Shares in 0..1; delays are drawn evenly."""
 
     lost: float = 0.0
     doubled: float = 0.0
@@ -50,11 +50,11 @@ class Network:
                 del self._cut[link]
 
     def reaches(self, sender: str, to: str) -> bool:
-        """Whether the link is not cut now."""
+        """Returns whether the link is not cut now."""
         return (sender, to) not in self._cut
 
     def blocked(self, sender: str, to: str) -> bool:
-        """Whether the link is cut now, when something would have gone over it."""
+        """Returns whether the link is cut now, when something would have gone over it."""
         reasons = self._cut.get((sender, to), ())
         for why in reasons:
             self._world.bites(why)

@@ -1,4 +1,4 @@
-"""What leaves a simulated node for other nodes: messages, letters and frames, each on its own.
+"""The output of a simulated node to other nodes: messages, letters and frames, each on its own.
 
 Everything is encoded as the real transport does it, and decoded by whom it reaches.
 """

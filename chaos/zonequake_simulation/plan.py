@@ -14,7 +14,7 @@ from zonequake_simulation.scenario import FaultKind, Scenario
 
 
 class FaultAim(enum.StrEnum):
-    """Whom a fault is aimed at when its time comes."""
+    """The target of a fault when its time comes."""
 
     LEADER = "leader"  # of the highest term that is alive, else of whoever comes first
     NODE = "node"  # the one that `choice` names

@@ -20,7 +20,7 @@ from zonequake_simulation.violation import Violation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a traced seed showed. `key`: the one whose operations broke a rule, if one did."""
+    """The result of a traced seed. `key`: the one whose operations broke a rule, if one did."""
 
     events: list[TraceEvent]
     violation: Violation | None

@@ -133,7 +133,7 @@ class Replicas:
         self._world.note(TraceKind.FAULT, self._name, f"{group} is broken: {reason}")
 
     def erase(self, group: str) -> None:
-        """What an order to erase does, once the replica has stopped if it ran."""
+        """Carries out an order to erase, once the replica has stopped if it ran."""
         replica = self.running.pop(group, None)
         self.lives.pop(group, None)
         self._known.pop(group, None)
@@ -167,7 +167,7 @@ class Replicas:
         return [known for _, known in life.core.log._configurations[-2:]] if life else []
 
     def forget(self) -> None:
-        """What is on the disk will not be used any more."""
+        """Forgets what is on the disk: it will not be used any more."""
         self._known.clear()
 
     def _new_record(

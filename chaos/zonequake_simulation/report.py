@@ -1,4 +1,4 @@
-"""What one seed came to, as a value that travels between processes."""
+"""The report of one seed, as a value that travels between processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zonequake_simulation.violation import Violation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedReport:
-    """How one seed went. `rule` is that of the violation, None if there was none."""
+    """The report of one seed. `rule` is that of the violation, None if there was none."""
 
     seed: int
     scenario: str

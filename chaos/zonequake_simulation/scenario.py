@@ -1,4 +1,4 @@
-"""What a kind of run is made of: nodes, groups, clients, faults and how often they come."""
+"""The parts of a kind of run: nodes, groups, clients, faults and how often they come."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STEPS = 1_500
 
 
 class FaultKind(enum.StrEnum):
-    """What can go wrong, or be asked for at a bad moment."""
+    """A fault, or a request at a bad moment."""
 
     CRASH = "crash"
     CRASH_WRITING = "crash-writing"  # while the node's next write is under way

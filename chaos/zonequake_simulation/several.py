@@ -41,17 +41,17 @@ def drawn(
 
 
 def steps_of(operation: Operation | Transaction) -> tuple[Operation, ...]:
-    """What stands in the history."""
+    """Returns the steps that stand in the history."""
     return operation.steps if isinstance(operation, Transaction) else (operation,)
 
 
 def only_reads(operation: Operation | Transaction) -> bool:
-    """Whether it needs no name to be repeated."""
+    """Returns whether it needs no name to be repeated."""
     return isinstance(operation, Operation) and operation.f is Function.READ
 
 
 def outcomes_of(operation: Operation | Transaction, outcome: Outcome) -> Iterator[Outcome]:
-    """How each step ended."""
+    """Yields how each step ended."""
     if not isinstance(operation, Transaction):
         yield outcome
         return

@@ -168,7 +168,7 @@ class Simulation:
 
     @property
     def tally(self) -> Counter[str]:
-        """How often what happened."""
+        """The number of events of each kind."""
         return self._world.tally
 
     @property
@@ -183,7 +183,7 @@ class Simulation:
 
     @property
     def events(self) -> list[TraceEvent]:
-        """What happened, if it is traced."""
+        """The events of the run, if it is traced."""
         return self._world.events
 
     def run(self, steps: int | None = None) -> None:
@@ -332,7 +332,7 @@ class Simulation:
         return True
 
     def _transactions_run(self) -> bool:
-        """Whether a replica that is to stay has a part in an unfinished transaction."""
+        """Returns whether a replica that is to stay has a part in an unfinished transaction."""
         wanted = [
             self.nodes[peer.node].replicas.get(group)
             for group, operator in self.operators.items()

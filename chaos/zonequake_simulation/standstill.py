@@ -9,7 +9,7 @@ from zonequake_simulation.world import World
 
 
 class Standstill:
-    """Of one node, whichever process runs there."""
+    """The standstill of one node, whichever process runs there."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -26,21 +26,21 @@ class Standstill:
         self._go_on()
 
     def left_us(self) -> int:
-        """How long it still stands still."""
+        """Returns how long it still stands still."""
         left_us = max(0, self._until_us - self._world.now_us)
         if left_us:
             self._world.bites(FaultKind.STALL)
         return left_us
 
     def puts_off(self, call: Callable[[], None]) -> bool:
-        """Whether it stands still; then `call` comes again when that should be over."""
+        """Returns whether it stands still; then `call` comes again when that should be over."""
         left_us = self.left_us()
         if left_us:
             self._world.later(left_us, call)
         return left_us > 0
 
     def holds(self, call: Callable[[], None]) -> bool:
-        """Whether it stands still; then `call` comes as soon as it goes on."""
+        """Returns whether it stands still; then `call` comes as soon as it goes on."""
         left_us = self.left_us()
         if left_us:
             self._held.append(call)

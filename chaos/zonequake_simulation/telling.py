@@ -1,4 +1,4 @@
-"""What a replica's and a storage's events come to in the tally and in the trace."""
+"""The counts and trace events that a replica's and a storage's events become."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tell(world: World, me: Peer, event: RaftEvent) -> None:
 
 
 class StorageJournal:
-    """What a node's storage tells of itself."""
+    """Receives the journal entries of a node's storage."""
 
     def __init__(self, world: World, node: str) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""What a traced simulation remembers of each step, and how it reads as text.
+"""The trace of a simulation: what it keeps of each step, and its form as text.
 
 A message is one event, at its arrival, that knows when it was sent; a lost one is an event at its
 sender. What a client asked is two events, INVOKE and RETURN, on the client's own lane.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 class TraceKind(enum.StrEnum):
-    """What an event tells; the comment says which fields beside time, node and text are set."""
+    """The kind of an event; the comment says which fields beside time, node and text are set."""
 
     MESSAGE = "message"  # arrived at `node`, sent by `peer` at `since_ms`
     LOST = "lost"  # sent by `node` to `peer`, never arrives

@@ -193,7 +193,7 @@ class Trouble:
         self._start_later(node, fault)
 
     def _crash_in_time(self, node: Node, fault: Fault) -> None:
-        """What was set up in time may come when all is over."""
+        """Crashes the node, unless the run is over by then."""
         if not self._over:
             self._crash(node, fault)
 
@@ -233,7 +233,7 @@ class Trouble:
             self._world.later((down_ms + 700) * 1000, cut_off)
 
     def _break_off(self, fault: Fault) -> None:
-        """Who sends or gets the frame dies as it leaves, or a little later."""
+        """Crashes the sender or the receiver of the frame as it leaves, or a little later."""
         left = 1 + (fault.choice >> 4) % 16
         delay_us = (0, 0, 3_000, 30_000)[fault.choice >> 10 & 3]
 

@@ -27,7 +27,7 @@ from zonequake_store.storage.cells import Overlay
 
 
 class Process(Protocol):
-    """What turns need of the node whose processes take them."""
+    """The interface of a node for the turns of its processes."""
 
     alive: bool
     process: int

@@ -1,4 +1,4 @@
-"""What a broken rule raises."""
+"""The exception that a broken rule raises."""
 
 from __future__ import annotations
 

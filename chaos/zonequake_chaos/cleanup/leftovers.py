@@ -1,4 +1,4 @@
-"""What a run can leave behind, found by looking at the cluster and the node, and not by a journal.
+"""The remains of a run, found by looking at the cluster and the node, and not by a journal.
 
 Each look finds one kind of trace and says how it is mended. What can't be looked at counts as not
 proven. A new kind of fault adds its look to `LOOKS`.
@@ -48,7 +48,9 @@ class Trace:
 
 @dataclass(slots=True, kw_only=True)
 class Looked:
-    """What was looked at, what was found there, and where nobody could look."""
+    """The result of a look: the places looked at, the traces found there, and the places that could
+    not be looked at.
+    """
 
     checked: list[str] = field(default_factory=list)
     left: list[Trace] = field(default_factory=list)
@@ -61,7 +63,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where to look. `run` None: traces of any run; `mark`: what there was before, if known."""
+    """The places to look at. `run` None: traces of any run; `mark`: the state before, if known."""
 
     kube: Kube
     node: OwnNode | None
@@ -95,7 +97,7 @@ async def look(where: Where, *, labelled: bool = False) -> Looked:
 
 
 async def at_pods(kube: Kube, node: OwnNode | None, hands: NodeHands | None) -> list[Trace]:
-    """What was done to pods from their nodes, as far as it can be seen now."""
+    """Returns the traces of faults at pods, seen from their nodes."""
     if hands is None:
         return []
     try:
@@ -110,7 +112,9 @@ async def _components(where: Where) -> list[Trace]:
 
 
 def stopped_components(node: OwnNode) -> list[Trace]:
-    """What of the node itself is stopped; seen without an API server, which may be one of them."""
+    """Returns the stopped components of the node; seen without an API server, which may be one of
+    them.
+    """
 
     async def resume(component: str) -> None:
         node.resume(component)
@@ -230,7 +234,9 @@ async def _scales(where: Where) -> list[Trace]:
 
 
 async def _volumes(where: Where) -> list[Trace]:
-    """Of data nodes that the run added: a StatefulSet leaves them when it shrinks again."""
+    """Returns the volumes of data nodes that the run added: a StatefulSet leaves them when it
+    shrinks again.
+    """
     assert where.mark is not None
     found = []
     for claim in await where.kube.find("PersistentVolumeClaim"):
@@ -256,7 +262,7 @@ async def _delete(kube: Kube, kind: str, name: str) -> None:
 
 
 async def _left_to_the_operator() -> None:
-    """What only the operator may take away."""
+    """Looks at nothing: only the operator may delete these objects."""
 
 
 LOOKS: dict[str, Look] = {

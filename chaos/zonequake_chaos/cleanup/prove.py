@@ -40,7 +40,9 @@ _POLL_S = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class Proof:
-    """What is known at the end: `problems` empty means that nothing is left, and was seen so."""
+    """The result of a cleanup's proof: `problems` empty means that nothing is left, and was seen
+    so.
+    """
 
     checked: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

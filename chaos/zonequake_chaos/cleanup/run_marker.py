@@ -36,7 +36,7 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMark:
-    """What a mark says. `scales`: the replicas of the release's pools before the run."""
+    """The content of a mark. `scales`: the replicas of the release's pools before the run."""
 
     name: str
     release: str
@@ -155,7 +155,7 @@ async def remove_mark(kube: Kube, mark: RunMark) -> None:
 
 
 class Heard(StrEnum):
-    """What came of a question: the run lives; its mark has gone meanwhile; or it said nothing."""
+    """The answer to a question: the run lives; its mark has gone meanwhile; or nothing came."""
 
     ANSWER = "answer"
     GONE = "gone"

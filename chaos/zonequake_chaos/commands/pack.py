@@ -31,7 +31,9 @@ _SECRETS = {
 
 @dataclass(slots=True, kw_only=True)
 class Packed:
-    """What became of it: how many files, the archive's size, and what was taken out how often."""
+    """The result of packing: the number of files, the archive's size, and the number of removals by
+    kind.
+    """
 
     files: int = 0
     size_bytes: int = 0

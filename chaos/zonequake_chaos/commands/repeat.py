@@ -35,7 +35,7 @@ from zonequake_kube.errors import USAGE_EXIT_CODE, UsageError, in_words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """How often, and where to tell of it.
+    """A series of runs: their number, and the place to report them to.
 
     `junit` is written, `summary` is added to. With `repeat` above 1 each run has a folder
     `seed-<seed>` of its own in `ask.out`, which holds what is told of all.
@@ -49,7 +49,7 @@ class Series:
 
 @dataclass(slots=True)
 class _Walked:
-    """What came of the runs so far; `failure` is what kept one from ending."""
+    """The results of the runs so far; `failure` is what kept one from ending."""
 
     ended: list[Ended] = field(default_factory=list)
     told: list[verdict_json.Told] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What `zonequake run` does around a runner: plan, dry run, run folder, analysis, verdict."""
+"""The steps of `zonequake run` around a runner: plan, dry run, run folder, analysis, verdict."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LOOK_S = 1.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What the user asked for."""
+    """The user's options of a run."""
 
     scenario: str
     overrides: Sequence[str]

@@ -20,7 +20,7 @@ from zonequake_kube.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a run is to be against. `image` names a build of a target that isn't ours."""
+    """The target of a run. `image` names a build of a target that is not ours."""
 
     target: str = OURS
     image: str | None = None

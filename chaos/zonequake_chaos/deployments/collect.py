@@ -83,7 +83,9 @@ async def dump_replicas(kube: Kube, view: ClusterView, folder: Path, events: Eve
 async def store_events(
     kube: Kube, nodes: Sequence[str], *, since_wall_ns: int
 ) -> tuple[dict[str, list[StoreEvent]], list[str]]:
-    """What each data node recorded since then, also before its last restart; and problems."""
+    """Returns the events that each data node recorded since then, also before its last restart; and
+    problems.
+    """
     found: dict[str, list[StoreEvent]] = {}
     now = SystemClock().now()
     problems = []
@@ -101,8 +103,9 @@ async def store_events(
 
 
 def _since(event: StoreEvent, since_wall_ns: int, now: Moment) -> bool:
-    """Whether it was recorded since then: by the monotonic clock where it is the same as ours,
-    because a node's wall clock may have been stepped."""
+    """Returns whether it was recorded since then: by the monotonic clock where it is the same as
+    ours, because a node's wall clock may have been stepped.
+    """
     if event.clock == now.clock:
         return event.time >= now.time_ns - (now.wall_ns - since_wall_ns)
     return event.wall >= since_wall_ns

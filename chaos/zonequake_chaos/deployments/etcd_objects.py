@@ -56,7 +56,7 @@ class Members:
 
     @property
     def endpoints(self) -> list[str]:
-        """Where clients find each member."""
+        """The address of each member for clients."""
         return [self.address(pod, CLIENT_PORT) for pod in self.pods]
 
 

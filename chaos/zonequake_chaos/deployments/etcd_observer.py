@@ -1,4 +1,4 @@
-"""How the observer sees an etcd: each member's status, in the form of our data nodes' reports.
+"""Observes an etcd: each member's status, in the form of our data nodes' reports.
 
 The group is one partition. A member's process is named by its pod and how often its
 container was restarted, which is the kubelet's word: etcd itself tells nobody when it started.

@@ -1,4 +1,4 @@
-"""What of a scenario etcd can be put through, and what it knows nothing of. Pure."""
+"""The parts of a scenario that etcd supports, and those that it does not. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under test, as the runner needs it: one protocol for our store and for others.
+"""The system under test, as the runner needs it: one protocol for our store and for others.
 
 The phases of a run, its faults, load and checks are the same for every deployment. What differs
 stands here: how it is set up and seen, when its members count as alike, what they dump and recall.
@@ -22,8 +22,9 @@ from zonequake_protocol.admin import StoreEvent
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """What was under test, for `run.yaml` and the report. `version` is its own word, once it runs;
-    `image` is empty where the release says it."""
+    """The description of the system under test, for `run.yaml` and the report. `version` is its own
+    answer, once it runs; `image` is empty where the release names it.
+    """
 
     name: str
     version: str
@@ -38,16 +39,16 @@ class Deployment(Protocol):
 
     @property
     def sight(self) -> Sight:
-        """How the observer sees its pods."""
+        """The way that the observer sees its pods."""
         ...
 
     @property
     def described(self) -> Described:
-        """What it is."""
+        """The description of the system."""
         ...
 
     def load_plan(self, zone: Zone, *, seed: int) -> LoadPlan:
-        """What the load pods of a zone do together."""
+        """Returns the plan of all load pods of a zone."""
         ...
 
     async def set_up(self, observer: Observer, journal: Journal) -> None:
@@ -72,5 +73,7 @@ class Deployment(Protocol):
     async def recorded(
         self, nodes: Sequence[str], *, since_wall_ns: int
     ) -> tuple[Mapping[str, list[StoreEvent]], list[str]]:
-        """What the members recorded themselves since then, by node; and problems."""
+        """Returns the events that the members recorded themselves since then, by node; and
+        problems.
+        """
         ...

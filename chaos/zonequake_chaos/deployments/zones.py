@@ -92,7 +92,9 @@ async def create_zone(kube: Kube, journal: Journal, zone: Zone, run_id: str) -> 
 
 
 def not_available(view: ClusterView, zones: list[Zone]) -> list[str]:
-    """What is missing until every partition of the zones is served by its full stable set."""
+    """Returns what is missing until every partition of the zones is served by its full stable
+    set.
+    """
     missing = unsettled(view)
     for zone in zones:
         partitions = view.of_zone(zone.name)
@@ -138,7 +140,8 @@ async def _watch_refusals(kube: Kube, observer: Observer, zones: list[Zone]) -> 
 
 
 def refusal(zone: Json, topology: Json, view: ClusterView) -> str:
-    """What the zone's own condition says where waiting can't help, and about which nodes.
+    """Returns the text of the zone's own condition where waiting cannot help, with the nodes it is
+    about.
 
     Empty while there is hope: a filter that matches nobody may yet match a node that the operator
     has not taken into its topology, or that waits for its timer.

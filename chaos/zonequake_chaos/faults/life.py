@@ -31,7 +31,8 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultWorld:
-    """What a fault acts on and looks through; `release` is the Helm release.
+    """The surroundings of a fault: what it acts on and looks through; `release` is the Helm
+    release.
 
     `node`: the node itself, where it is this machine's; `hands`: on whichever node carries a pod.
     `zones`: the run's own; `loads`: its load, one per zone.

@@ -1,4 +1,4 @@
-"""What the waits of several faults look for: a process that is gone, and one that is back."""
+"""Conditions that several faults wait for: a process that is gone, and one that is back."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _TLS_MOUNT = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What the release's harness ConfigMap says (docs/interfaces.md, charts/zonequake)."""
+    """The content of the release's harness ConfigMap (docs/interfaces.md, charts/zonequake)."""
 
     release: str
     namespace: str
@@ -66,7 +66,7 @@ class Installation:
 def load_plan(
     *, zone: Zone, load: Load, installation: Installation, seed: int, final_timeout_s: float
 ) -> LoadPlan:
-    """What the load pods of one zone do together."""
+    """Returns the plan of all load pods of one zone."""
     workloads: list[RegisterWorkload | AppendListWorkload] = []
     if load.register_rate:
         workloads.append(

@@ -64,7 +64,7 @@ class LoadPods:
                 group.create_task(self._call(pod, "/phase", method="POST", body=body))
 
     async def status(self) -> list[LoadStatus]:
-        """What each pod says of itself. Raises ClusterError."""
+        """Returns the status of each pod. Raises ClusterError."""
         answers = [await self._call(pod, "/status") for pod in self.names]
         return [msgspec.json.decode(answer, type=LoadStatus) for answer in answers]
 

@@ -1,4 +1,4 @@
-"""What faults left at pods, as their nodes' agents see it (`zonequake_agent.leftovers`).
+"""The remains of faults at pods, as their nodes' agents see them (`zonequake_agent.leftovers`).
 
 It is found in the kernel and in the pods themselves, and in no record: rules, delayers, failing
 syncs, stepped clocks, fill files, and agents that a dead harness left at work.
@@ -14,8 +14,9 @@ from zonequake_kube.errors import FaultFailed
 
 
 async def left_behind(hands: NodeHands, pods: Sequence[PodOnNode]) -> list[str]:
-    """What is there at these pods, in words; empty: nothing. Raises HarnessError where it can't
-    look."""
+    """Returns the remains at these pods as sentences; empty: none. Raises HarnessError where it
+    cannot look.
+    """
     found = []
     for pod in pods:
         words = json.loads(await _asked(hands, pod, "leftovers"))

@@ -1,4 +1,4 @@
-"""What the fault agent does to a pod's links, as calls over hands on its node (docs/agent.md)."""
+"""The fault agent's work on a pod's links, as calls over hands on its node (docs/agent.md)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def undo_links(hands: NodeHands, pod: PodOnNode, fault: str = "") -> None:
 
 
 async def met(hands: NodeHands, pod: PodOnNode, fault: str) -> Met:
-    """What the fault's rules met so far. Raises HarnessError."""
+    """Returns the counts of the fault's rules so far. Raises HarnessError."""
     found = await _ask(hands, pod, "counts", pod.uid, fault)
     told = json.loads(found.get("delayed", "{}"))
     return Met(
@@ -52,7 +52,7 @@ async def met(hands: NodeHands, pod: PodOnNode, fault: str) -> Met:
 
 
 async def holds(hands: NodeHands, pod: PodOnNode, fault: str) -> bool:
-    """Whether the fault is at the pod and not over. Raises HarnessError."""
+    """Returns whether the fault is at the pod and not over. Raises HarnessError."""
     return bool(await _ask(hands, pod, "holds", pod.uid, fault))
 
 

@@ -106,7 +106,7 @@ class OwnNode:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the process was stopped by a signal; one that is gone is not."""
+    """Returns whether the process was stopped by a signal; one that is gone is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
     except (FileNotFoundError, ProcessLookupError):

@@ -42,7 +42,7 @@ class NodeHands(Protocol):
 
     @property
     def agent(self) -> Sequence[str]:
-        """How the agent's program is called there: the words before its verb."""
+        """The command that starts the agent there: the words before its verb."""
         ...
 
     async def run(
@@ -70,7 +70,7 @@ async def to_its_end(work: Coroutine[object, object, _Answer]) -> _Answer:
 async def asked(
     hands: NodeHands, pod: PodOnNode, answer: type[_Answer], verb: str, *words: str
 ) -> _Answer:
-    """What the agent answers on the pod's node.
+    """Asks the agent on the pod's node; returns its answer.
 
     Raises HarnessError, FaultFailed if it can't, NoProcess if there is nobody that it could act on.
     """

@@ -37,7 +37,7 @@ class Witness:
         )
 
     def report(self, report: ReplicasReport) -> None:
-        """What a member says of itself now."""
+        """Takes a member's present report of itself."""
         for replica in report.replicas:
             place = (replica.zone, replica.partition)
             if replica.role is not ReplicaRole.LEADER or replica.term <= self._terms.get(place, 0):

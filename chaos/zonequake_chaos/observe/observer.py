@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 class Sight(Protocol):
-    """How one kind of system under test is seen."""
+    """The way in which one kind of system under test is seen."""
 
     @property
     def pod_labels(self) -> str:
@@ -63,11 +63,12 @@ class Sight(Protocol):
 
     @property
     def ports(self) -> LinkPorts:
-        """Where its members reach each other, and clients them."""
+        """The ports of its members, for each other and for clients."""
         ...
 
     async def report(self, pod: PodView, *, timeout_s: float) -> ReplicasReport:
-        """What the pod's process says of itself now, in the form of our own data nodes' reports.
+        """Returns the present report of the pod's process, in the form of our own data nodes'
+        reports.
 
         Raises ClusterError, msgspec.MsgspecError if it says nothing, or nothing of use.
         """
@@ -163,7 +164,7 @@ class Observer:
         self._began_ns = self._clock.now().time_ns
 
     def view(self) -> ClusterView:
-        """What is known now."""
+        """Returns the present view of the cluster."""
         return assemble(
             at_ns=self._clock.now().time_ns,
             began_ns=self._began_ns,

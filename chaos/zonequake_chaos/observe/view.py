@@ -1,4 +1,4 @@
-"""What is known of the cluster at one instant, as plain values.
+"""The known state of the cluster at one instant, as plain values.
 
 `zonequake_chaos.observe.observer` fills it in from the data nodes' own reports and the Partition
 resources; triggers, targets and waits are functions over it.

@@ -171,14 +171,14 @@ class Journal:
 
     @property
     def debts(self) -> list[tuple[int, Debt]]:
-        """What is still owed, in the order in which it is to be paid.
+        """The open debts, in the order in which they are to be paid.
 
         Within a kind the newest comes first: undone in the opposite order of doing.
         """
         return sorted(self._open.items(), key=lambda owed: (_ORDER.index(type(owed[1])), -owed[0]))
 
     def owes(self, kind: type[Debt]) -> bool:
-        """Whether a debt of this kind is open."""
+        """Returns whether a debt of this kind is open."""
         return any(isinstance(debt, kind) for debt in self._open.values())
 
     def owe(self, debt: Debt) -> int:

@@ -20,7 +20,7 @@ class Moment:
 
 
 class Clock(Protocol):
-    """Where instants come from."""
+    """The source of instants."""
 
     def now(self) -> Moment: ...
 

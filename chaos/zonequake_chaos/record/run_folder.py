@@ -31,7 +31,7 @@ class FolderHeld(UsageError):
 
 
 class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run reached its cluster, so that `clean` can again."""
+    """The run's way to its cluster, so that `clean` can use it again."""
 
     kubeconfig: str | None
     context: str | None
@@ -102,7 +102,7 @@ class RunFolder:
         fresh.replace(self.path / "run.yaml")
 
     def cluster(self) -> ClusterPlace:
-        """Where the run was. Raises UsageError."""
+        """Returns the cluster of the run. Raises UsageError."""
         raw = yaml.safe_load((self.path / "run.yaml").read_text())
         try:
             return msgspec.convert(raw["cluster"], ClusterPlace)
@@ -117,7 +117,9 @@ class RunFolder:
         return str(raw["run"])
 
     def has_history(self) -> bool:
-        """Whether any load pod did anything: one that never began an operation writes no file."""
+        """Returns whether any load pod did anything: one that never began an operation writes no
+        file.
+        """
         return any((self.path / "history").glob("*.jsonl"))
 
     def conclude(self, judged: Verdict, harness: HarnessReport, *, why: str) -> Verdict:
@@ -145,7 +147,9 @@ class RunFolder:
 
 
 def expectations(run: ChaosRun) -> dict[str, Any]:
-    """What the analysis judges the run by, with the faults that must be shown to have landed."""
+    """Returns the expectations that the analysis judges the run by, with the faults that must be
+    shown to have landed.
+    """
     wanted: dict[str, Any] = msgspec.structs.asdict(run.spec.expectations)
     control = [CONTROL] if run.spec.control is not None else []
     wanted["faults"] = control + [fault.name for fault in run.spec.faults if must_land(fault)]
@@ -153,5 +157,5 @@ def expectations(run: ChaosRun) -> dict[str, Any]:
 
 
 def must_land(fault: Fault) -> bool:
-    """Whether a run that doesn't show this fault can't pass."""
+    """Returns whether a run that doesn't show this fault can't pass."""
     return fault.disturbs or isinstance(fault, Reached)

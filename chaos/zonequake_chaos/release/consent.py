@@ -17,7 +17,7 @@ from zonequake_kube.errors import GuardError, NotFound, UsageError
 
 
 async def check_consent(kube: Kube, *, embedded: bool) -> float | None:
-    """How long a run may last at most, in seconds; None on an embedded cluster: no limit.
+    """Returns how long a run may last at most, in seconds; None on an embedded cluster: no limit.
 
     Raises GuardError if a foreign namespace doesn't carry both labels.
     """
@@ -49,7 +49,8 @@ def consent(labels: Mapping[str, str], *, namespace: str) -> float:
 
 
 def longest_s(run: ChaosRun, ceiling_s: float | None) -> float | None:
-    """How long the run may last: its own limit, or the namespace's; None: as long as it takes.
+    """Returns how long the run may last: its own limit, or the namespace's; None: as long as it
+    takes.
 
     Raises GuardError if its own is longer, or if what is planned can't be done in the time.
     """
@@ -70,7 +71,7 @@ def longest_s(run: ChaosRun, ceiling_s: float | None) -> float | None:
 
 
 def planned_s(run: ChaosRun) -> float:
-    """What the plan takes at least up to the end of its last fault."""
+    """Returns the least duration of the plan up to the end of its last fault, in seconds."""
     times = run.spec.times
     control_s = times.after_s if run.spec.control is not None else 0.0
     return (
@@ -94,7 +95,7 @@ def check_dumps(installed: Installation) -> None:
 
 
 async def installation(kube: Kube, release: str) -> Installation:
-    """What the release says of itself. Raises UsageError if it isn't installed."""
+    """Returns the release's description of itself. Raises UsageError if it is not installed."""
     try:
         return Installation.of(await kube.get("ConfigMap", f"{release}-harness"))
     except NotFound as error:

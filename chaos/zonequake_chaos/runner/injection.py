@@ -58,7 +58,9 @@ class Held:
 
 @dataclass(slots=True, kw_only=True)
 class Done:
-    """What became of the faults so far: who missed and why, where stage-bound ones landed."""
+    """The results of the faults so far: the misses with reasons, the landings of stage-bound
+    ones.
+    """
 
     places: dict[str, PartitionPlace | None] = field(default_factory=dict)
     landings: list[Landing] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Where a fault really landed, judged from what the data nodes themselves recorded.
+"""The real landing of a fault, judged from what the data nodes themselves recorded.
 
 The trigger saw a stage; until the process was dead some time passed. The runner's own belief proves
 nothing, so the data nodes' `rebalance.stage` events decide:
@@ -68,7 +68,9 @@ class _Step:
 
 
 def judge(landing: Landing, events: Iterable[RunEvent]) -> Hit | Miss:
-    """Where `landing` landed, given the data nodes' events of the run (in any order)."""
+    """Judges the stage that `landing` hit, given the data nodes' events of the run (in any
+    order).
+    """
     recorded = [event for event in events if event.source == "store"]
     of_partition = [e for e in recorded if (e.zone, e.partition) == landing.place]
     clocks = {event.clock for event in of_partition} | {landing.injected.clock}

@@ -25,7 +25,7 @@ from zonequake_chaos.targeting.triggers import Before, sightings, trigger_in_wor
 
 
 class Mark(StrEnum):
-    """How a step stands."""
+    """The state of a step."""
 
     PLANNED = "planned"
     RUNNING = "running"

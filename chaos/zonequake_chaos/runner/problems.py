@@ -1,4 +1,4 @@
-"""What stood in a run's way, and the verdict that the harness makes of it."""
+"""The problems of a run, and the verdict that the harness makes of them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _ANSWER_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Why a run was ended early, and what that makes of it."""
+    """The reason for ending a run early, with its verdict."""
 
     verdict: Verdict
     words: str
@@ -46,7 +46,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """What a run may do: on an embedded cluster, or for so long; and the mark that it made."""
+    """The permission of a run: on an embedded cluster, or for so long; and the mark that it
+    made.
+    """
 
     embedded: bool
     limit_s: float | None
@@ -99,7 +101,7 @@ class Watchman:
             self._end(Verdict.UNKNOWN, f"{ENDED}: {error}")
 
     async def _near(self) -> None:
-        """What needs no API server."""
+        """Ends the run early on the conditions that need no API server."""
         began_ns = self.clock.now().time_ns
         while True:
             lasted_s = (self.clock.now().time_ns - began_ns) / 1e9

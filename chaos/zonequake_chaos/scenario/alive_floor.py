@@ -52,7 +52,7 @@ or that heartbeats alone fill: who is behind them is as far as behind a cut."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """What one fault takes away while it lasts.
+    """The loss that one fault causes while it lasts.
 
     `nodes`: those that the plan names, as `pool-ordinal`; `others`: how many more, whoever they
     are; `leases_only`: they go on, but without the API server. `thing`: a component of the node.
@@ -71,7 +71,7 @@ class Harm:
 
 @dataclass(slots=True, kw_only=True)
 class _Plan:
-    """How things stand when a fault's turn comes."""
+    """The state at the time of a fault's turn."""
 
     sizes: dict[str, int]
     peak: int
@@ -91,7 +91,7 @@ def check_plan(run: ChaosRun) -> None:
 
 
 def objections(run: ChaosRun) -> Iterator[str]:
-    """Why the plan is refused, fault by fault; nothing if it isn't."""
+    """Yields why the plan is refused, fault by fault; nothing if it isn't."""
     spec = run.spec
     sizes = {pool.name: pool.replicas for pool in spec.pools}
     plan = _Plan(sizes=sizes, peak=sum(sizes.values()))
@@ -115,7 +115,7 @@ def objections(run: ChaosRun) -> Iterator[str]:
 
 
 def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
-    """What the fault takes away from pools of these sizes; None if nothing."""
+    """Returns the loss that the fault causes in pools of these sizes; None if there is none."""
     target: FaultTarget | None = getattr(fault, "target", None)
     match fault:
         case Scale():
@@ -145,7 +145,7 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
 
 
 def _as_good_as_cut(fault: NetworkLoss | NetworkSlow) -> bool:
-    """Whether too little passes in time for a member to be heard as alive."""
+    """Returns whether too little passes in time for a member to be heard as alive."""
     if isinstance(fault, NetworkLoss):
         return fault.percent >= CUT_PERCENT
     return fault.delay_ms >= CUT_DELAY_MS or 0 < fault.bytes_per_second < CUT_BYTES_PER_SECOND
@@ -169,7 +169,9 @@ def _of_target(
 
 
 def _side_size(side: list[str], peak: int) -> int:
-    """How many nodes a side of a partition has at most: who is on the smaller one is away."""
+    """Returns how many nodes a side of a partition has at most: who is on the smaller one is
+    away.
+    """
     return sum(peak - 1 if word in (Side.FOLLOWERS, Side.OTHERS) else 1 for word in side)
 
 
@@ -283,5 +285,5 @@ def _needs_leases(zone: Zone) -> bool:
 
 
 def _stays_missing(zones: list[Zone]) -> bool:
-    """Whether some zone waits forever for nodes that its pool has no more."""
+    """Returns whether some zone waits forever for nodes that its pool has no more."""
     return any(zone.data_nodes_auto_adjust_scale_down == "Infinite" for zone in zones)

@@ -38,7 +38,7 @@ def control_fault(nodes: Iterable[str]) -> RollingRestart:
 
 
 def with_control(spec: Spec, pool: str) -> int:
-    """How many nodes the pool has once the control's are there."""
+    """Returns how many nodes the pool has once the control's are there."""
     size = next(each.replicas for each in spec.pools if each.name == pool)
     control = spec.control
     return size + (control.nodes if control is not None and control.pool == pool else 0)

@@ -1,4 +1,4 @@
-"""What is done to whom: the manifest's faults and their targets, as types.
+"""The manifest's faults and their targets, as types.
 
 Pure: doing it is `zonequake_chaos.faults`.
 """
@@ -16,7 +16,7 @@ from zonequake_chaos.scenario.triggers import AtOnce, Trigger
 
 
 class TargetRole(StrEnum):
-    """Which data nodes a fault is for, seen from the partition that its trigger saw."""
+    """The data nodes that a fault is for, seen from the partition that its trigger saw."""
 
     CATCHING_UP_PEER = "catching_up_peer"
     LEADER = "leader"
@@ -42,7 +42,7 @@ class FaultTarget(Part, frozen=True, kw_only=True):
 
 
 class FaultBase(Part, frozen=True, kw_only=True, tag_field="type"):
-    """What all faults have: done `times` times, each `pause_s` after the one before.
+    """The common fields of all faults: done `times` times, each `pause_s` after the one before.
 
     `hold_s` lies between the effect and the recovery. With `wait_recovered` false the next step
     begins at once and the recovery phase waits instead. With `held_until` the recovery begins when
@@ -103,7 +103,7 @@ class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):
 
 
 class Traffic(StrEnum):
-    """Which packets of a pod a fault of its links is for.
+    """The packets of a pod that a fault of its links is for.
 
     `all`: everything. `peers`: the members' port for each other. `clients`: their port for clients.
     `control`: the API server's ports.
@@ -133,7 +133,7 @@ class Side(StrEnum):
 
 
 class LinkFault(FaultBase, frozen=True, kw_only=True):
-    """What faults of links have: whose, which way, and which packets.
+    """The common fields of faults of links: the pods, the direction, and the packets.
 
     Either `target`: its links to everybody; or `between`: the links from the nodes of the first
     side to those of the second, each a list of names and of the words of `Side`. `direction` is

@@ -1,4 +1,4 @@
-"""What all parts of a manifest have in common: how fields are named, and their kinds.
+"""The common base of a manifest's parts: the naming of fields, and their kinds.
 
 Field names in the file are camelCase with units written out: `timeout_s` is `timeoutSeconds`.
 """

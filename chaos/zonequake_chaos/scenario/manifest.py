@@ -144,7 +144,7 @@ def _union_member(value: object, union: inspect.UnionType) -> inspect.Type:
 
 
 def _contradictions(run: ChaosRun) -> Iterator[str]:
-    """What the types can't say: names that are used twice, or point nowhere."""
+    """Yields what the types can't say: names that are used twice, or point nowhere."""
     spec = run.spec
     pools = [pool.name for pool in spec.pools]
     for kind, names in (

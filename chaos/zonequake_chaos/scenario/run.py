@@ -45,7 +45,7 @@ class Zone(Part, frozen=True, kw_only=True):
 
 
 class Load(Part, frozen=True, kw_only=True):
-    """What the load pods do together.
+    """The work of all load pods together.
 
     Rates are operations per second over all pods; each pod probes each partition ten times a
     second, or as often as `probe_rate` allows (0: never). `bulk` keys are written once in the
@@ -67,14 +67,14 @@ class Load(Part, frozen=True, kw_only=True):
 
 
 class Etcd(Part, frozen=True, kw_only=True):
-    """How the members of `--target etcd` are started; the defaults are etcd's own."""
+    """The start options of the members of `--target etcd`; the defaults are etcd's own."""
 
     heartbeat_ms: Annotated[int, Meta(ge=1, le=10_000)] = 100
     election_timeout_ms: Annotated[int, Meta(ge=5, le=50_000)] = 1_000
 
 
 class Times(Part, frozen=True, kw_only=True):
-    """How long the phases last, and how long the run waits for what it needs."""
+    """The durations of the phases, and the limits of the run's waits."""
 
     before_s: Seconds = 20.0
     after_s: Seconds = 15.0
@@ -86,7 +86,7 @@ class Times(Part, frozen=True, kw_only=True):
 
 
 class Expectations(Part, frozen=True, kw_only=True):
-    """What the analysis judges the run by; a limit that is absent isn't judged.
+    """The limits that the analysis judges the run by; an absent limit is not judged.
 
     `resets`: exactly so many forced resets in all partitions together. `sacrificed_at_most`,
     `sacrificed_at_least`, `restored_at_least`: acknowledged writes that resets took, and that an
@@ -114,15 +114,17 @@ class Expectations(Part, frozen=True, kw_only=True):
 
 
 class Control(Part, frozen=True, kw_only=True):
-    """What the same faults cost on this machine where they meet nothing: `nodes` data nodes more
-    in `pool`, which hold no replica, restarted one after another before the faults."""
+    """A control group that shows the cost of the same faults on this machine where they meet
+    nothing: `nodes` data nodes more in `pool`, which hold no replica, restarted one after another
+    before the faults.
+    """
 
     pool: Name
     nodes: Annotated[int, Meta(ge=1, le=100)]
 
 
 class Floor(Part, frozen=True, kw_only=True):
-    """How many replicas of every partition must be alive at any time of the run.
+    """The least number of replicas of every partition that must be alive at any time of the run.
 
     Without one it is a majority: a run that breaks majorities on purpose says so.
     """

@@ -1,4 +1,4 @@
-"""When a fault's turn comes: the manifest's `trigger`, as types.
+"""The conditions that start a fault: the manifest's `trigger`, as types.
 
 Pure: whether one holds is `zonequake_chaos.targeting.triggers`.
 """
@@ -86,8 +86,9 @@ class OnLeader(Part, frozen=True, kw_only=True, tag_field="when", tag="leader"):
 
 
 class NodeState(StrEnum):
-    """What a trigger can see of a data node: `answers` by a process that reports its replicas,
-    `silent` is the opposite, `ready` is the pod's Ready condition beside an answer."""
+    """The state of a data node that a trigger can see: `answers` by a process that reports its
+    replicas, `silent` is the opposite, `ready` is the pod's Ready condition beside an answer.
+    """
 
     ANSWERS = "answers"
     SILENT = "silent"

@@ -1,4 +1,4 @@
-"""Whom a fault is for: pure choice of nodes by role, drawn by the run's seed.
+"""The choice of a fault's nodes: pure choice by role, drawn by the run's seed.
 
 An empty choice is an error and never a quiet pass. The same view, sighting and seed give the same
 nodes.

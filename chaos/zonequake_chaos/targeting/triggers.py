@@ -1,4 +1,4 @@
-"""When a fault's turn has come: pure predicates over a `ClusterView`.
+"""The evaluation of triggers: pure predicates over a `ClusterView`.
 
 A trigger looks at observed state and never sleeps. It answers with sightings: every place where its
 condition holds right now. Which of them the fault is for is drawn by the run's seed.
@@ -32,7 +32,7 @@ PartitionPlace = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What a trigger saw; `place` is None for conditions that aren't about one partition."""
+    """The result of a trigger; `place` is None for conditions that are not about one partition."""
 
     at_ns: int
     what: str
@@ -47,7 +47,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What is known of earlier faults, by name: the partition they saw, when they took effect."""
+    """The known facts of earlier faults, by name: the partition they saw, when they took effect."""
 
     places: Mapping[str, PartitionPlace | None] = field(default_factory=dict)
     effective_ns: Mapping[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def sightings(trigger: Trigger, view: ClusterView, before: Before) -> list[Sight
 
 
 def unsettled(view: ClusterView) -> list[str]:
-    """Why the cluster isn't settled, one short sentence each; empty if it is."""
+    """Returns why the cluster isn't settled, one short sentence each; empty if it is."""
     reasons = [f"{node.name} does not answer" for node in view.nodes.values() if not node.answers]
     reasons += [f"{node.name} is not Ready" for node in view.nodes.values() if not node.pod.ready]
     reasons += [
@@ -141,7 +141,7 @@ def _holds(trigger: OnStage | OnKey | OnLeader, partition: PartitionView, before
 
 
 def _key_is(trigger: OnKey, keys: KeysView) -> bool:
-    """Whether the key is as every condition that is given says."""
+    """Returns whether the key is as every condition that is given says."""
     key = trigger.key
     nodes = _nodes_of(keys, key)
     if trigger.empty:

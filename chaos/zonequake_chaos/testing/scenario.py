@@ -41,7 +41,7 @@ _TURN_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run came to. `folder` holds all of it, `report` is the page for people."""
+    """The result of a run. `folder` holds all of it, `report` is the page for people."""
 
     document: VerdictDocument
     folder: Path
@@ -158,15 +158,15 @@ class OwnScenario:
         )
 
     def load(self, **fields: object) -> None:
-        """What the load does, as in `spec.load`."""
+        """Sets the work of the load, as in `spec.load`."""
         self._spec.setdefault("load", {}).update(_named(fields))
 
     def times(self, **fields: object) -> None:
-        """How long phases last, as in `spec.times`."""
+        """Sets the durations of phases, as in `spec.times`."""
         self._spec.setdefault("times", {}).update(_named(fields))
 
     def expect(self, **fields: object) -> None:
-        """What the run is judged by, as in `spec.expectations`."""
+        """Sets the limits that the run is judged by, as in `spec.expectations`."""
         self._spec.setdefault("expectations", {}).update(_named(fields))
 
     def inject(

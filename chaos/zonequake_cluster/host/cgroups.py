@@ -32,7 +32,7 @@ _V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
 
 
 def is_unified(root: Path = _ROOT) -> bool:
-    """Whether this is version 2."""
+    """Returns whether this is version 2."""
     return (root / "cgroup.controllers").is_file()
 
 

@@ -126,6 +126,8 @@ def _package_sources(codename: str) -> list[str]:
 
 
 def _apt_proxies() -> list[str]:
-    """How this machine's apt reaches its sources: mmdebstrap's own apt doesn't read that."""
+    """Returns how this machine's apt reaches its sources: mmdebstrap's own apt doesn't read
+    that.
+    """
     settings = programs.run(["apt-config", "dump"]).splitlines()
     return [line for line in settings if line.lower().startswith(("acquire::http", "acquire::ftp"))]

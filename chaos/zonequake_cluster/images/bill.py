@@ -1,4 +1,4 @@
-"""What is in an image, as a CycloneDX bill of materials.
+"""The content of an image, as a CycloneDX bill of materials.
 
 Taken from what the image is made of: the base's packages, as its own dpkg lists them, the wheels
 that the lock chose, our packages, and a program of this machine. The same parts give the same

@@ -49,7 +49,7 @@ class BuiltImage(NamedTuple):
 
     @property
     def bill(self) -> Path:
-        """What is in it (CycloneDX); the same stands in the image."""
+        """The bill of materials (CycloneDX); the same stands in the image."""
         return self.archive.with_suffix(".cdx.json")
 
 

@@ -25,7 +25,7 @@ class Buildah:
         self._driver = self._working_driver()
 
     def has(self, name: str) -> bool:
-        """Whether the storage holds an image of this name."""
+        """Returns whether the storage holds an image of this name."""
         return any(line == name for line in self._images())
 
     def remove_others(self, keep: str) -> None:

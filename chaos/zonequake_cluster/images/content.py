@@ -1,4 +1,4 @@
-"""What an image is made of, and the hash over it that names the image.
+"""The sources of an image, and the hash over them that names the image.
 
 The hash is over content and relative names alone, so that the same sources give the same tag in
 every clone and in the wheel, and an unchanged image is neither built nor loaded again.

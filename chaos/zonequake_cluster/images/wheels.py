@@ -16,7 +16,7 @@ _GLIBC_MINORS = (36, 35, 34, 31, 28, 27, 26, 24, 17)
 
 
 def wheel_folder(wheels: Path, lock: NamedFile, python: str) -> Path:
-    """Where the wheels of this lock for this Python belong."""
+    """Returns the folder of the wheels of this lock for this Python."""
     digest = content_hash([lock], [python, platform.machine()])
     return wheels / f"{lock.path.stem}-{digest}"
 

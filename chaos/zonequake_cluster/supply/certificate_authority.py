@@ -67,7 +67,7 @@ class Authority:
 
     @property
     def credential(self) -> Credential:
-        """What `read` makes it from again."""
+        """The credential from which `read` makes this authority again."""
         return Credential(certificate=self.certificate, key=key_pem(self._key))
 
     def sign(

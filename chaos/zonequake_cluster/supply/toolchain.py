@@ -88,7 +88,7 @@ def ensure_programs(
 
 
 def are_built(folder: Path) -> bool:
-    """Whether the programs lie in `folder`, built from the present sources."""
+    """Returns whether the programs lie in `folder`, built from the present sources."""
     return _is_built(Programs(folder=folder), source_digest())
 
 

@@ -40,5 +40,5 @@ def _machines_helm() -> Path | None:
 
 
 def programs_folder() -> Path:
-    """Where this installation's programs lie, or will."""
+    """Returns the folder of this installation's programs, which may not exist yet."""
     return find_instance().bin

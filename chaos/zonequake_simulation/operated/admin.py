@@ -32,7 +32,7 @@ from zonequake_store.replica.status import replica_status, resting_status
 def report(
     node: Node, *, pod_uid: str, attributes: Mapping[str, str], keeper: LeaseKeeper
 ) -> ReplicasReport:
-    """Who a node is, and all of its replicas."""
+    """Returns a node's identity and all of its replicas."""
     home = node.home
     resting = [resting_status(group, record, None) for group, record in home.waiting.items()]
     broken = [resting_status(group, *found) for group, found in home.broken.items()]

@@ -39,7 +39,7 @@ _MODES = ("Update", "Update", "Queue", "Cancel")
 
 
 class _Failures(logging.Handler):
-    """What the operator's loop caught and only logged."""
+    """Collects the failures that the operator's loop caught and only logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -289,7 +289,9 @@ class ControlPlane:
         return known[1]
 
     def wanted(self, number: int, zone: Zone) -> tuple[str, ...]:
-        """What a partition must become while all nodes live: a function of zone and nodes."""
+        """Returns the nodes that a partition must be on while all nodes live: a function of zone
+        and nodes.
+        """
         spec = zone.spec
         assert isinstance(spec, ZoneSpec), "nobody writes a spec that can't be used"
         asked = spec.filter, spec.partitions, spec.replicas
@@ -304,8 +306,9 @@ class ControlPlane:
         return self._sets[1][number]
 
     def is_handled(self, zone: Zone) -> bool:
-        """Whether all processes are in the topology, the zone's last input was evaluated for all
-        partitions, and no timer runs."""
+        """Returns whether all processes are in the topology, the zone's last input was evaluated
+        for all partitions, and no timer runs.
+        """
         status, spec = zone.status, zone.spec
         if status.data_nodes is None or not isinstance(spec, ZoneSpec):
             return False

@@ -1,4 +1,4 @@
-"""What goes wrong between operators, API server and pods."""
+"""The faults between operators, API server and pods."""
 
 from __future__ import annotations
 

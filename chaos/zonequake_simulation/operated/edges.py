@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class ApiWeather:
-    """What the API server does to an operator's calls, besides answering them. Shares in 0..1."""
+    """The faults of the API server in an operator's calls. Shares in 0..1."""
 
     is_out: bool = False
     errors: float = 0.0
@@ -125,11 +125,11 @@ class SimulatedKube(Kube):
 
 
 class OrdersSeen(Protocol):
-    """Who is told of orders, at the node that they are for, and keeps the nodes' Leases."""
+    """Receives the orders at the node that they are for, and keeps the nodes' Leases."""
 
     @property
     def keepers(self) -> Mapping[str, LeaseKeeper]:
-        """Of the processes that run, by node."""
+        """The Lease keepers of the running processes, by node."""
 
     def comes(self, node: Node, order: Order) -> None:
         """It is about to be carried out, or refused."""
@@ -173,7 +173,7 @@ class SimulatedStore(StoreClient):
         return bool(self._calls.open)
 
     async def replicas(self, address: str) -> ReplicasReport:
-        """What a node reports. Raises NodeUnreachable."""
+        """Returns a node's report. Raises NodeUnreachable."""
 
         def read(node: Node) -> ReplicasReport:
             return admin.report(

@@ -49,7 +49,7 @@ class OperatedGroup:
 
     @property
     def first_members(self) -> tuple[Peer, ...]:
-        """Who is to form the group; until that is decided, those who run in stable."""
+        """The peers that are to form the group; until that is decided, those that run in stable."""
         found = self._control.partition(self.place.partition)
         if found is None or found.keys.stable is None:
             return ()
@@ -75,7 +75,9 @@ class OperatedGroup:
 
     @property
     def wish(self) -> Wish:
-        """What stands now: the leader's configuration, else who is to have replicas."""
+        """The present wish: the leader's configuration, else the peers that are to have
+        replicas.
+        """
         group, found = self.place.name, self._control.partition(self.place.partition)
         keys = found.keys if found is not None else None
         survivor = None
@@ -102,7 +104,9 @@ class OperatedGroup:
         return self._nodes[node].home.present(self.place.name) or Peer(node, "")
 
     def is_settled(self, status: Status) -> bool:
-        """Whether a leader reports what zone and nodes ask for, and the keys say the same."""
+        """Returns whether a leader reports what zone and nodes ask for, and the keys say the
+        same.
+        """
         zone = self._control.zone
         found, configuration = self._control.partition(self.place.partition), status.configuration
         if found is None or configuration is None or not self._control.is_handled(zone):

@@ -38,7 +38,7 @@ class LeaseKeeper:
         self._look_later()
 
     def permission(self, order: StartReplica) -> Permission | None:
-        """What a replica of this start order needs; None: nothing."""
+        """Returns the permission that a replica of this start order needs; None: none."""
         if not order.needs_lease:
             return None
         permission = Permission(self.lease, self._node.clock_s)
@@ -97,7 +97,7 @@ class LeaseKeeper:
         asked_ms = world.now_us // 1000
 
         def end(tell: Callable[[], None]) -> None:
-            """What came of it, once, while the process runs."""
+            """Reports the result of the call, once, while the process runs."""
             if self._is_over or self._node.standstill.puts_off(lambda: end(tell)):
                 return
             nonlocal is_open

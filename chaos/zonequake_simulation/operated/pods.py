@@ -42,7 +42,7 @@ class Pods:
         )
 
     def uid(self, node: str) -> str:
-        """Of the pod that the node's process runs in, or will."""
+        """Returns the UID of the pod that the node's process runs in, or will."""
         return f"{node}-uid-{self._uids[node]}"
 
     def died(self, node: Node) -> None:

@@ -1,4 +1,5 @@
-"""Who a run is: a kubeconfig with a token of the release's chaos account, and nothing else in it.
+"""The access of a run: a kubeconfig with a token of the release's chaos account, and nothing else
+in it.
 
 The account and its Role come from the chart (`harness.account`, docs/security.md). Whoever makes
 the kubeconfig needs the right to create tokens of it; whoever uses it doesn't.
@@ -53,7 +54,7 @@ async def write_access(place: ReleasePlace, out: Path, *, hours: int = DEFAULT_H
 
 
 def cluster_of(config: Json, context: str | None, folder: Path) -> Json:
-    """What a kubeconfig says of the cluster of a context (None: the current one), all inline.
+    """Returns the cluster of a context in a kubeconfig (None: the current one), all inline.
 
     `folder`: where the kubeconfig lies, from which the names of its files count.
     """

@@ -44,7 +44,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
-    """What a process says that it goes by."""
+    """The certificate that a process reports to use."""
 
     trust: str
     expiry_s: float
@@ -60,7 +60,7 @@ def in_use(metrics: str) -> InUse | None:
 
 
 class Certificates:
-    """Of one release. Raises ClusterError where the API server refuses."""
+    """The certificates of one release. Raises ClusterError where the API server refuses."""
 
     def __init__(self, kube: Kube, place: TlsPlace, *, tell: Tell, patience_s: float) -> None:
         self._kube = kube

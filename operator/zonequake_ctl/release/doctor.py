@@ -118,7 +118,9 @@ def images(absent: list[requirements.Requirement], own: OwnFiles) -> Iterator[Fi
 
 
 def java(version: int | None) -> Finding:
-    """What Spark runs on. `version`: the major one; None if there is none."""
+    """Returns the finding on the Java that Spark runs on. `version`: the major one; None if there
+    is none.
+    """
     if version is not None and version >= OLDEST_JAVA:
         return Finding(work="analysis", found=f"Java {version}")
     return Finding(
@@ -129,7 +131,9 @@ def java(version: int | None) -> Finding:
 
 
 def java_version() -> int | None:
-    """Of the Java that Spark will start: JAVA_HOME's, else the one on the PATH."""
+    """Returns the major version of the Java that Spark will start: JAVA_HOME's, else the one on the
+    PATH.
+    """
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else "java"
     try:

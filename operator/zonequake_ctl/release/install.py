@@ -98,7 +98,7 @@ def _check(words: list[str], code: int, said: str) -> None:
 
 
 def next_steps(place: ReleasePlace, found: InstalledRelease) -> list[str]:
-    """What runs now, and what to do next, a line each."""
+    """Returns what runs now, and what to do next, a line each."""
     lines = [
         f"{each.name}: {each.ready} of {each.wanted} ready, {each.image}"
         for each in found.workloads

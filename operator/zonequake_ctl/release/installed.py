@@ -1,4 +1,6 @@
-"""What runs of a release: its workloads, their images and versions, as the API server has them."""
+"""The running parts of a release: its workloads, their images and versions, as the API server has
+them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class InstalledRelease:
 
     @property
     def versions(self) -> list[str]:
-        """Of the chart, as the workloads say; more than one in the middle of an upgrade."""
+        """The chart's versions, as the workloads report them; more than one in the middle of an
+        upgrade.
+        """
         return sorted({workload.version for workload in self.workloads})
 
 

@@ -1,4 +1,4 @@
-"""Where the certificates of a release are: what its harness ConfigMap says of TLS (docs/tls.md).
+"""The location of a release's certificates: the TLS part of its harness ConfigMap (docs/tls.md).
 
 Pure; `kv.credentials` fetches them.
 """
@@ -41,7 +41,7 @@ class TlsPlace:
         return f"{self.release}-tls-{role}"
 
     def environment(self, folder: str) -> list[dict[str, str]]:
-        """Of a container that has the files in `folder`."""
+        """Returns the environment of a container that has the files in `folder`."""
         return [
             {"name": "ZQ_TLS_DIR", "value": folder},
             {"name": "ZQ_TLS_DOMAIN", "value": self.domain},

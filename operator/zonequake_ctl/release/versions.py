@@ -14,7 +14,7 @@ _NAME_WIDTH = 14
 
 
 def client_rows() -> Rows:
-    """What this program is, and where it runs from."""
+    """Returns this program's version, and the place that it runs from."""
     checkout = find_own_files().checkout
     origin = f"the clone {checkout}" if checkout else "an installed wheel"
     return [
@@ -23,7 +23,7 @@ def client_rows() -> Rows:
 
 
 async def release_rows(place: ReleasePlace) -> Rows:
-    """What runs at `place`. Raises UsageError, ClusterError."""
+    """Returns the versions that run at `place`. Raises UsageError, ClusterError."""
     async with await place.connect() as kube:
         found = await look_at_release(kube, place.release)
     where = f"{place.release} in namespace {place.namespace}"

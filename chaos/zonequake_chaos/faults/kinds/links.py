@@ -48,7 +48,7 @@ def check_hands(faults: Sequence[Fault], hands: NodeHands | None) -> None:
 
 
 class LinkFaultLife(ABC):
-    """What all of them do; they differ in what is ordered and in what proves it."""
+    """The common part of faults of links; they differ in what is ordered and in what proves it."""
 
     def __init__(self, *, traffic: Traffic, direction: Direction) -> None:
         self._traffic = traffic
@@ -101,14 +101,14 @@ class LinkFaultLife(ABC):
         injury.pay()
 
     async def met(self, injury: Injury) -> dict[str, Met]:
-        """What the rules of each victim met so far, by its name."""
+        """Returns the counts of each victim's rules so far, by its name."""
         return {
             victim.node: await met(_hands(injury), victim.on_node, _chain(injury, victim))
             for victim in injury.victims
         }
 
     def described(self, injury: Injury) -> Proof:
-        """What every proof says besides its numbers."""
+        """Returns the part of a proof that all kinds share: all but the numbers."""
         between = {"opposite": [v.node for v in injury.opposite]} if injury.opposite else {}
         return {"traffic": self._traffic.value, "direction": self._direction.value, **between}
 

@@ -170,7 +170,7 @@ class ComponentKill:
             await asyncio.sleep(_KILL_AGAIN_S)
 
     def _kills_ended(self) -> str | None:
-        """Why nobody kills the component any more, if so."""
+        """Returns why nobody kills the component any more, if so."""
         if self._killing is None or not self._killing.done() or self._killing.cancelled():
             return None
         error = self._killing.exception()
@@ -184,7 +184,7 @@ class ComponentKill:
 
 
 async def _api_answers(injury: Injury) -> bool:
-    """Whether the API server answers a request.
+    """Returns whether the API server answers a request.
 
     A connection that it accepts and that is reset is no answer: between two looks it may have begun
     to listen, and then it was killed.

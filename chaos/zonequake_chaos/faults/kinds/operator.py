@@ -140,7 +140,9 @@ async def _operators(injury: Injury) -> tuple[PodView, ...]:
 
 
 def _restarts(before: tuple[PodView, ...], pod: PodView) -> int:
-    """What the same pod had counted; a pod that was not there has started over as a whole."""
+    """Returns what the same pod had counted; a pod that was not there has started over as a
+    whole.
+    """
     return next((each.restarts for each in before if each.uid == pod.uid), -1)
 
 

@@ -95,7 +95,10 @@ def end(uid: str) -> Failing:
     pids = [process.pid for process in pods.processes(uid)]
     left = ending.end({*_tracers(pids).values(), *_writing_to(_log(uid))})
     if left:
-        raise NotTraced(f"strace goes on after SIGKILL, as {sorted(left)}: syncs may still fail")
+        raise NotTraced(
+            f"strace goes on after SIGKILL, as {sorted(left)}: "
+            "syncs may still fail, end them on the node"
+        )
     for log in (_log(uid), _log(uid, "said")):
         log.unlink(missing_ok=True)
     return found

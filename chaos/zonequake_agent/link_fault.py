@@ -70,10 +70,12 @@ class LinkFault:
         if self.seconds <= 0:
             raise OrderRefused(f"seconds {self.seconds}: expected more than 0")
         if not (self.inbound or self.outbound):
-            raise OrderRefused("neither inbound nor outbound: the fault would be for no packet")
+            raise OrderRefused("found neither inbound nor outbound, expected at least one")
         if not 0 <= self.lost_percent <= 100:
             raise OrderRefused(f"lost_percent {self.lost_percent}: expected 0 to 100")
         if self.jitter_ms > self.delay_ms:
-            raise OrderRefused(f"jitter_ms {self.jitter_ms} is above delay_ms {self.delay_ms}")
+            raise OrderRefused(
+                f"jitter_ms {self.jitter_ms}: expected at most delay_ms, {self.delay_ms}"
+            )
         if self.delays == (self.lost_percent > 0):
             raise OrderRefused("expected either lost_percent, or delay_ms or bytes_per_second")

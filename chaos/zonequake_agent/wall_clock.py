@@ -91,7 +91,9 @@ def vdso_of(pid: int | str) -> tuple[int, bytes]:
             with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
                 memory.seek(address)
                 return address, memory.read(int(end, 16) - address)
-    raise ClockUnreachable(f"process {pid} has no vDSO: its clock can't be stepped")
+    raise ClockUnreachable(
+        f"process {pid} has no vDSO, expected one: leave out clock steps of this process"
+    )
 
 
 def functions_in(vdso: bytes) -> dict[str, int]:
@@ -119,7 +121,9 @@ def patches(vdso: bytes, step_s: int) -> list[tuple[int, bytes]]:
         raise ClockUnreachable(f"this kernel's vDSO is of another kind: it has {functions}")
     room = -(-len(vdso.rstrip(b"\0")) // 16) * 16
     if room + _SLOT * len(functions) > len(vdso):
-        raise ClockUnreachable("this kernel's vDSO has no room behind its code")
+        raise ClockUnreachable(
+            "this kernel's vDSO has no room behind its code: leave out clock steps on this node"
+        )
     bodies, jumps = [], []
     for number, (name, at) in enumerate(sorted(functions.items())):
         slot = room + number * _SLOT
@@ -171,10 +175,14 @@ def _both(pid: int) -> tuple[bytes, bytes]:
     """The vDSO of this program, and the process's. Raises ClockUnreachable if the one says nothing
     of the other."""
     if platform.machine() != MACHINE:
-        raise ClockUnreachable(f"clocks are stepped on {MACHINE}, not on {platform.machine()}")
+        raise ClockUnreachable(
+            f"found machine {platform.machine()}, expected {MACHINE}: leave out clock steps here"
+        )
     own, found = vdso_of("self")[1], vdso_of(pid)[1]
     if found[:_HEADER_BYTES] != own[:_HEADER_BYTES]:
-        raise ClockUnreachable(f"process {pid} runs under another kernel than this program")
+        raise ClockUnreachable(
+            f"found another kernel at process {pid} than the agent's: leave out clock steps there"
+        )
     return own, found
 
 

@@ -32,7 +32,9 @@ def parse_seeds(text: str) -> range:
     first = int(found[1])
     last = first if found[2] is None else int(found[2])
     if last < first:
-        raise UsageError(f"--seeds {text} is empty: its end lies before its beginning")
+        raise UsageError(
+            f"--seeds {text} is empty: its end lies before its beginning, expected as in 0..999"
+        )
     return range(first, last + 1)
 
 

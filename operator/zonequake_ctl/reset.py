@@ -101,7 +101,10 @@ def _confirmed(count: int) -> bool:
     try:
         return typer.confirm(f"Give up what only the others have of {which}?", default=False)
     except typer.Abort:
-        raise UsageError("nobody answered, so nothing was reset; --yes asks nobody") from None
+        raise UsageError(
+            "found no answer, expected y or n, so nothing was reset: "
+            "give --yes to skip the question"
+        ) from None
 
 
 async def _wait(kube: Kube, name: str, requests: Mapping[int, ResetRequest], wait_s: float) -> int:

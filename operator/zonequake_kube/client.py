@@ -244,7 +244,7 @@ class Kube(Connection):
         try:
             return parsedate_to_datetime(said or "")
         except ValueError as error:
-            raise ClusterError(f"GET {call}: no date in the answer, but {said!r}") from error
+            raise ClusterError(f"GET {call}: found Date {said!r}, expected an HTTP date") from error
 
     async def service_proxy(
         self,

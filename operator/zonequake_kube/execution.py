@@ -40,7 +40,10 @@ class Execution:
         async with self._in_time():
             while b"\n" not in self._output[_STDOUT]:
                 if not await self._receive():
-                    raise ClusterError(f"exec in pod {self._pod} ended before it said anything")
+                    raise ClusterError(
+                        f"exec in pod {self._pod} ended without output, "
+                        "expected a line: see the pod's logs"
+                    )
         line, _, self._output[_STDOUT] = self._output[_STDOUT].partition(b"\n")
         return line.decode(errors="replace")
 

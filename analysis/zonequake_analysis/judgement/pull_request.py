@@ -34,7 +34,7 @@ _LEFT_OUT = "\n_{} more blocks are left out: together they are too long for a co
 def render_summary(runs: Sequence[Told], *, asked: int = 1) -> str:
     """The text for these runs, of so many that were asked for. Raises ValueError without any."""
     if not runs:
-        raise ValueError("a summary needs a run")
+        raise ValueError("found no run, expected at least one to summarise")
     missing = max(0, asked - len(runs))
     if len(runs) == 1 and not missing:
         return _fitting(_one(runs[0], level=1))

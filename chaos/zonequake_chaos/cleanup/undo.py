@@ -71,7 +71,8 @@ async def pay(kube: Kube, debt: Debt, *, node: OwnNode | None, hands: NodeHands 
 def _within_reach(hands: NodeHands | None, debt: Debt) -> NodeHands:
     if hands is None:
         raise HarnessError(
-            f"{debt}: the release has no fault agent any more, and no embedded cluster runs here"
+            f"{debt}: found neither a fault agent in the release nor an embedded cluster here: "
+            "install the release with --set faultAgent.enabled=true, then clean again"
         )
     return hands
 
@@ -79,7 +80,8 @@ def _within_reach(hands: NodeHands | None, debt: Debt) -> NodeHands:
 def _there(node: OwnNode | None, debt: Debt) -> OwnNode:
     if node is None:
         raise HarnessError(
-            f"{debt}: the embedded cluster that this was done to does not run on this machine"
+            f"{debt}: the embedded cluster that this was done to does not run on this machine: "
+            "start it with `zonequake cluster up`, then clean again"
         )
     return node
 

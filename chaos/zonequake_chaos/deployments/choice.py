@@ -37,7 +37,10 @@ class Choice:
         if self.target == ETCD:
             check_run(run)
         elif self.image is not None:
-            raise UsageError("--image goes with --target etcd: the release names our own images")
+            raise UsageError(
+                "--image goes with --target etcd: the release names our own images, "
+                "leave --image out"
+            )
 
 
 DEFAULT = Choice()

@@ -83,7 +83,9 @@ async def process_states(kube: Kube, *, pod: str, container: str) -> dict[int, s
 async def _printed(kube: Kube, pod: str, container: str, code: str) -> str:
     done = await kube.execute(pod, container, ["python", "-c", code], timeout_s=EXEC_TIMEOUT_S)
     if done.code != 0:
-        raise FaultFailed(f"processes of pod {pod}: exit code {done.code}: {done.stderr[-300:]}")
+        raise FaultFailed(
+            f"cannot list the processes of pod {pod}: exit code {done.code}: {done.stderr[-300:]}"
+        )
     return done.stdout
 
 

@@ -68,7 +68,9 @@ class RunFolder:
     def create(cls, path: Path) -> RunFolder:
         """Makes the folder. Raises UsageError if one with a run in it is there."""
         if (path / "run.yaml").exists():
-            raise UsageError(f"{path} holds another run; give another --out")
+            raise UsageError(
+                f"{path} holds another run, expected a new or empty folder: give another --out"
+            )
         for name in _FOLDERS:
             (path / name).mkdir(parents=True, exist_ok=True)
         return cls(path)
@@ -107,13 +109,17 @@ class RunFolder:
         try:
             return msgspec.convert(raw["cluster"], ClusterPlace)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
-            raise UsageError(f"{self.path}/run.yaml does not say where the run was") from error
+            raise UsageError(
+                f"{self.path}/run.yaml: expected the cluster of the run under `cluster`: {error}"
+            ) from error
 
     def run_id(self) -> str:
         """The run's name. Raises UsageError."""
         raw = yaml.safe_load((self.path / "run.yaml").read_text())
         if not isinstance(raw, dict) or not isinstance(raw.get("run"), str):
-            raise UsageError(f"{self.path}/run.yaml does not say which run it is")
+            raise UsageError(
+                f"{self.path}/run.yaml: found no name of a run, expected a text under `run`"
+            )
         return str(raw["run"])
 
     def has_history(self) -> bool:

@@ -225,7 +225,7 @@ def _choose(
             if fault.nodes:
                 nodes = named_nodes(fault.nodes, view)
             if not nodes:
-                raise NoTarget(f"pool {fault.pool} has no data node")
+                raise NoTarget(f"pool {fault.pool} has no data node, expected at least one")
             return tuple(chooser.sample(sorted(nodes), len(nodes))), ()
         case LinkFault(between=(first, second)):
             return choose_sides(first, second, view, sighting, chooser)

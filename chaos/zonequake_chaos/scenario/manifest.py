@@ -93,7 +93,9 @@ def _override(spec: object, override: str) -> None:
         last = depth == len(keys) - 1
         if isinstance(place, list):
             if not key.isdigit() or int(key) >= len(place):
-                raise ManifestError(f"--set {override!r}: no element {key!r} among {len(place)}")
+                raise ManifestError(
+                    f"--set {override!r}: found index {key!r}, expected less than {len(place)}"
+                )
             if last:
                 place[int(key)] = yaml.safe_load(value)
             else:
@@ -104,7 +106,10 @@ def _override(spec: object, override: str) -> None:
             else:
                 place = place.setdefault(key, {})
         else:
-            raise ManifestError(f"--set {override!r}: {'.'.join(keys[:depth])} holds a plain value")
+            raise ManifestError(
+                f"--set {override!r}: found a plain value at {'.'.join(keys[:depth])}, "
+                "expected a mapping or a list"
+            )
 
 
 def _unknown_fields(value: object, kind: inspect.Type, path: str) -> Iterator[str]:

@@ -93,8 +93,9 @@ class Certificates:
         """Put a new authority in the old one's place. Raises WaitExpired, UsageError."""
         if self._place.authorities:
             raise UsageError(
-                f"what is trusted stands in the ConfigMap {self._place.authorities} and not in the "
-                "Secrets: write both authorities there first"
+                f"found the trusted authorities in the ConfigMap {self._place.authorities}, "
+                "expected "
+                "them in the Secrets: write both authorities to that ConfigMap first"
             )
         data = await self._own_authority()
         if "next.crt" not in data:

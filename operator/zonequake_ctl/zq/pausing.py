@@ -20,7 +20,9 @@ async def set_paused(kube: Kube, zone: str, *, paused: bool) -> str:
     try:
         stored = await kube.patch("DistributionZone", zone, {"spec": {"paused": paused}})
     except NotFound as error:
-        raise UsageError(f"namespace {kube.namespace} has no zone {zone}") from error
+        raise UsageError(
+            f"namespace {kube.namespace} has no zone {zone}: check its name, or give --namespace"
+        ) from error
     generation = int(stored["metadata"]["generation"])
     deadline_s = time.monotonic() + PATIENCE_S
     while not _obeyed(stored, generation, paused=paused):
@@ -33,7 +35,10 @@ async def set_paused(kube: Kube, zone: str, *, paused: bool) -> str:
         try:
             stored = await kube.get("DistributionZone", zone)
         except NotFound as error:
-            raise ClusterError(f"zone {zone} was deleted meanwhile") from error
+            raise ClusterError(
+                f"zone {zone} was deleted while this command waited: "
+                "there is nothing to pause or resume"
+            ) from error
     return _sentence(zone, stored, paused=paused)
 
 

@@ -73,7 +73,9 @@ async def answer(kube: Kube, wish: Wish, *, show_all: bool) -> RenderableType:
     sight = await look(kube)
     if present is not None and not sight.reports:
         reasons = "; ".join(sorted(set(sight.unheard.values()))) or "there are no pods"
-        raise ClusterError(f"no data node could be asked, so nothing can be foretold: {reasons}")
+        raise ClusterError(
+            f"found no data node that answers, expected one or more: {reasons}; look at their pods"
+        )
     zone = _zone(sight, wish.zone, wanted)
     spec = parse_zone(wanted).spec
     if isinstance(spec, str):

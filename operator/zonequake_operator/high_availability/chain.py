@@ -183,7 +183,7 @@ def unwind(
             return Unjudged(link=number, nodes=silent, more=max(needed - len(heard), 1))
         if number == 0 or any(s.has_user_inputs(*link.since) for s in holding.values()):
             return Unwound(link=number, source=_newest_user_entry(holding))
-    raise ValueError("a chain has at least one link")
+    raise ValueError("found a chain without links, expected at least one")
 
 
 def _newest_user_entry(holding: Mapping[str, ReplicaStatus]) -> str:

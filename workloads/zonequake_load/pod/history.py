@@ -117,7 +117,9 @@ class HistoryFile:
         try:
             await asyncio.to_thread(os.fdatasync, descriptor)
         except OSError as error:
-            raise HistoryError(f"cannot sync {self.path}: {error}") from error
+            raise HistoryError(
+                f"cannot sync {self.path}: {error}; check the volume of the history"
+            ) from error
         finally:
             os.close(descriptor)
 
@@ -134,7 +136,9 @@ class HistoryFile:
         try:
             os.fdatasync(descriptor)
         except OSError as error:
-            raise HistoryError(f"cannot sync {self.path}: {error}") from error
+            raise HistoryError(
+                f"cannot sync {self.path}: {error}; check the volume of the history"
+            ) from error
         finally:
             os.close(descriptor)
 

@@ -1,1 +1,1 @@
-"""What can be put under load."""
+"""The systems that can be put under load."""

@@ -186,8 +186,9 @@ class Supplier:
         size_bytes: int,
         at_end: bool,
     ) -> None:
-        """What follows `after`: encoded pairs, the last one's key (`after` if there is none), their
-        `demander.size_of`, and whether they are the last."""
+        """Takes the pairs that follow `after`, encoded: the last one's key (`after` if there is
+        none), their `demander.size_of`, and whether they are the last.
+        """
         session, source = self._find(to, snapshot)
         if session is None or source is None or source.end is None:
             return

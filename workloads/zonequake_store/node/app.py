@@ -266,7 +266,7 @@ def _credentials(settings: NodeSettings) -> Credentials | None:
 
 
 def _shorten_pauses() -> None:
-    """Of the interpreter, once all is there that lives as long as the process."""
+    """Shortens the interpreter's pauses, once all is there that lives as long as the process."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

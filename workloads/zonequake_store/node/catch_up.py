@@ -1,4 +1,4 @@
-"""What catch-up finds around it in a real process: its disk, its lines, and threads."""
+"""The surroundings of catch-up in a real process: its disk, its lines, and threads."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from zonequake_store.storage.threads import read_in_thread
 
 
 class ConnectedHost(ReplicaHost, Protocol):
-    """Whose disk and lines catch-up uses."""
+    """The host whose disk and lines catch-up uses."""
 
     @property
     def storage(self) -> Storage:
-        """Where state is stored."""
+        """The store of state."""
 
     @property
     def transport(self) -> Transport:
@@ -48,7 +48,7 @@ class CatchUpPlace(CatchUpHost):
 
     @property
     def data(self) -> DataStore:
-        """Where applied state is stored."""
+        """The store of applied state."""
         return self._host.storage.data
 
     def send_frame(self, to: str, frame: CatchUpFrame) -> bool:

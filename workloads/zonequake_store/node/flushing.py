@@ -25,11 +25,11 @@ def _pause() -> None:
 
 
 class FlushedHost(ReplicaHost, Protocol):
-    """Whose replicas' state is stored."""
+    """The host whose replicas' state is stored."""
 
     @property
     def storage(self) -> Storage:
-        """Where it is stored."""
+        """The store of the replicas' state."""
 
     @property
     def watch(self) -> StorageWatch:

@@ -22,11 +22,11 @@ TICK_S = Settings().tick_s
 
 
 class TickingHost(ReplicaHost, Edge, Protocol):
-    """Whose replicas hear ticks and send heartbeats."""
+    """The host whose replicas hear ticks and send heartbeats."""
 
     @property
     def agenda(self) -> Agenda:
-        """Which replicas a tick concerns."""
+        """The replicas that a tick concerns."""
 
     def ticked(self, now_s: float, *, lag_s: float) -> None:
         """A tick, so much late, passed for all replicas that it concerned."""

@@ -65,7 +65,7 @@ _FLUSH_BYTES = 8 << 20
 
 @dataclass(slots=True)
 class Counters:
-    """What the node has done since its start.
+    """The node's counters since its start.
 
     `removed_catch_up_bytes`: what replicas that don't run any more sent to catching-up peers.
     """
@@ -378,7 +378,7 @@ class Host(Edge):
         return self.storage.data.view(cells.number)
 
     def route(self, zone: str) -> RouteReply:
-        """What this node knows of a zone's partitions."""
+        """Returns the routes of a zone's partitions, as far as this node knows."""
         found = [r for r in self.replicas.values() if r.record.zone == zone]
         partitions = found[-1].record.partitions if found else 0
         routes = [route_of(replica, self.transport.client_address) for replica in found]

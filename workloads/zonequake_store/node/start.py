@@ -1,4 +1,4 @@
-"""What a replica is made of when it starts: what its disk has, or nothing."""
+"""The initial state of a replica: what its disk has, or nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Starter:
         )
 
     def new_record(self, order: StartReplica) -> GroupRecord:
-        """Of a replica that there was not: another incarnation."""
+        """Returns the record of a new replica: another incarnation."""
         return GroupRecord(
             number=self._host.storage.new_number() if not order.volatile else 0,
             data_number=self._host.storage.new_number() if not order.volatile else 0,

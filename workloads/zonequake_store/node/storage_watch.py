@@ -1,4 +1,4 @@
-"""What a node does when its storage runs short, is full, or has failed; and what it says of it.
+"""The node's reaction to storage that runs short, is full, or has failed; and its reports of it.
 
 short    no client's write is taken any more (`overloaded`, certainly not executed); reads,
          elections and the log's compaction go on in what is kept free; leaderships are handed
@@ -37,10 +37,10 @@ class Room(Protocol):
     """Says how much room there is."""
 
     def log_share(self, *, fsync: bool) -> float:
-        """How much of the map of the logs with or without fsync is in use, 0 to 1."""
+        """Returns how much of the map of the logs with or without fsync is in use, 0 to 1."""
 
     def shortage(self, *, unflushed_bytes: int) -> str | None:
-        """Why no more writes should be taken, or None."""
+        """Returns why no more writes should be taken, or None."""
 
 
 class Telling(Protocol):
@@ -61,19 +61,19 @@ class Waiting(Protocol):
 
 
 class WatchedHost(ReplicaHost, Protocol):
-    """Whose replicas and storage are looked after."""
+    """The host whose replicas and storage are watched."""
 
     @property
     def storage(self) -> Room:
-        """What they are stored in."""
+        """The room for the replicas' data."""
 
     @property
     def journal(self) -> Telling:
-        """Where it is told."""
+        """The receiver of the storage's reports."""
 
     @property
     def flushing(self) -> Waiting:
-        """What is on its way to the disk."""
+        """The data on its way to the disk."""
 
 
 class StorageWatch(Watcher):
@@ -91,7 +91,7 @@ class StorageWatch(Watcher):
 
     @property
     def failure(self) -> str | None:
-        """Why nothing is stored here any more, or None."""
+        """The reason that nothing is stored here any more, or None."""
         return next(iter(self._failed.values()), None)
 
     @property
@@ -101,7 +101,7 @@ class StorageWatch(Watcher):
 
     @property
     def problem(self) -> str | None:
-        """Why no write is taken here, or None."""
+        """The reason that no write is taken here, or None."""
         if self._failed:
             return f"failed: {self.failure}"
         if self._full:
@@ -160,7 +160,7 @@ class StorageWatch(Watcher):
         self._host.flushing.wake()
 
     def storage_recovered(self, writer: str) -> None:
-        """What it held back is stored."""
+        """Is called when the writes that the storage held back are stored."""
         self._full.pop(writer, None)
         self._tell("storage.recovered", writer, None)
 

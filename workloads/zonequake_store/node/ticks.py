@@ -1,4 +1,4 @@
-"""Which replicas a tick concerns: those of idle groups hear their leader and need none.
+"""The replicas that a tick concerns: those of idle groups hear their leader and need none.
 
 Looking at many sleeping replicas costs mostly the fetching of their memory. So a core's ticks are
 told late, all at once, as long as each of them would have done nothing (`Raft.quiet_ticks`), but

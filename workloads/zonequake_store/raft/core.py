@@ -241,7 +241,7 @@ class Raft:
         self._replica.log.compact(index)
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:
-        """What describes the applied state at `index`, for a snapshot or a compaction.
+        """Returns the metadata of the applied state at `index`, for a snapshot or a compaction.
 
         Raises LogCompacted if `index` is below the log's start.
         """
@@ -303,7 +303,7 @@ class Raft:
         return self._replica.term != stored.term or self._replica.vote != stored.vote
 
     def ready(self) -> Ready:
-        """What the host must do now. Raises ReadyOutstanding before the last one is stored."""
+        """Returns the work for the host. Raises ReadyOutstanding before the last one is stored."""
         if self._outstanding is not None:
             raise ReadyOutstanding("call stored() for the last Ready before asking for another")
         replica = self._replica
@@ -395,7 +395,7 @@ class Raft:
 
     @property
     def leader(self) -> Peer | None:
-        """Who leads the current term, as far as it is known."""
+        """The leader of the current term, as far as it is known."""
         return self._replica.leader
 
     @property
@@ -409,7 +409,7 @@ class Raft:
         return self._replica.log.matches(index, term)
 
     def may_agree_at(self, index: int, term: int) -> tuple[int, int]:
-        """Where this log can first agree with one that holds no entry newer than this."""
+        """Returns where this log can first agree with one that holds no entry newer than this."""
         log = self._replica.log
         at = log.last_not_newer(index, term)[0]
         return at, log.term(at)

@@ -59,7 +59,7 @@ LOG_ERRORS = (LogCorrupt, LogCorrupted, LogCompacted, CounterError, StateCorrupt
 
 @dataclass(slots=True)
 class Ticks:
-    """How many ticks have passed at a node, and the time of the last one."""
+    """The number of ticks at a node, and the time of the last one."""
 
     now: int = 0
     now_ms: int = 0

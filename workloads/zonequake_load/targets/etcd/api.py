@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answered, and its revision and Raft term as it did."""
+    """The member that answered, and its revision and Raft term as it did."""
 
     member_id: int = 0
     revision: int = 0
@@ -99,12 +99,12 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kvs(self) -> list[KeyValue]:
-        """What the ranges of the branch that was taken found."""
+        """The key-values that the ranges of the branch that was taken found."""
         return [kv for one in self.responses if one.response_range for kv in one.response_range.kvs]
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What one member says of itself. `leader`: the leader's member id, 0 if it knows none."""
+    """The status of one member. `leader`: the leader's member id, 0 if it knows none."""
 
     header: Header
     version: str = ""
@@ -204,7 +204,7 @@ class EtcdApi:
         return await self._ask("/v3/kv/txn", body, Txn)
 
     async def status(self) -> Status:
-        """Of the member that answers."""
+        """Returns the status of the member that answers."""
         return await self._ask("/v3/maintenance/status", {}, Status)
 
     async def members(self) -> list[Member]:
@@ -218,11 +218,12 @@ class EtcdApi:
         await self._ask("/v3/maintenance/transfer-leadership", body, _Moved)
 
     async def hash_kv(self, revision: int = 0) -> Hash:
-        """Of the member that answers, at `revision` (0: its newest)."""
+        """Returns the hash of the member that answers, at `revision` (0: its newest)."""
         return await self._ask("/v3/maintenance/hashkv", {"revision": str(revision)}, Hash)
 
     async def dump(self, prefix: bytes, *, revision: int = 0) -> Dump:
-        """What the member that answers holds at `revision` (0: its newest), without asking others.
+        """Returns the content of the member that answers at `revision` (0: its newest), without
+        asking others.
 
         Raises EtcdError, among others if the revision is compacted meanwhile.
         """

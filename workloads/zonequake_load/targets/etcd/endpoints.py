@@ -1,4 +1,4 @@
-"""Which endpoint of etcd is asked next. Pure.
+"""The choice of etcd's next endpoint. Pure.
 
 Requests go to all in turn, as etcd's own client sends them: every member takes every request, and
 sends on to the leader what only the leader can do. An endpoint that failed is *suspect* until it

@@ -1,4 +1,4 @@
-"""What the load writes into etcd, which order it reads from it, and a dump as a file. Pure.
+"""The load's records in etcd, the order that it reads from it, and a dump as a file. Pure.
 
     <zone>/k/<key>   a register's integer or a list's integers, as JSON text
     <zone>/f/<key>   a register's filler, in the same transaction: a compare of the value, which is
@@ -26,12 +26,12 @@ _FAILED_PRECONDITION = 9
 
 
 def key_of(zone: str, key: str) -> bytes:
-    """Where a key's value is kept."""
+    """Returns the etcd key of a key's value."""
     return f"{zone}/k/{key}".encode()
 
 
 def filler_of(zone: str, key: str) -> bytes:
-    """Where a key's filler is kept."""
+    """Returns the etcd key of a key's filler."""
     return f"{zone}/f/{key}".encode()
 
 
@@ -85,7 +85,9 @@ def group_of(zone: str) -> str:
 
 
 def digest_of(dump: Dump) -> str:
-    """What members with equal state agree on; the hash begins at the last compaction."""
+    """Returns a digest that members with equal state agree on; the hash begins at the last
+    compaction.
+    """
     return f"{dump.hash:08x}, compacted {max(0, dump.compact_revision)}"
 
 

@@ -308,7 +308,7 @@ class Node:
             self._turns.take_with(replica)
 
     def route(self) -> RouteReply:
-        """What this node knows of the zone's partitions."""
+        """Returns the routes of the zone's partitions, as far as this node knows."""
         routes = [route_of(replica, lambda node: node) for replica in self.replicas.values()]
         return RouteReply(ZONE, self._scenario.groups, routes, {self.name: self.name})
 
@@ -322,7 +322,7 @@ class Node:
         lineage: int,
         permission: Permission | None = None,
     ) -> Replica | None:
-        """What a start order does: recover what is stored, or start over. None: it is broken.
+        """Carries out a start order: recovers what is stored, or starts over. None: it is broken.
 
         `lineage`: below which no replica takes part.
         """
@@ -343,7 +343,7 @@ class Node:
         return replica
 
     def erase(self, group: str) -> bool:
-        """What an order to stop and erase does; False: nothing is stored in this process."""
+        """Carries out an order to stop and erase; False: nothing is stored in this process."""
         if self.disk.has_failed:
             return False
         replica = self.replicas.get(group)
@@ -371,12 +371,12 @@ class Node:
 
     @property
     def storage(self) -> Room:
-        """How full it is."""
+        """The room for the replicas' data."""
         return self.disk
 
     @property
     def journal(self) -> Telling:
-        """What is told of it."""
+        """The receiver of the storage's reports."""
         return self._journal
 
     def wake(self, replica: Replica) -> None:

@@ -1,4 +1,4 @@
-"""What a partition's entries come to, written again in the plainest way.
+"""The state that a partition's entries produce, written again in the plainest way.
 
 Keeps every version of every key, so that an answer about any index can be looked up. It knows no
 bounds: a simulated run is far below those of the store's tables.
@@ -39,7 +39,7 @@ ModelValue = int | str | tuple[int, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command came to: `applied` is None for one of the wrong type."""
+    """The outcome of a command: `applied` is None for one of the wrong type."""
 
     index: int
     term: int
@@ -48,7 +48,7 @@ class Done:
 
 
 class Moment(enum.Enum):
-    """What an entry does to a transaction in one partition."""
+    """The effect of an entry on a transaction in one partition."""
 
     PREPARED = "prepared"
     DECIDED = "decided"
@@ -124,14 +124,14 @@ class Model:
         return self._versions.keys()
 
     def value_at(self, key: str, index: int) -> ModelValue:
-        """What `key` held when `index` was applied."""
+        """Returns the value of `key` when `index` was applied."""
         versions = self._versions.get(key, ())
         place = bisect_right(versions, index, key=lambda version: version[0])
         return versions[place - 1][1] if place else None
 
     @property
     def lists(self) -> dict[str, tuple[int, ...]]:
-        """What the lists hold now."""
+        """The present lists, by key."""
         held = {key: versions[-1][1] for key, versions in self._versions.items()}
         return {key: value for key, value in held.items() if isinstance(value, tuple)}
 
@@ -148,7 +148,7 @@ class Model:
         return None
 
     def prepared_at(self, index: int) -> set[TransactionId]:
-        """What waits for its decision at `index`."""
+        """Returns the transactions that wait for their decision at `index`."""
         spans = {name: (part.since, part.until) for name, part in self.parts.items()}
         return _open_at(spans, index)
 
@@ -163,12 +163,12 @@ class Model:
                 yield client, sequence, done
 
     def done(self, request_id: RequestId) -> Done | None:
-        """What a request came to, the first time."""
+        """Returns the outcome of a request, the first time that it was applied."""
         return self._done.get((request_id.client, request_id.sequence))
 
     @property
     def open(self) -> dict[TransactionId, Part]:
-        """What is prepared and has not ended."""
+        """The transactions that are prepared and have not ended."""
         return {name: part for name, part in self.parts.items() if part.until is None}
 
     # ── entries ──────────────────────────────────────────────────────────────────────────────
@@ -272,7 +272,9 @@ class Model:
         return not locked.isdisjoint(keys)
 
     def _after(self, steps: tuple[TransactionStep, ...]) -> dict[str, ModelValue] | None:
-        """What the written keys hold after these steps; None if one of them can't be done."""
+        """Returns what the written keys hold after these steps; None if one of them can't be
+        done.
+        """
         new: dict[str, ModelValue] = {}
         for step in steps:
             if step.kind is not StepKind.READ:
@@ -304,7 +306,7 @@ def _open_at(
 
 
 def _changed(held: ModelValue, command: PlainCommand) -> ModelValue:
-    """What the key holds then; None if the command changes nothing."""
+    """Returns what the key holds then; None if the command changes nothing."""
     match command:
         case AppendCommand(value=value):
             if held is None or isinstance(held, tuple):

@@ -38,7 +38,7 @@ class ReconfigurationRules:
         """Their nodes."""
 
     def leads(self, life: Life) -> None:
-        """What a leader's log may hold in each stage."""
+        """Checks what a leader's log holds in each stage."""
         core = life.core
         log, leadership = core.log, core.leadership
         assert leadership is not None, "a leader leads"

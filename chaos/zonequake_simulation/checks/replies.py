@@ -30,7 +30,7 @@ class ReplyRules:
         self._ledger = ledger
 
     def seen(self) -> tuple[int, int]:
-        """What is committed when a request comes: the newest lineage, and how far it is."""
+        """Returns what is committed when a request comes: the newest lineage, and how far it is."""
         newest = self._ledger.newest
         return newest, self._ledger.lineages[newest].chosen_to
 

@@ -98,8 +98,9 @@ class ResetRules:
         self._loses_nothing_that_is_there(before, chosen, holding)
 
     def _awaits_the_newest_link(self, before: PartitionKeys) -> None:
-        """Of a group that stopped as a whole nobody goes on before a majority is back: who is back
-        first may lack what the others have acknowledged, or alone (holes 7 and 9)."""
+        """Checks that a group that stopped as a whole goes on with a majority only: the first one
+        back may lack what the others have acknowledged, or alone (holes 7 and 9).
+        """
         if not before.chain or not (before.is_stopped or self._has_stopped(before)):
             return
         link, there = before.chain[-1].nodes, self._topology_at(0).nodes
@@ -129,7 +130,7 @@ class ResetRules:
     def _loses_nothing_that_is_there(
         self, before: PartitionKeys, chosen: str, holding: set[str]
     ) -> None:
-        """Of those who can go on, nobody has more of what the newest lineage acknowledged."""
+        """Checks that no other candidate has more of what the newest lineage acknowledged."""
         ledger = self._rules.ledger
         number, upto = ledger.acknowledged, ledger.acknowledged_to.get(ledger.acknowledged, 0)
         lineage = ledger.lineages[number]
@@ -185,7 +186,7 @@ class ResetRules:
         return all(node not in self._topology_at(us).nodes for us in (0, LATE_US // 2, LATE_US))
 
     def _life(self, node: str) -> Life | None:
-        """What this node holds, perhaps on its disk alone."""
+        """Returns what this node holds, perhaps on its disk alone."""
         home = self._nodes[node].home
         return home.known(self._group) if home.present(self._group) is not None else None
 

@@ -1,4 +1,5 @@
-"""Finds words that docs/style.md replaces, in pages, docstrings, comments, texts and help.
+"""Finds words that docs/style.md replaces, in pages, docstrings, comments, texts and help, and
+docstrings of functions that begin with one of the words What, Who, Of, Where or How.
 
     scripts/words.py [FILE...]     these files; without any, all that the repository has
 
@@ -7,6 +8,7 @@ Prints file, line, what was found and what to write instead; ends with 1 if ther
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -45,6 +47,25 @@ def findings(text: str) -> Iterator[tuple[int, str, str]]:
             yield number, match.group(), _INSTEAD_OF[str(match.lastgroup)]
 
 
+_NO_VERB = re.compile(r"(?:What|Whom?|Whose|Of|Where|How)\b")
+_PRODUCT = ("operator/", "chaos/", "workloads/", "analysis/", "/")
+"""Where docstrings are read: in the product, and in a file outside of the repository."""
+
+
+def without_verb(source: str) -> Iterator[tuple[int, str, str]]:
+    """Yields line from 1, first word and advice for each function's docstring without a verb.
+
+    A property is read as a noun, so its docstring may begin with one; these words are refused
+    there, too.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            match = _NO_VERB.match(ast.get_docstring(node) or "")
+            if match:
+                advice = 'a verb first, as "Returns"; of a property a noun'
+                yield node.body[0].lineno, match.group(), advice
+
+
 def tracked() -> list[str]:
     """The files that are looked at, from the root."""
     listed = subprocess.run(
@@ -60,7 +81,9 @@ def main(names: list[str]) -> int:
         path = ROOT / name
         if not path.exists():  # deleted, and not committed yet
             continue
-        for line, words, instead in findings(path.read_text()):
+        text = path.read_text()
+        is_product = name.endswith(".py") and name.startswith(_PRODUCT)
+        for line, words, instead in [*findings(text), *(without_verb(text) if is_product else ())]:
             found += 1
             print(f"{name}:{line}: {words!r}: write {instead}")
     return int(found > 0)

@@ -46,3 +46,27 @@ def test_names_of_code_are_not_words(tmp_path: Path) -> None:
     file = tmp_path / "page.md"
     file.write_text("`begun_anew`, `a-group-begins-anew` and renewed\n")
     assert words(str(file)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "docstring", ["What it holds.", "Who leads.", "Of this node.", "Where it is.", "How it goes."]
+)
+@pytest.mark.parametrize("define", ["def", "async def"])
+def test_a_planted_docstring_without_a_verb_is_found(
+    tmp_path: Path, define: str, docstring: str
+) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(f'{define} held() -> int:\n    """{docstring}"""\n    return 1\n')
+    done = words(str(file))
+    assert done.returncode == 1
+    assert f"{file}:2: {docstring.split()[0]!r}: write a verb first" in done.stdout
+
+
+def test_a_docstring_with_a_verb_and_one_of_a_class_are_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        '"""What is here."""\n\n\n'
+        'class Held:\n    """What is held."""\n\n'
+        '    def number(self) -> int:\n        """Returns what is held."""\n        return 1\n'
+    )
+    assert words(str(file)).returncode == 0

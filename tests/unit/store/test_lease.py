@@ -264,6 +264,22 @@ def test_an_order_for_the_process_before_means_nothing_though_it_names_the_same_
     assert permission.holds
 
 
+def test_a_process_asks_for_no_session_twice() -> None:
+    """The call that it gave up arrives late and begins a session; that one is given up and its
+    Lease deleted, and an order for it must not permit what the process has begun since."""
+    api, lease = Object(), NodeLease(holder="p1", duration_s=DURATION_S)
+    lease.want(True)
+    asked: list[Put] = []
+    for now_s in (0.0, 10.0):
+        assert isinstance(lease.next_call(now_s), Read)
+        lease.found(*api.read())
+        call = lease.next_call(now_s)
+        assert isinstance(call, Put)
+        asked.append(call)
+        lease.failed(now_s)
+    assert [put.record.session for put in asked] == [1, 2]
+
+
 @pytest.mark.parametrize("status", [Status.OK, Status.NOT_LEADER, Status.INVALID])
 def test_only_acknowledgements_are_held_back(status: Status) -> None:
     lease = NodeLease(holder="p1", duration_s=DURATION_S)

@@ -79,6 +79,8 @@ class NodeLease:
         """Something was sent that names this process as the holder, and no release is stored."""
         self._known: tuple[LeaseRecord | None, str | None] | None = None
         self._highest_session = 0
+        """Of all that were asked for: a call that was given up may still begin its session, and
+        that one may be given up and its Lease deleted, so that no number may be asked for twice."""
         self._until_s = float("-inf")
         self._due_s = float("-inf")
         self._asked_s: float | None = None
@@ -146,8 +148,8 @@ class NodeLease:
     def _ours(self, record: LeaseRecord | None) -> LeaseRecord:
         if record is not None and record.holder == self.holder and record.fenced is None:
             return record
-        session = max(self._highest_session, record.session if record else 0) + 1
-        return LeaseRecord(holder=self.holder, session=session)
+        self._highest_session = max(self._highest_session, record.session if record else 0) + 1
+        return LeaseRecord(holder=self.holder, session=self._highest_session)
 
     def found(self, record: LeaseRecord | None, version: str | None) -> None:
         """Records the result of a Read; None: there is no Lease."""

@@ -1,6 +1,6 @@
 """The client protocol: framed MessagePack between clients and a data node.
 
-A frame is a 4-byte big-endian length and one MessagePack array. See docs/interfaces.md. Pure
+A frame (`zonequake_protocol.frames`) holds one MessagePack array. See docs/interfaces.md. Pure
 message types: this module imports msgspec and zlib alone, and what a term is.
 """
 
@@ -12,9 +12,6 @@ from enum import StrEnum
 import msgspec
 
 from zonequake_protocol.terms import number_of
-
-MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""A longer frame closes the connection: nothing legal comes near, a filler is at most 1 MiB."""
 
 MAX_FILLER_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 1024 * 1024

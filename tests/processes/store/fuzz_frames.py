@@ -14,7 +14,7 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["zonequake_store"]):
+with atheris.instrument_imports(include=["zonequake_protocol", "zonequake_store"]):
     import msgspec
 
     from zonequake_protocol.admin import OrderBatch

@@ -12,9 +12,11 @@ import pytest
 from tests.unit.load.reference_store import ZONE, Fault, Node, ReferenceStore
 from zonequake_load.client.attempts import PAUSE_MIN_S
 from zonequake_load.client.client import Client
-from zonequake_load.errors import TargetError
+from zonequake_load.client.connection import Connection, dialer
+from zonequake_load.errors import TargetError, Unanswered
 from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_protocol.client import Body, Read, Write, partition_of
+from zonequake_protocol.frames import MAX_FRAME_BYTES, header
 
 KEY = "k"
 WRITE = Operation(f=Function.WRITE, key=KEY, value=7)
@@ -365,3 +367,20 @@ async def test_reads_asked_of_any_replica_reach_followers_and_end_at_the_leader(
     }
     for node in store.nodes:
         assert [body for body in node.requests if isinstance(body, Read)]
+
+
+async def test_a_reply_that_is_too_long_leaves_it_open_what_became_of_the_request() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(header(MAX_FRAME_BYTES + 1))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    address = f"{host}:{port}"
+    connection = await dialer(None)(address, lambda: Connection(address))
+    with pytest.raises(
+        Unanswered, match=f"^{address} sent a frame of {MAX_FRAME_BYTES + 1} bytes$"
+    ):
+        await connection.request(Read("g", "k"), 30)
+    server.close()

@@ -1,16 +1,14 @@
-"""Frames survive any way that TCP cuts them."""
+"""What connections of frames do with what arrives, and with what they send."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from zonequake_protocol.client import MAX_FRAME_BYTES, Read, Request
+from zonequake_protocol.client import Read, Request
+from zonequake_protocol.frames import MAX_FRAME_BYTES, header
 from zonequake_store.errors import ProtocolError
 from zonequake_store.network.decoding import checked
 from zonequake_store.network.framing import FrameConnection
@@ -27,16 +25,6 @@ class Collected(FrameConnection):
         self.arrived.put_nowait(bytes(frame))
 
 
-@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(0, 400), max_size=10))
-def test_frames_come_out_whole_however_they_are_cut(frames: list[bytes], cuts: list[int]) -> None:
-    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
-    connection = Collected()
-    edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    for start, end in itertools.pairwise(edges):
-        connection.data_received(stream[start:end])
-    assert connection.frames == frames
-
-
 async def test_a_frame_that_is_too_long_closes_the_connection() -> None:
     accepted: list[Collected] = []
 
@@ -47,7 +35,7 @@ async def test_a_frame_that_is_too_long_closes_the_connection() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(accept, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    writer.write((MAX_FRAME_BYTES + 1).to_bytes(4, "big") + b"x")
+    writer.write(header(MAX_FRAME_BYTES + 1) + b"x")
     assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
@@ -76,7 +64,7 @@ def test_a_frame_that_is_not_of_the_protocol_closes_the_connection_and_nothing_e
 
     connection = Strict()
     frames = [b"right", b"wrong", b"behind"]
-    connection.data_received(b"".join(len(each).to_bytes(4, "big") + each for each in frames))
+    connection.data_received(b"".join(header(len(each)) + each for each in frames))
     assert connection.frames == [b"right"]
     connection.data_received(b"")
 

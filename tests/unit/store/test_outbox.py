@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zonequake_protocol.client import MAX_FRAME_BYTES
+from zonequake_protocol.frames import MAX_FRAME_BYTES
 from zonequake_store.network.peer_protocol import Messages, decode_frame, encode_frame
 from zonequake_store.node.outbox import FRAME_BYTES, Outbox
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer

@@ -16,7 +16,8 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from zonequake_load.errors import NotSent, Unanswered
-from zonequake_protocol.client import MAX_FRAME_BYTES, Body, Reply, Request
+from zonequake_protocol.client import Body, Reply, Request
+from zonequake_protocol.frames import FrameTooLong, header, split
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import TlsRole
 
@@ -34,8 +35,6 @@ LOOK_UP_TIMEOUT_S = 1.0
 
 TCP_USER_TIMEOUT_MS = 1_000
 """The kernel gives a connection up when sent data stays unacknowledged for so long."""
-
-_HEADER_BYTES = 4
 
 
 class Connection(asyncio.Protocol):
@@ -66,28 +65,21 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += 1
-        buffer = self._buffer
-        buffer += data
-        start = 0
-        while len(buffer) - start >= _HEADER_BYTES:
-            size = int.from_bytes(buffer[start : start + _HEADER_BYTES], "big")
-            if size > MAX_FRAME_BYTES:
-                self.close(f"{self.address} sent a frame of {size} bytes")
-                return
-            end = start + _HEADER_BYTES + size
-            if len(buffer) < end:
-                break
-            try:
-                reply = self._decoder.decode(bytes(buffer[start + _HEADER_BYTES : end]))
-            except msgspec.MsgspecError as error:
-                self.close(f"{self.address} sent what is no reply: {error}")
-                return
-            waiting = self._pending.pop(reply.id, None)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(reply)
-            start = end
-        del buffer[:start]
-        self._close_if_idle()
+        self._buffer += data
+        try:
+            split(self._buffer, self._take)
+        except FrameTooLong as error:
+            self.close(f"{self.address} sent {error}")
+        except msgspec.MsgspecError as error:
+            self.close(f"{self.address} sent what is no reply: {error}")
+        else:
+            self._close_if_idle()
+
+    def _take(self, frame: memoryview) -> None:
+        reply = self._decoder.decode(frame)
+        waiting = self._pending.pop(reply.id, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail_pending(f"connection to {self.address} lost: {exc or 'closed by the node'}")
@@ -106,7 +98,7 @@ class Connection(asyncio.Protocol):
         waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._pending[number] = waiting
         received = self.received
-        self._transport.write(len(payload).to_bytes(_HEADER_BYTES, "big") + payload)
+        self._transport.write(header(len(payload)) + payload)
         try:
             async with asyncio.timeout(timeout_s):
                 return await waiting

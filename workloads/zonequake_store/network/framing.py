@@ -1,21 +1,18 @@
-"""Frames on a TCP connection: a 4-byte big-endian length, then that many bytes.
+"""Connections that send and receive frames, for both the peer and the client protocol.
 
-Both the peer and the client protocol speak so. What is written within one pass of the loop leaves
-in one call, so that a burst of replies costs one system call, not one each; `Departures` says when.
+What is written within one pass of the loop leaves in one call, so that a burst of replies costs one
+system call, not one each; `Departures` says when.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable
 from typing import cast
 
-from zonequake_protocol.client import MAX_FRAME_BYTES
+from zonequake_protocol.frames import FrameTooLong, header, split
 from zonequake_store.errors import ProtocolError
 from zonequake_tls.connection_limits import Crowd
-
-_LENGTH = struct.Struct(">I")
 
 # TLS hands a write on as a whole, to where nobody counts it; what comes after is counted once the
 # kernel takes no more.
@@ -96,7 +93,7 @@ class FrameConnection(asyncio.Protocol):
         """Send a frame with the next departures; dropped if the connection is gone."""
         if not self._outgoing:
             self._departures.add(self._flush)
-        self._outgoing.append(_LENGTH.pack(len(frame)))
+        self._outgoing.append(header(len(frame)))
         self._outgoing.append(frame)
         self._outgoing_bytes += len(frame)
 
@@ -147,33 +144,14 @@ class FrameConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         received = self._received
         received += data
-        position, available = 0, len(received)
-        view = memoryview(received)
         try:
-            while available - position >= 4:
-                length = _LENGTH.unpack_from(received, position)[0]
-                if length > MAX_FRAME_BYTES:
-                    self.close()
-                    position = available
-                    break
-                if available - position - 4 < length:
-                    break
-                frame = view[position + 4 : position + 4 + length]
-                try:
-                    self.frame_received(frame)
-                except ProtocolError:
-                    self.close()
-                    position = available
-                    break
-                finally:
-                    frame.release()
-                position += 4 + length
-        finally:
-            view.release()
-        if position:
-            del received[:position]
+            took_frames = split(received, self.frame_received) > 0
+        except (FrameTooLong, ProtocolError):
+            self.close()
+            received.clear()
+            took_frames = True
         if self._crowd is not None:
-            self._count(self._crowd, took_frames=position > 0)
+            self._count(self._crowd, took_frames=took_frames)
 
     def _count(self, crowd: Crowd, *, took_frames: bool) -> None:
         """Tell the crowd what changed, which for a connection of whole frames is nothing."""

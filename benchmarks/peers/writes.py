@@ -28,7 +28,7 @@ from benchmarks.store import bench_writes, figures
 from benchmarks.store.figures import NODES, Limit, Result, Row, cpu_s, create, leaders, pid_of
 from tests.foreign.local_etcd import LocalEtcd
 from tests.processes.store.local_nodes import LocalNodes
-from zonequake_load.operation import Limits, Once, Type
+from zonequake_load.operation import Function, Limits, Once, Operation, Type
 
 CLIENTS = 64
 VALUE_BYTES = 100
@@ -76,16 +76,19 @@ async def by_the_load(system: System) -> Row:
     failed: list[str] = []
 
     async def write(number: int, due_s: float) -> None:
-        outcome = await target.write(
-            f"key-{number % 10_000}",
-            number,
-            limits=Limits(
+        outcome = await target.execute(
+            Operation(
+                f=Function.WRITE,
+                key=f"key-{number % 10_000}",
+                value=number,
+                filler=bytes(VALUE_BYTES),
+            ),
+            Limits(
                 deadline_ns=time.monotonic_ns() + 5_000_000_000,
                 attempt_ns=5_000_000_000,
                 retry=True,
             ),
-            once=Once(f"bench-{number}", 1),
-            filler=bytes(VALUE_BYTES),
+            Once(f"bench-{number}", 1),
         )
         if outcome.type is Type.OK:
             latencies_s.append(time.perf_counter() - due_s)

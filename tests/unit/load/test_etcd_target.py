@@ -15,7 +15,7 @@ import pytest
 from tests.unit.load.reference_etcd import ReferenceEtcd, Spoilt
 from zonequake_load.client.connection import Connections
 from zonequake_load.errors import PlanError, TargetError
-from zonequake_load.operation import Limits, Outcome, Type
+from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
 from zonequake_load.pod.control import LoadPlan
 from zonequake_load.pod.targets import target_for
 from zonequake_load.targets.etcd.target import EtcdTarget
@@ -24,6 +24,22 @@ NO_LEADER = Spoilt(error=(14, "etcdserver: no leader"))
 TIMED_OUT = Spoilt(applied=True, error=(14, "etcdserver: request timed out"))
 LOST = Spoilt(applied=True)
 SILENT = Spoilt(applied=True, silent=True)
+
+
+def read(key: str = "k", *, bounded: bool = False) -> Operation:
+    return Operation(f=Function.READ, key=key, bounded=bounded)
+
+
+def write(value: int, *, filler: bytes = b"") -> Operation:
+    return Operation(f=Function.WRITE, key="k", value=value, filler=filler)
+
+
+def cas(expected: int | None, value: int) -> Operation:
+    return Operation(f=Function.CAS, key="k", value=value, expected=expected)
+
+
+def append(value: int, *, key: str = "l") -> Operation:
+    return Operation(f=Function.APPEND, key=key, value=value)
 
 
 def limits(*, total_s: float = 2.0, attempt_s: float = 0.2, retry: bool = True) -> Limits:
@@ -79,11 +95,11 @@ def place(outcome: Outcome) -> tuple[int | None, int | None, int | None]:
 
 
 async def test_every_answer_stands_at_its_revision(etcd: ReferenceEtcd, target: EtcdTarget) -> None:
-    absent = await target.read("k", limits=limits())
-    written = await target.write("k", 7, limits=limits(), once=None)
-    refused = await target.cas("k", 8, 9, limits=limits(), once=None)
-    applied = await target.cas("k", 7, 9, limits=limits(), once=None)
-    seen = await target.read("k", limits=limits())
+    absent = await target.execute(read(), limits())
+    written = await target.execute(write(7), limits())
+    refused = await target.execute(cas(8, 9), limits())
+    applied = await target.execute(cas(7, 9), limits())
+    seen = await target.execute(read(), limits())
     outcomes = (absent, written, refused, applied, seen)
     assert [one.type for one in outcomes] == [Type.OK] * 5
     assert [place(one) for one in outcomes] == [
@@ -94,16 +110,16 @@ async def test_every_answer_stands_at_its_revision(etcd: ReferenceEtcd, target: 
 
 
 async def test_a_cas_of_an_absent_key_creates_it_once(target: EtcdTarget) -> None:
-    first = await target.cas("k", None, 1, limits=limits(), once=None)
-    second = await target.cas("k", None, 2, limits=limits(), once=None)
+    first = await target.execute(cas(None, 1), limits())
+    second = await target.execute(cas(None, 2), limits())
     assert (first.applied, second.applied, second.value) == (True, False, 1)
 
 
 async def test_a_filler_does_not_stand_in_the_way_of_a_cas(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
-    written = await target.write("k", 1, limits=limits(), once=None, filler=b"x" * 100)
-    assert (await target.cas("k", 1, 2, limits=limits(), once=None)).applied
+    written = await target.execute(write(1, filler=b"x" * 100), limits())
+    assert (await target.execute(cas(1, 2), limits())).applied
     assert etcd.value("z/f/k") == "x" * 100
     assert place(written) == (0, 1, 2), "both are of one revision"
 
@@ -114,8 +130,8 @@ async def test_a_write_that_may_have_happened_is_sent_once_and_is_info(
 ) -> None:
     (endpoint,) = etcd.endpoints
     endpoint.spoilt += [("put", spoilt), ("txn", spoilt)]
-    written = await target.write("k", 1, limits=limits(), once=None)
-    changed = await target.cas("k", None, 2, limits=limits(), once=None)
+    written = await target.execute(write(1), limits())
+    changed = await target.execute(cas(None, 2), limits())
     assert (written.type, changed.type) == (Type.INFO, Type.INFO)
     assert (len(endpoint.bodies("put")), len(endpoint.bodies("txn"))) == (1, 1)
 
@@ -125,7 +141,7 @@ async def test_a_full_database_leaves_it_open_whether_the_write_happened(
 ) -> None:
     full = Spoilt(applied=True, error=(8, "etcdserver: mvcc: database space exceeded"))
     etcd.endpoints[0].spoilt.append(("put", full))
-    outcome = await target.write("k", 1, limits=limits(), once=None)
+    outcome = await target.execute(write(1), limits())
     assert outcome.type is Type.INFO
     assert etcd.value("z/k/k") == "1", "etcd says this also of what it has applied"
 
@@ -134,7 +150,7 @@ async def test_a_write_that_certainly_did_not_happen_is_tried_again(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     etcd.endpoints[0].spoilt += [("put", NO_LEADER), ("put", NO_LEADER)]
-    outcome = await target.write("k", 1, limits=limits(), once=None)
+    outcome = await target.execute(write(1), limits())
     assert (outcome.type, outcome.attempts) == (Type.OK, 3)
 
 
@@ -142,7 +158,7 @@ async def test_a_write_whose_every_attempt_was_refused_has_failed(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     etcd.endpoints[0].always = NO_LEADER
-    outcome = await target.write("k", 1, limits=limits(total_s=0.3), once=None)
+    outcome = await target.execute(write(1), limits(total_s=0.3))
     assert outcome.type is Type.FAIL
     assert outcome.attempts > 2
     assert outcome.error is not None
@@ -156,7 +172,7 @@ async def test_a_write_that_nobody_could_be_reached_for_has_failed_without_an_at
     # What is sent on a connection that is just being closed may arrive.
     while pooled(target):  # noqa: ASYNC110 - aiohttp's pool tells nobody
         await asyncio.sleep(0.01)
-    outcome = await target.write("k", 1, limits=limits(total_s=0.3), once=None)
+    outcome = await target.execute(write(1), limits(total_s=0.3))
     assert (outcome.type, outcome.attempts) == (Type.FAIL, 0)
 
 
@@ -164,7 +180,7 @@ async def test_a_read_is_repeated_whatever_became_of_it(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     etcd.endpoints[0].spoilt += [("range", LOST), ("range", SILENT), ("range", TIMED_OUT)]
-    outcome = await target.read("k", limits=limits())
+    outcome = await target.execute(read(), limits())
     assert outcome.type is Type.OK
     assert outcome.attempts >= 3, "the check whether the endpoint serves again takes one at most"
 
@@ -174,12 +190,12 @@ async def test_an_append_that_another_one_came_before_is_one_operation(
 ) -> None:
     # An answer that comes late would be an attempt of unknown outcome, and that is another test.
     patient = limits(total_s=30, attempt_s=10)
-    appends = [target.append("l", value, limits=patient, once=None) for value in range(1, 9)]
+    appends = [target.execute(append(value), patient) for value in range(1, 9)]
     outcomes = await asyncio.gather(*appends)
     assert [one.type for one in outcomes] == [Type.OK] * 8
     assert len({one.index for one in outcomes}) == 8, "each has a revision of its own"
     assert max(one.attempts for one in outcomes) > 2, "some had to try again"
-    whole = (await target.read("l", limits=limits())).value
+    whole = (await target.execute(read("l"), limits())).value
     by_revision = sorted(zip([one.index for one in outcomes], range(1, 9), strict=True))
     assert whole == [value for _, value in by_revision]
 
@@ -188,7 +204,7 @@ async def test_an_append_that_never_came_to_write_has_failed(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     etcd.endpoints[0].always = SILENT
-    outcome = await target.append("l", 1, limits=limits(total_s=0.5), once=None)
+    outcome = await target.execute(append(1), limits(total_s=0.5))
     assert outcome.type is Type.FAIL
     assert outcome.attempts >= 2
     assert not etcd.endpoints[0].bodies("txn")
@@ -198,25 +214,25 @@ async def test_an_append_whose_write_was_not_answered_is_info_and_not_repeated(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     etcd.endpoints[0].spoilt += [("range", LOST), ("txn", LOST)]
-    outcome = await target.append("l", 1, limits=limits(), once=None)
+    outcome = await target.execute(append(1), limits())
     assert (outcome.type, outcome.attempts) == (Type.INFO, 3)
     assert len(etcd.endpoints[0].bodies("txn")) == 1
 
 
 async def test_an_append_to_a_register_fails(target: EtcdTarget) -> None:
-    await target.write("k", 1, limits=limits(), once=None)
-    outcome = await target.append("k", 2, limits=limits(total_s=0.2), once=None)
+    await target.execute(write(1), limits())
+    outcome = await target.execute(append(2, key="k"), limits(total_s=0.2))
     assert outcome.type is Type.FAIL
 
 
 async def test_a_probe_is_sent_once(etcd: ReferenceEtcd, target: EtcdTarget) -> None:
     etcd.endpoints[0].spoilt.append(("put", NO_LEADER))
-    outcome = await target.write("k", 1, limits=limits(retry=False), once=None)
+    outcome = await target.execute(write(1), limits(retry=False))
     assert (outcome.type, outcome.attempts) == (Type.FAIL, 1)
 
 
 async def test_requests_go_to_all_endpoints_in_turn(two: ReferenceEtcd, of_two: EtcdTarget) -> None:
-    outcomes = [await of_two.read("k", limits=limits()) for _ in range(6)]
+    outcomes = [await of_two.execute(read(), limits()) for _ in range(6)]
     assert [outcome.node for outcome in outcomes].count("m0") == 3
 
 
@@ -226,7 +242,7 @@ async def test_a_refusal_goes_to_the_next_endpoint_at_once(
     two.endpoints[0].always = NO_LEADER
     # A pause would outlast the operation.
     monkeypatch.setattr("zonequake_load.targets.etcd.target.PAUSE_MIN_S", 60.0)
-    outcomes = [await of_two.write("k", n, limits=limits(), once=None) for n in (1, 2)]
+    outcomes = [await of_two.execute(write(n), limits()) for n in (1, 2)]
     assert [outcome.type for outcome in outcomes] == [Type.OK, Type.OK]
 
 
@@ -236,12 +252,12 @@ async def test_an_endpoint_that_failed_gets_no_probe_until_it_serves_again(
     sick = two.endpoints[0]
     sick.always = NO_LEADER
     for _ in range(2):
-        await of_two.read("k", limits=limits())
-    probes = [await of_two.read("k", limits=limits(retry=False)) for _ in range(6)]
+        await of_two.execute(read(), limits())
+    probes = [await of_two.execute(read(), limits(retry=False)) for _ in range(6)]
     assert {probe.node for probe in probes} == {"m1"}
     sick.always = None
     began = time.monotonic()
-    while (await of_two.read("k", limits=limits(retry=False))).node != "m0":
+    while (await of_two.execute(read(), limits(retry=False))).node != "m0":
         assert time.monotonic() - began < 5
 
 
@@ -249,7 +265,7 @@ async def test_bounded_reads_are_serializable_and_served_without_a_leader(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     for bounded in (False, True):
-        await target.read("k", limits=limits(), bounded=bounded)
+        await target.execute(read(bounded=bounded), limits())
     asked = [one for one in etcd.endpoints[0].seen if one[0].endswith("range")]
     assert [(body.get("serializable", False), leader) for _, body, leader in asked] == [
         (False, True), (True, False)
@@ -261,9 +277,9 @@ async def test_bounded_reads_also_ask_who_is_cut_off(
 ) -> None:
     two.endpoints[0].spoilt += [("put", NO_LEADER)] * 3
     for value in (1, 2):
-        await of_two.write("k", value, limits=limits(), once=None)
-    reads = [await of_two.read("k", limits=limits(), bounded=True) for _ in range(4)]
-    assert {read.node for read in reads} == {"m0", "m1"}
+        await of_two.execute(write(value), limits())
+    reads = [await of_two.execute(read(bounded=True), limits()) for _ in range(4)]
+    assert {one.node for one in reads} == {"m0", "m1"}
 
 
 async def test_what_does_not_run_is_said_at_the_opening(

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from zonequake_load.operation import Function, Limits, Operation, Outcome, Type
+from zonequake_load.operation import Function, Limits, Once, Operation, Outcome, Type
 from zonequake_load.pod.control import Phase
 from zonequake_load.pod.execution import Executor
 from zonequake_load.pod.history import Clock, HistoryEvent, OperationRole, Recorder
@@ -21,8 +21,10 @@ class Answering:
     def __init__(self) -> None:
         self.bounded: list[bool] = []
 
-    async def read(self, key: str, *, limits: Limits, bounded: bool = False) -> Outcome:
-        self.bounded.append(bounded)
+    async def execute(
+        self, operation: Operation, limits: Limits, once: Once | None = None
+    ) -> Outcome:
+        self.bounded.append(operation.bounded)
         return Outcome(type=Type.OK, attempts=1, value=1, lineage=0, term=1, index=1)
 
 

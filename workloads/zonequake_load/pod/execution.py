@@ -11,7 +11,7 @@ from zonequake_load.pod.control import Phase
 from zonequake_load.pod.history import Call, OperationRole, Recorder
 from zonequake_load.pod.identity import Numbers
 from zonequake_load.pod.tally import Tally
-from zonequake_load.targets.protocol import Target, perform
+from zonequake_load.targets.protocol import Target
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Executor:
                 and role is not OperationRole.FINAL
             ):
                 asked = msgspec.structs.replace(operation, bounded=True)
-            outcome = await perform(self.target, asked, limits=limits, once=once)
+            outcome = await self.target.execute(asked, limits, once)
         finally:
             self.recorder.complete(call, outcome)
             self.tally.ended(phase, call, outcome, clock.monotonic_ns())

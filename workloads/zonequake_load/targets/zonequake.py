@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from zonequake_load.client.client import Client
-from zonequake_load.operation import Function, Limits, Once, Operation, Outcome
+from zonequake_load.operation import Limits, Once, Operation, Outcome
 from zonequake_protocol.client import partition_of
 
 
@@ -25,25 +25,9 @@ class ZonequakeTarget:
     async def close(self) -> None:
         await self._client.close()
 
-    async def read(self, key: str, *, limits: Limits, bounded: bool = False) -> Outcome:
-        return await self._client.execute(
-            Operation(f=Function.READ, key=key, bounded=bounded), limits
-        )
-
-    async def write(
-        self, key: str, value: int, *, limits: Limits, once: Once | None, filler: bytes = b""
+    async def execute(
+        self, operation: Operation, limits: Limits, once: Once | None = None
     ) -> Outcome:
-        operation = Operation(f=Function.WRITE, key=key, value=value, filler=filler)
-        return await self._client.execute(operation, limits, once)
-
-    async def cas(
-        self, key: str, expected: int | None, value: int, *, limits: Limits, once: Once | None
-    ) -> Outcome:
-        operation = Operation(f=Function.CAS, key=key, value=value, expected=expected)
-        return await self._client.execute(operation, limits, once)
-
-    async def append(self, key: str, value: int, *, limits: Limits, once: Once | None) -> Outcome:
-        operation = Operation(f=Function.APPEND, key=key, value=value)
         return await self._client.execute(operation, limits, once)
 
     def partition_of(self, key: str) -> int:

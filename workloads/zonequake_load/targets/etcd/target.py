@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ import msgspec
 from zonequake_load.client.attempts import LAST_ATTEMPT_NS, PAUSE_MAX_S, PAUSE_MIN_S
 from zonequake_load.client.connection import addresses_of
 from zonequake_load.errors import AttemptError, EtcdError, NotSent, TargetError
-from zonequake_load.operation import Attempts, Limits, Once, Outcome, Type
+from zonequake_load.operation import Attempts, Function, Limits, Once, Operation, Outcome, Type
 from zonequake_load.targets.etcd.api import (
     EtcdApi,
     Header,
@@ -130,94 +130,16 @@ class EtcdTarget:
 
     # --- operations ------------------------------------------------------------------------------
 
-    async def read(self, key: str, *, limits: Limits, bounded: bool = False) -> Outcome:
-        where = key_of(self._zone, key)
-
-        async def step(api: EtcdApi, _: _Attempt) -> Outcome:
-            found = await api.range(where, serializable=bounded)
-            return self._ok(found.header, value=_value(found.kvs))
-
-        return await self._pursue(step, limits, changes=False, anyone=bounded)
-
-    async def write(
-        self, key: str, value: int, *, limits: Limits, once: Once | None, filler: bytes = b""
+    async def execute(
+        self, operation: Operation, limits: Limits, once: Once | None = None
     ) -> Outcome:
-        where, raw = key_of(self._zone, key), stored(value)
+        """Attempt `operation` until it is answered, may have happened (if it changes anything) or
+        its time is over.
 
-        async def step(api: EtcdApi, attempt: _Attempt) -> Outcome:
-            attempt.writes = True
-            if not filler:
-                return self._ok(await api.put(where, raw))
-            beside = put_request(filler_of(self._zone, key), filler)
-            done = await api.txn(success=[put_request(where, raw), beside])
-            return self._ok(done.header)
-
-        return await self._pursue(step, limits, changes=True)
-
-    async def cas(
-        self, key: str, expected: int | None, value: int, *, limits: Limits, once: Once | None
-    ) -> Outcome:
-        where = key_of(self._zone, key)
-        absent = has_mod_revision(where, 0)
-        compare = absent if expected is None else has_value(where, stored(expected))
-
-        async def step(api: EtcdApi, attempt: _Attempt) -> Outcome:
-            attempt.writes = True
-            done = await api.txn(
-                compare=[compare],
-                success=[put_request(where, stored(value))],
-                failure=[range_request(where)],
-            )
-            found = None if done.succeeded else _value(done.kvs)
-            return self._ok(done.header, value=found, applied=done.succeeded)
-
-        return await self._pursue(step, limits, changes=True)
-
-    async def append(self, key: str, value: int, *, limits: Limits, once: Once | None) -> Outcome:
-        where = key_of(self._zone, key)
-
-        async def step(api: EtcdApi, attempt: _Attempt) -> Outcome:
-            kvs = (await api.range(where)).kvs
-            while True:
-                held = elements(kvs[0].value) if kvs else []
-                attempt.writes = True
-                done = await api.txn(
-                    compare=[has_mod_revision(where, kvs[0].mod_revision if kvs else 0)],
-                    success=[put_request(where, stored([*held, value]))],
-                    failure=[range_request(where)],
-                )
-                if done.succeeded:
-                    return self._ok(done.header)
-                attempt.writes = False
-                if not limits.retry:
-                    message = "another append came between"
-                    raise EtcdError(code=_ABORTED, message=message, certain=True)
-                kvs = done.kvs
-
-        return await self._pursue(step, limits, changes=True)
-
-    def partition_of(self, key: str) -> int:
-        return PARTITION
-
-    def key_for_partition(self, stem: str, partition: int) -> str:
-        return key_for_partition(stem, partition, self.partitions)
-
-    # --- attempts --------------------------------------------------------------------------------
-
-    async def _pursue(
-        self,
-        step: Callable[[EtcdApi, _Attempt], Awaitable[Outcome]],
-        limits: Limits,
-        *,
-        changes: bool,
-        anyone: bool = False,
-    ) -> Outcome:
-        """Attempt `step` until it is answered, may have happened (if it `changes` anything) or its
-        time is over.
-
-        Endpoints are tried at once one after another, then there is a pause. `anyone`: also those
-        that can't serve others than this one.
+        Endpoints are tried at once one after another, then there is a pause. Bounded reads also
+        try those that can't serve others.
         """
+        changes, anyone = operation.f is not Function.READ, operation.bounded
         attempts, tried, most_s = Attempts(), set[str](), PAUSE_MIN_S
         while True:
             left_ns = limits.deadline_ns - self._now_ns()
@@ -240,7 +162,7 @@ class EtcdTarget:
                 self._wire, address, limits, now_ns=self._now_ns, needs_leader=not anyone
             )
             try:
-                outcome = await step(EtcdApi(attempt.post), attempt)
+                outcome = await self._ask(operation, EtcdApi(attempt.post), attempt)
             except (AttemptError, EtcdError) as error:
                 attempts.sent += attempt.sent
                 why = f"{address}: {error}" if isinstance(error, EtcdError) else str(error)
@@ -256,6 +178,60 @@ class EtcdTarget:
                 return msgspec.structs.replace(outcome, attempts=attempts.sent + attempt.sent)
             if not limits.retry or (changes and not attempts.never_happened):
                 return attempts.conclude()
+
+    def partition_of(self, key: str) -> int:
+        return PARTITION
+
+    def key_for_partition(self, stem: str, partition: int) -> str:
+        return key_for_partition(stem, partition, self.partitions)
+
+    # --- attempts --------------------------------------------------------------------------------
+
+    async def _ask(self, operation: Operation, api: EtcdApi, attempt: _Attempt) -> Outcome:
+        """Carry `operation` out in one attempt."""
+        where = key_of(self._zone, operation.key)
+        if operation.f is Function.READ:
+            found = await api.range(where, serializable=operation.bounded)
+            return self._ok(found.header, value=_value(found.kvs))
+        value, expected = operation.value, operation.expected
+        assert isinstance(value, int), "the load writes integers"
+        assert not isinstance(expected, str), "and expects them"
+        if operation.f is Function.APPEND:
+            return await self._append(where, value, api, attempt)
+        attempt.writes = True
+        raw = stored(value)
+        if operation.f is Function.CAS:
+            absent = has_mod_revision(where, 0)
+            done = await api.txn(
+                compare=[absent if expected is None else has_value(where, stored(expected))],
+                success=[put_request(where, raw)],
+                failure=[range_request(where)],
+            )
+            held = None if done.succeeded else _value(done.kvs)
+            return self._ok(done.header, value=held, applied=done.succeeded)
+        if not operation.filler:
+            return self._ok(await api.put(where, raw))
+        beside = put_request(filler_of(self._zone, operation.key), operation.filler)
+        done = await api.txn(success=[put_request(where, raw), beside])
+        return self._ok(done.header)
+
+    async def _append(self, where: bytes, value: int, api: EtcdApi, attempt: _Attempt) -> Outcome:
+        kvs = (await api.range(where)).kvs
+        while True:
+            held = elements(kvs[0].value) if kvs else []
+            attempt.writes = True
+            done = await api.txn(
+                compare=[has_mod_revision(where, kvs[0].mod_revision if kvs else 0)],
+                success=[put_request(where, stored([*held, value]))],
+                failure=[range_request(where)],
+            )
+            if done.succeeded:
+                return self._ok(done.header)
+            attempt.writes = False
+            if not attempt.limits.retry:
+                message = "another append came between"
+                raise EtcdError(code=_ABORTED, message=message, certain=True)
+            kvs = done.kvs
 
     def _ok(self, header: Header, *, value: Value = None, applied: bool | None = None) -> Outcome:
         """The answer of the member that `header` names; `attempts` is yet to be said."""
@@ -349,15 +325,15 @@ class _Attempt:
     ) -> None:
         self.sent = 0
         self.writes = False
+        self.limits = limits
         self._wire = wire
         self._address = address
-        self._limits = limits
         self._now_ns = now_ns
         self._needs_leader = needs_leader
 
     async def post(self, path: str, body: Mapping[str, object]) -> Mapping[str, Any]:
         """See `EtcdWire.post`; a deadline that has come lets nothing leave."""
-        left_ns = self._limits.deadline_ns - self._now_ns()
+        left_ns = self.limits.deadline_ns - self._now_ns()
         if left_ns <= (LAST_ATTEMPT_NS if self.sent else 0):
             raise _TooLate("the deadline came before another request was sent")
         self.sent += 1
@@ -366,7 +342,7 @@ class _Attempt:
                 self._address,
                 path,
                 body,
-                timeout_s=min(left_ns, self._limits.attempt_ns) / 1e9,
+                timeout_s=min(left_ns, self.limits.attempt_ns) / 1e9,
                 needs_leader=self._needs_leader,
             )
         except NotSent:

@@ -25,10 +25,11 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -40,7 +41,6 @@ ALLOWED_SKIPS_HEADING = "## Tests that may be skipped"
 
 PROGRESS_EVERY_S = 60.0
 POLL_S = 0.1
-NICE = 10
 SLOWEST = ("--durations=12", "--durations-min=3")
 """Each group ends with its slowest tests: what a quicker `make test` would begin with."""
 END_S = 60.0
@@ -212,7 +212,7 @@ class Runs:
                 stdout=out,
                 stderr=subprocess.STDOUT if out is not None else None,
                 start_new_session=True,  # so that a group over its limit ends with its processes
-                preexec_fn=ready if log is None or group.lane is Lane.WAITS else give_way,
+                preexec_fn=ready if log is None else GIVE_WAY[group.lane],
             )
             try:
                 deadline_s = time.monotonic() + group.limit_s
@@ -240,13 +240,21 @@ def ready() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def give_way() -> None:
+def give_way(nice: int) -> None:
     """The same, and the lane that waits goes first."""
     ready()
-    os.nice(NICE)
+    os.nice(nice)
     # With one, a session is a unit of scheduling of its own, and nice counts only within it.
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICE))
+        Path("/proc/self/autogroup").write_text(str(nice))
+
+
+GIVE_WAY: dict[Lane, Callable[[], None]] = {
+    Lane.COMPUTES: partial(give_way, 10),
+    # Ours waits for answers here and there, with time-outs: beside Spark and TLC it would starve.
+    Lane.OTHERS: partial(give_way, 15),
+    Lane.WAITS: ready,
+}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -42,7 +42,8 @@ def append(value: int, *, key: str = "l") -> Operation:
     return Operation(f=Function.APPEND, key=key, value=value)
 
 
-def limits(*, total_s: float = 2.0, attempt_s: float = 0.2, retry: bool = True) -> Limits:
+def limits(*, total_s: float = 30.0, attempt_s: float = 10.0, retry: bool = True) -> Limits:
+    """So long that a late answer never makes an attempt one of unknown outcome."""
     return Limits(
         deadline_ns=time.monotonic_ns() + int(total_s * 1e9),
         attempt_ns=int(attempt_s * 1e9),
@@ -130,8 +131,8 @@ async def test_a_write_that_may_have_happened_is_sent_once_and_is_info(
 ) -> None:
     (endpoint,) = etcd.endpoints
     endpoint.spoilt += [("put", spoilt), ("txn", spoilt)]
-    written = await target.execute(write(1), limits())
-    changed = await target.execute(cas(None, 2), limits())
+    written = await target.execute(write(1), limits(attempt_s=0.5))
+    changed = await target.execute(cas(None, 2), limits(attempt_s=0.5))
     assert (written.type, changed.type) == (Type.INFO, Type.INFO)
     assert (len(endpoint.bodies("put")), len(endpoint.bodies("txn"))) == (1, 1)
 
@@ -155,10 +156,12 @@ async def test_a_write_that_certainly_did_not_happen_is_tried_again(
 
 
 async def test_a_write_whose_every_attempt_was_refused_has_failed(
-    etcd: ReferenceEtcd, target: EtcdTarget
+    etcd: ReferenceEtcd, target: EtcdTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     etcd.endpoints[0].always = NO_LEADER
-    outcome = await target.execute(write(1), limits(total_s=0.3))
+    # So that no attempt is under way when the time is over.
+    monkeypatch.setattr("zonequake_load.targets.etcd.target.PAUSE_MIN_S", 0.4)
+    outcome = await target.execute(write(1), limits(total_s=1.9))
     assert outcome.type is Type.FAIL
     assert outcome.attempts > 2
     assert outcome.error is not None
@@ -180,7 +183,7 @@ async def test_a_read_is_repeated_whatever_became_of_it(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     etcd.endpoints[0].spoilt += [("range", LOST), ("range", SILENT), ("range", TIMED_OUT)]
-    outcome = await target.execute(read(), limits())
+    outcome = await target.execute(read(), limits(attempt_s=0.2))
     assert outcome.type is Type.OK
     assert outcome.attempts >= 3, "the check whether the endpoint serves again takes one at most"
 
@@ -188,9 +191,7 @@ async def test_a_read_is_repeated_whatever_became_of_it(
 async def test_an_append_that_another_one_came_before_is_one_operation(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
-    # An answer that comes late would be an attempt of unknown outcome, and that is another test.
-    patient = limits(total_s=30, attempt_s=10)
-    appends = [target.execute(append(value), patient) for value in range(1, 9)]
+    appends = [target.execute(append(value), limits()) for value in range(1, 9)]
     outcomes = await asyncio.gather(*appends)
     assert [one.type for one in outcomes] == [Type.OK] * 8
     assert len({one.index for one in outcomes}) == 8, "each has a revision of its own"
@@ -204,7 +205,7 @@ async def test_an_append_that_never_came_to_write_has_failed(
     etcd: ReferenceEtcd, target: EtcdTarget
 ) -> None:
     etcd.endpoints[0].always = SILENT
-    outcome = await target.execute(append(1), limits(total_s=0.5))
+    outcome = await target.execute(append(1), limits(total_s=2, attempt_s=0.2))
     assert outcome.type is Type.FAIL
     assert outcome.attempts >= 2
     assert not etcd.endpoints[0].bodies("txn")

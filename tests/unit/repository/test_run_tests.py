@@ -167,7 +167,7 @@ def test_what_computes_gives_way_to_what_waits(run_tests: ModuleType, tmp_path: 
     outcomes = run_tests.run_groups(
         [
             command(run_tests, "a", "computes", nice.format(expected=min(own + 10, 19))),
-            command(run_tests, "b", "others", nice.format(expected=min(own + 10, 19))),
+            command(run_tests, "b", "others", nice.format(expected=min(own + 15, 19))),
             command(run_tests, "c", "waits", nice.format(expected=own)),
         ]
     )

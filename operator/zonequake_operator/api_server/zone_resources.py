@@ -86,14 +86,14 @@ class ZoneResources:
     async def read_behind(self, view: View) -> tuple[Stored, View]:
         """The resources, and a view that may be judged by them.
 
-        They are read after each session of a Lease that the view shows: whoever is permitted in it
-        is told of every reset that was decided while the node had none.
+        They are read after each session of a Lease that the view shows and the one before did not:
+        whoever is permitted in it is told of every reset that was decided while the node had none.
         """
         while True:
             sessions = view.sessions
-            if sessions != self._sessions:
-                self._sessions = sessions
+            if not sessions.items() <= self._sessions.items():
                 self.invalidate()
+            self._sessions = sessions
             stored = await self.read()
             self._heed_newer_topology(stored.zone, view)
             if view.number >= self._heard_from:

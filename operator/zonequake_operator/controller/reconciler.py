@@ -150,6 +150,8 @@ class ZoneReconciler:
 
     async def _step(self, view: View) -> Plan:
         for _ in range(MAX_REPLANS):
+            # What was written may have taken long: a newer view shows what it waits for.
+            view = max(view, self._fleet.view, key=_edition)
             stored, view = await self.resources.read_behind(view)
             if self._rest is not None and self._rest.lasts(stored, view, self._wall_ms()):
                 return self._rest.decided
@@ -372,6 +374,10 @@ class ZoneReconciler:
         self._cleaned = frozenset(decided.cleaned)
         for announcement in (*announce_failed(failed), *announce_cleaned(cleaned)):
             self._events.post_soon(zone, announcement)
+
+
+def _edition(view: View) -> int:
+    return view.edition
 
 
 def _words(announcement: Announcement) -> tuple[EventReason, str]:

@@ -5,10 +5,12 @@ LogicalTopology up to date (`membership`) and wakes the zones. Beside the rounds
 to have left is counted out at once:
 
     round    list ── leave ── hear ······················ advance ── view ── gates
-    events            pod ended ──► leave ── view
+    events            pod ended ──► leave ── view ──► hear ── advance ── view
 
-Pods are listed again on every pod event, while a node that should answer doesn't, and every
-PODS_MAX_AGE_S, so a lost event costs at most that.
+The round behind such an end hears at once: a reset may wait for it, and what a list would show
+first, Leases and topology, was read and written just before. Pods are listed again on every pod
+event, while a node that should answer doesn't, and every PODS_MAX_AGE_S, so a lost event costs at
+most that.
 """
 
 from __future__ import annotations
@@ -97,6 +99,8 @@ class Fleet:
         """Whoever reads or writes what counts of nodes: a round, or what counts them out beside
         it."""
         self._published = asyncio.Condition()
+        self._hastened = 0
+        """The `changed_in` of the membership for which a round heard at once."""
         self._unsettled: set[str] = set()
         self._gates = Gates(kube, monotonic_s=monotonic_s, wall_ms=wall_ms)
         self.missing_rights: frozenset[Right] = frozenset()
@@ -214,7 +218,12 @@ class Fleet:
 
     async def _once(self, *, hurried: bool) -> None:
         async with self._turn:
-            await self._list_if_due(hurried=hurried)
+            hears_at_once = (
+                bool(self.view.outdated) and self._hastened < self._membership.changed_in
+            )
+            self._hastened = self._membership.changed_in
+            if not hears_at_once:
+                await self._list_if_due(hurried=hurried)
             await self._leave()
         known = self._membership.topology
         # A pod that ended may have gone on already, under the process that we know.
@@ -230,8 +239,8 @@ class Fleet:
                 self._hearing.answers, in_round=self._hearing.round
             )
             await self._publish()
-        if self.view.outdated:
-            self._hurry.set()  # a reset may wait for newer answers
+        if self.view.outdated or (hears_at_once and self._stale_pods):
+            self._hurry.set()  # a reset may wait for newer answers, and a new node to be heard
         silent = after.nodes.keys() - self.view.reports.keys()
         if silent:
             self._stale_pods = True
@@ -244,7 +253,13 @@ class Fleet:
         if before.version != after.version:
             logger.info("topology %d: %s", after.version, ", ".join(after.nodes) or "empty")
         processes = {n: report.node.process_incarnation for n, report in self.view.reports.items()}
-        await self._gates.set(self._evidence.pods, processes, self.view.edition)
+        await self._gates.set(
+            self._evidence.pods,
+            processes,
+            self.view.edition,
+            # A reset may wait for the next round; each gate is a call.
+            gives_way=lambda: bool(self.view.outdated),
+        )
 
     async def _leave(self) -> None:
         """Count out who is proven to have left; no answer is waited for."""

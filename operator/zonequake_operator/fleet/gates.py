@@ -62,13 +62,21 @@ class Gates:
         self._behind.pop(zone, None)
         self._judged.pop(zone, None)
 
-    async def set(self, pods: dict[str, Pod], processes: Mapping[str, str], view: int) -> None:
+    async def set(
+        self,
+        pods: dict[str, Pod],
+        processes: Mapping[str, str],
+        view: int,
+        *,
+        gives_way: Callable[[], bool] = bool,
+    ) -> None:
         """Open and close as of this view.
 
         Args:
             pods: as they were listed; one whose gate is written is replaced.
             processes: incarnations of the nodes that answered, by name.
             view: the number of this round's.
+            gives_way: leaves the rest to the next round as soon as this says so.
         """
         behind = frozenset[str]().union(*self._behind.values())
         now_s = self._monotonic_s()
@@ -80,6 +88,8 @@ class Gates:
         }
         judged: float | None = None
         for pod in list(pods.values()):
+            if gives_way():
+                return
             good = pod.name in processes and pod.name not in behind
             if good and not pod.caught_up:
                 known = self._known[pod.name]

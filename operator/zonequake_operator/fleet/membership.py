@@ -128,9 +128,10 @@ class Membership:
             return frozenset()
         before, _ = self._known
         seen = self._seen(before, answers, in_this_round=False)
-        if not self._to_fence(before, seen) and self._after(before, seen) == before:
+        leaving = self._to_fence(before, seen) | _left(before, self._after(before, seen))
+        if not leaving:
             return frozenset()
-        await self._fencing.look()
+        await self._fencing.look_at(leaving)
         seen = self._without_next_sessions(before, seen, answers)
         after = await self._advance(before, seen, in_round)
         return _left(before, after)

@@ -139,12 +139,14 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     health = {n: _with_waits(one, snapshot.topology) for n, one in health.items()}
 
     writes: list[Write] = []
-    if not spec.paused and accepted.revision == before.revision:
-        writes += _create_missing(snapshot, spec)
-        writes += _write_partitions(snapshot, spec, accepted, groups, health, calculate, verdicts)
-        if not writes and accepted.handled_revision < accepted.revision:
+    if not spec.paused:
+        moves = _create_missing(snapshot, spec)
+        moves += _write_partitions(snapshot, spec, accepted, groups, health, calculate, verdicts)
+        if not moves:
+            # Also one that is accepted now. A view never holds it back: it may wait for its turn.
             accepted = replace(accepted, handled_revision=accepted.revision)
-        # A view never holds back the handled revision: it may wait for its turn.
+        elif accepted.revision == before.revision:
+            writes += moves
     written = {write.number for write in writes if isinstance(write, WritePartition)}
     writes += [
         WritePartition(

@@ -138,6 +138,13 @@ class Renewals:
             else:
                 known.for_s += min(now_s - before_s, LOOKED_SHARE * lease.duration_s)
 
+    def looked_at(self, leases: Mapping[str, Lease]) -> None:
+        """Some Leases as they were read just now. Of one that is as before no time is counted."""
+        for name, lease in leases.items():
+            known = self._unrenewed.get(name)
+            if known is None or known.version != lease.resource_version:
+                self._unrenewed[name] = _Unrenewed(lease.resource_version, lease.duration_s)
+
     @property
     def run_out(self) -> frozenset[str]:
         """The nodes that know by now that they may not act, whatever their clocks."""

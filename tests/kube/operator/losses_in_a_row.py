@@ -82,26 +82,28 @@ def create(api: ApiServer, *, replicas: int, reset_timeout_s: int) -> None:
     )
 
 
-def in_a_row(losses: Sequence[Callable[[], None]]) -> float:
+def in_a_row(losses: Sequence[Callable[[], float]]) -> float:
     """Let these happen, `SPREAD_S` from the first to the last; when the last one was said, in
-    monotonic seconds."""
+    monotonic seconds. Each says when it was."""
     pause_s = SPREAD_S / max(1, len(losses) - 1)
     began_s = said_s = time.monotonic()
     for number, loss in enumerate(losses):
         time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
-        said_s = time.monotonic()
-        loss()
+        said_s = loss()
     return said_s
 
 
-def lose(machine: Machine, ordinal: int) -> None:
-    """Kill this node's process, and say so as a kubelet does."""
+def lose(machine: Machine, ordinal: int) -> float:
+    """Kill this node's process, and say so as a kubelet does; when that was, in monotonic
+    seconds."""
     api = machine.api
     machine.kill_unseen(ordinal)
     status = {"status": machine.pod_status(ordinal, running=False)}
     path = f"/api/v1/namespaces/{api.namespace}/pods/zq-default-{ordinal}/status"
+    said_s = time.monotonic()
     request(api, "PATCH", path, status).close()
     machine.restarts[ordinal] = machine.restarts.get(ordinal, 0) + 1
+    return said_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ class Written:
 
 
 def measure(
-    api: ApiServer, names: set[str], losses: Sequence[Callable[[], None]], *, reset_timeout_s: int
+    api: ApiServer, names: set[str], losses: Sequence[Callable[[], float]], *, reset_timeout_s: int
 ) -> Written:
     """Let these nodes be lost, and see what is written."""
     base = f"{GROUP}/namespaces/{api.namespace}"

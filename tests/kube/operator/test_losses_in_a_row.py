@@ -3,6 +3,7 @@ hang: beside a real API server, with the real operator."""
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
 import pytest
@@ -22,9 +23,11 @@ LIMIT_S = 0.9
 a tenth of it (benchmarks/operator/bench_losses.py)."""
 
 
-def lose(nodes: LightNodes, ordinal: int) -> None:
+def lose(nodes: LightNodes, ordinal: int) -> float:
     nodes.hanging.add(ordinal)
+    said_s = time.monotonic()
     request(nodes.api, "PATCH", nodes.path(ordinal), {"status": nodes.ended(ordinal)}).close()
+    return said_s
 
 
 def test_a_timer_is_armed_by_the_last_loss_at_once_however_many_were_lost(

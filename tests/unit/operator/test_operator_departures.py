@@ -69,6 +69,11 @@ class Api:
             raise KubeError("GET leases", 0, "it is away")
         return [self.lease(name) for name in self.pods]
 
+    async def get_lease(self, name: str) -> dict[str, Any]:
+        if self.is_away:
+            raise KubeError(f"GET {name}", 0, "it is away")
+        return self.lease(name)
+
     async def replace_lease(self, body: dict[str, Any]) -> dict[str, Any]:
         name = body["metadata"]["name"]
         self.calls.append(f"fence {name}")
@@ -314,6 +319,49 @@ async def test_answers_of_before_a_loss_are_outdated_until_the_nodes_are_heard_a
     assert (set(view.reports), view.outdated) == ({"n-1"}, frozenset({"n-1"}))
     await world.fleet._once(hurried=True)
     assert (set(world.fleet.view.reports), world.fleet.view.outdated) == ({"n-1"}, frozenset())
+
+
+async def test_the_round_behind_a_loss_hears_at_once_and_the_next_one_lists_again() -> None:
+    """A reset waits for the answers; a list of Leases alone may take 0.1 s."""
+    world = World(["n-0", "n-1"])
+    await world.fleet._once(hurried=False)
+    world.fleet.pods_changed(pod("n-0", ended=True))
+    await world.fleet._leave()
+    world.api.is_away = True
+    await world.fleet._once(hurried=True)
+    assert not world.fleet.view.outdated
+    with pytest.raises(KubeError, match="away"):
+        await world.fleet._once(hurried=True)
+
+
+async def test_a_node_that_hangs_behind_a_loss_holds_back_no_further_list() -> None:
+    world = World(["n-0", "n-1", "n-2"])
+    await world.fleet._once(hurried=False)
+    world.nodes.hanging.add("n-2")
+    world.fleet.pods_changed(pod("n-0", ended=True))
+    await world.fleet._leave()
+    await world.fleet._once(hurried=True)
+    assert world.fleet.view.outdated == {"n-2"}
+    world.api.is_away = True
+    with pytest.raises(KubeError, match="away"):
+        await world.fleet._once(hurried=True)
+
+
+async def test_gates_wait_for_the_round_behind_a_loss() -> None:
+    world = World([f"n-{number}" for number in range(4)])
+    written = []
+
+    async def set_pod_condition(name: str, *_: object) -> None:
+        written.append(name)
+        if len(written) == 2:
+            world.fleet.pods_changed(pod("n-3", ended=True))
+            await world.fleet._leave()
+
+    world.api.set_pod_condition = set_pod_condition  # type: ignore[assignment,method-assign]
+    await world.fleet._once(hurried=False)
+    assert written == ["n-0", "n-1"]
+    await world.fleet._once(hurried=True)
+    assert written == ["n-0", "n-1", "n-2"]
 
 
 async def test_a_node_that_hangs_is_silent_once_its_question_has_failed_and_not_before() -> None:

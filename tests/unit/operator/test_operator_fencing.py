@@ -10,7 +10,7 @@ import msgspec
 
 from tests.unit.operator.test_operator_erasure import Edges
 from tests.unit.operator.topology_nodes import node_identity
-from zonequake_operator.errors import Conflict, NodeUnreachable
+from zonequake_operator.errors import Conflict, NodeUnreachable, NotFound
 from zonequake_operator.fleet.fencing import FENCED
 from zonequake_operator.fleet.fleet import Fleet, View
 from zonequake_operator.planning.plan import WritePartition
@@ -53,6 +53,11 @@ class FakeApi:
 
     async def list_machines(self) -> list[dict[str, Any]]:
         return []
+
+    async def get_lease(self, name: str) -> dict[str, Any]:
+        for lease in await self.list_leases():
+            return lease
+        raise NotFound(f"GET {name}", 404, "there is none")
 
     async def list_leases(self) -> list[dict[str, Any]]:
         if not self.has_lease:

@@ -43,6 +43,9 @@ class Api:
     async def list_leases(self) -> list[dict[str, Any]]:
         return []
 
+    async def get_lease(self, name: str) -> dict[str, Any]:
+        raise NotFound(f"GET {name}", 404, "there is none")
+
     async def list_zones(self) -> list[dict[str, Any]]:
         return []
 

@@ -41,6 +41,18 @@ def run_out(looks_s: list[float], versions: list[str] | None = None) -> frozense
     return renewals.run_out
 
 
+def test_a_lease_that_is_read_alone_is_renewed_by_that_and_grows_no_older() -> None:
+    renewals = Renewals()
+    for now_s in every(0.5, 4.5):
+        renewals.looked({NODE: lease(version="1")}, now_s)
+        renewals.looked_at({NODE: lease(version="1")})
+    assert renewals.run_out == frozenset()
+    renewals.looked_at({NODE: lease(version="2")})
+    for now_s in every(0.5, 4.5):
+        renewals.looked({NODE: lease(version="2")}, 5.0 + now_s)
+    assert renewals.run_out == frozenset(), "it was renewed at 4.5"
+
+
 def every(period_s: float, until_s: float) -> list[float]:
     return [period_s * n for n in range(int(until_s / period_s) + 1)]
 

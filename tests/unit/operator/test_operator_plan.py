@@ -136,6 +136,7 @@ def test_an_event_that_moves_nothing_writes_nothing_per_partition() -> None:
             break
         left = stored(left, decided)
     assert WritePartition not in written
+    assert written == [WriteZone], "it is accepted and handled in one write"
     assert left.zone.status.revision == 2
     assert left.zone.status.handled_revision == 2
 

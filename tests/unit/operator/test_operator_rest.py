@@ -240,6 +240,25 @@ async def test_a_timer_ends_the_rest(plans: list[Plan]) -> None:
     assert plans, "the timer fired"
 
 
+async def test_a_plan_behind_a_write_is_made_of_the_newest_view(plans: list[Plan]) -> None:
+    """Writes take long on a busy machine, and what a reset waits for is heard meanwhile."""
+    edges = Edges()
+    reconciler = edges.reconciler()
+    await settled(reconciler)
+    stored = edges.write_status
+
+    async def write_status(*arguments: Any) -> str:
+        edges.view = replace(view(21), topology=two, reports={})
+        return await stored(*arguments)
+
+    edges.write_status = write_status  # type: ignore[assignment,method-assign]
+    nodes = view(9).topology.nodes
+    two = Topology(version=2, nodes={**nodes, "b": replace(nodes["a"], name="b", since=2)})
+    plans.clear()
+    await reconciler.step(replace(view(20), topology=two))
+    assert [each.health[0].view.leader for each in plans[:2]] == ["a", None]
+
+
 @asynccontextmanager
 async def node(body: list[bytes]) -> AsyncIterator[BaseTestServer]:
     async def replicas(_: web.Request) -> web.Response:

@@ -86,8 +86,8 @@ class ZoneResources:
     async def read_behind(self, view: View) -> tuple[Stored, View]:
         """The resources, and a view that may be judged by them.
 
-        They are read after each session of a Lease that the view shows and the one before did not:
-        whoever is permitted in it is told of every reset that was decided while the node had none.
+        They are read after each session of a Lease that this view shows and the one before did not:
+        whoever is permitted in it hears of every reset that was decided while the node had none.
         """
         while True:
             sessions = view.sessions

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from tests.unit.load.reference_store import ZONE, Fault, Node, ReferenceStore
-from zonequake_load.client.attempts import PAUSE_MIN_S
 from zonequake_load.client.client import Client
 from zonequake_load.client.connection import Connection, dialer
 from zonequake_load.errors import TargetError, Unanswered
@@ -32,12 +31,25 @@ async def client(store: ReferenceStore) -> AsyncIterator[Client]:
     await opened.close()
 
 
-def limits(*, deadline_s: float = 2.0, attempt_s: float = 0.5, retry: bool = True) -> Limits:
+def limits(*, deadline_s: float = 30.0, attempt_s: float = 10.0, retry: bool = True) -> Limits:
+    """Returns limits that by themselves no busy machine reaches."""
     return Limits(
         deadline_ns=time.monotonic_ns() + int(deadline_s * 1e9),
         attempt_ns=int(attempt_s * 1e9),
         retry=retry,
     )
+
+
+def let_a_pause_outlast_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes an operation fail that pauses between two attempts, whatever the news."""
+    monkeypatch.setattr("zonequake_load.client.attempts.PAUSE_MIN_S", 60.0)
+    monkeypatch.setattr("zonequake_load.client.client.PAUSE_FLOOR", 1.0)
+
+
+def let_news_alone_end_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes an operation fail that pauses until its pause is over."""
+    monkeypatch.setattr("zonequake_load.client.attempts.PAUSE_MIN_S", 60.0)
+    monkeypatch.setattr("zonequake_load.client.client.PAUSE_FLOOR", 0.0)
 
 
 def first(fault: Fault, times: int = 1) -> Callable[[Node, Body], Fault | None]:
@@ -209,23 +221,20 @@ async def test_a_refused_connection_is_certainly_not_sent(
 async def test_a_hint_is_followed_at_once(
     store: ReferenceStore, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "zonequake_load.client.attempts.PAUSE_MIN_S", 10.0
-    )  # a pause would be noticed
+    let_a_pause_outlast_the_operation(monkeypatch)
     store.routes_follow_leader = False
     partition = partition_of(KEY, 4)
     store.elect(partition, (store.partitions[partition].leader + 1) % 3)
-    began = time.monotonic()
     outcome = await client.execute(WRITE, limits(), ONCE)
     assert (outcome.type, outcome.attempts, outcome.term) == (Type.OK, 2, 2)
-    assert time.monotonic() - began < 1.0
     again = await client.execute(READ, limits())
     assert again.attempts == 1
 
 
-async def test_an_operation_moves_to_the_new_leader_soon_after_its_election(
-    store: ReferenceStore, client: Client
+async def test_an_operation_moves_to_the_new_leader_when_it_is_known(
+    store: ReferenceStore, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    let_news_alone_end_a_pause(monkeypatch)
     await client.execute(WRITE, limits(), ONCE)
     partition = partition_of(KEY, 4)
     old = store.partitions[partition].leader
@@ -234,10 +243,8 @@ async def test_an_operation_moves_to_the_new_leader_soon_after_its_election(
     await asyncio.sleep(0.3)
     assert not waiting.done()
     store.elect(partition, (old + 1) % 3)
-    elected = time.monotonic()
     outcome = await waiting
     assert outcome.type is Type.OK
-    assert time.monotonic() - elected < 0.25
 
 
 async def test_a_silent_leader_is_left_for_the_new_one(
@@ -259,8 +266,9 @@ async def test_a_silent_leader_is_left_for_the_new_one(
 
 
 async def test_after_a_lost_connection_another_member_is_asked_at_once(
-    store: ReferenceStore, client: Client
+    store: ReferenceStore, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    let_a_pause_outlast_the_operation(monkeypatch)
     await client.execute(WRITE, limits(), ONCE)
     partition = partition_of(KEY, 4)
     old = store.partitions[partition].leader
@@ -268,10 +276,8 @@ async def test_after_a_lost_connection_another_member_is_asked_at_once(
     store.script = lambda node, body: asked.append(node)
     await store.nodes[old].kill()
     store.elect(partition, (old + 1) % 3)
-    begun = time.monotonic()
     outcome = await client.execute(WRITE, limits(), Once("c", 2))
     assert outcome.type is Type.OK
-    assert time.monotonic() - begun < PAUSE_MIN_S
     assert store.nodes[old] not in asked
     assert len(asked) <= 2, "the new leader, or one who names it and then the new leader"
 

@@ -4,8 +4,9 @@
     scripts/run_tests.py --all          these, and then the long sweeps
 
 Groups run in three lanes beside each other, one of each at a time; those that compute give way to
-those that mostly wait. What a group prints is kept, and printed as a whole when the group has
-ended; meanwhile a line a minute says how far it is. A group that runs alone prints as it goes.
+those that mostly wait. A lane that has ended helps those that compute. What a group prints is kept,
+and printed as a whole when the group has ended; meanwhile a line a minute says how far it is. A
+group that runs alone prints as it goes.
 
 Ends with 1 if any group failed. With CI=true in the environment a skipped test counts as a failure,
 unless its reason stands in the table "Tests that may be skipped" of docs/testing.md: a check that
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -156,6 +157,7 @@ LONG_GROUPS = (
     _long("unit", "-n", "2"),
     _long("processes", "-n", "3"),
     _long("kube", "-n", "2", "--dist", "loadfile"),
+    _long("spark"),
     _long("foreign"),
     _long("model"),
     _long("cluster"),
@@ -301,9 +303,13 @@ def run_groups(groups: Sequence[Group]) -> list[Outcome]:
     lanes = [found for lane in Lane if (found := [g for g in groups if g.lane is lane])]
     if len(lanes) == 1:
         return [run_group(group) for group in groups]
-    progress = Progress(runs=Runs(), ended={group.name: threading.Event() for group in groups})
+    progress = Progress(
+        runs=Runs(),
+        ended={group.name: threading.Event() for group in groups},
+        left={found[0].lane: deque(found) for found in lanes},
+    )
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(lanes)) as pool:
-        ways = [pool.submit(progress.run_lane, lane, Path(folder)) for lane in lanes]
+        ways = [pool.submit(progress.run_lane, found[0].lane, Path(folder)) for found in lanes]
         try:
             while not all(way.done() for way in ways):
                 progress.tell()
@@ -321,21 +327,34 @@ class Progress:
 
     runs: Runs
     ended: dict[str, threading.Event]
+    left: dict[Lane, deque[Group]]
+    """The groups that have not begun yet."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     running: dict[str, Path] = field(default_factory=dict)
     _start_s: float = field(default_factory=time.monotonic)
     _told_s: float = field(default_factory=time.monotonic)
 
-    def run_lane(self, groups: Sequence[Group], folder: Path) -> None:
-        """Runs groups one after another, each once what it needs has ended."""
+    def run_lane(self, lane: Lane, folder: Path) -> None:
+        """Runs the lane's groups one after another, each once what it needs has ended, and then
+        the last ones of lanes that compute and are not so far."""
         try:
-            self._run_lane(groups, folder)
+            self._run_lane(lane, folder)
         except BaseException:
             self.runs.stopped.set()  # else other lanes might wait forever
             raise
 
-    def _run_lane(self, groups: Sequence[Group], folder: Path) -> None:
-        for group in groups:
+    def _next(self, lane: Lane) -> Group | None:
+        """Returns a group that no lane has taken. Two that measure times would disturb each other,
+        so that nobody takes one of `Lane.WAITS` from its lane."""
+        with contextlib.suppress(IndexError):
+            return self.left[lane].popleft()
+        for other in (Lane.OTHERS, Lane.COMPUTES):
+            with contextlib.suppress(KeyError, IndexError):
+                return self.left[other].pop()
+        return None
+
+    def _run_lane(self, lane: Lane, folder: Path) -> None:
+        while (group := self._next(lane)) is not None:
             for name in group.needs:
                 if name in self.ended:
                     while not self.ended[name].wait(POLL_S):

@@ -16,30 +16,43 @@ from zonequake_store.raft.api import Settings
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-SEEDS = 100
-"""Of all scenarios together without an operator. `make test-all` hunts with 21,000 others."""
-OPERATED_SEEDS = 80
-"""Of those with the real operator."""
-SLICES = 2
-"""Of each scenario, so that two processes have equal work."""
+SEEDS = 20
+"""Of each scenario. `make test-all` hunts with 21,000 others."""
+MOST_SEEDS = 60
+"""Of one in which nodes die seldom at one of the moments."""
 
 
-@pytest.mark.parametrize("part", range(SLICES))
+def died_at_each_write(reached: Counter[str]) -> bool:
+    """Whether nodes died before a write was stored, and after it, before anybody heard of it."""
+    return all(
+        reached[f"crashed {moment} log write{end}"] + reached[f"crashed {moment} data write{end}"]
+        for moment, end in (("before a", ""), ("between a", " and its word"))
+    )
+
+
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_no_rule_is_broken(name: str, part: int) -> None:
-    operated = SCENARIOS[name].is_operated
-    alike = sum(each.is_operated is operated for each in SCENARIOS.values())
-    count = -(-(OPERATED_SEEDS if operated else SEEDS) // (alike * SLICES))
+def test_every_rule_holds_in_every_scenario(name: str) -> None:
     reached: Counter[str] = Counter()
-    for seed in range(part * count, (part + 1) * count):
+    for seed in range(MOST_SEEDS):
+        if seed >= SEEDS and (SCENARIOS[name].is_volatile or died_at_each_write(reached)):
+            break  # a death at one of the two moments is rare: some scenarios need more seeds
         report = simulate(seed, SCENARIOS[name])
         assert report.rule is None, (
             f"zonequake simulate --scenario {name} --seed {seed} --trace: {report.violation}"
         )
         reached.update(report.tally)
-    assert reached["commits"] > 10 * count
-    assert reached["elections"] > count
-    assert reached["crashes"] > 0
+    assert reached["commits"] > SEEDS * 20
+    assert reached["elections"] > SEEDS * 2
+    assert reached["operations ok"] > SEEDS * 20
+    for fault in SCENARIOS[name].faults:
+        # One that was planned a few times may have met nothing; one that never does is no fault.
+        planned, bites = reached[f"fault {fault}"], reached[f"bites {fault}"]
+        assert bites or planned < 8, f"{fault} was planned {planned} times and changed nothing"
+    assert reached["messages lost"] > 100
+    assert reached["messages doubled"] > 100
+    assert reached["messages overtaken"] > 100
+    assert reached["ms between the clocks"] > SEEDS * 50
+    assert SCENARIOS[name].is_volatile or died_at_each_write(reached)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +66,8 @@ def test_no_rule_is_broken(name: str, part: int) -> None:
 def test_other_settings_break_no_rule_either(settings: Settings) -> None:
     scenario = dataclasses.replace(SCENARIOS["reconfiguration"], settings=settings)
     reached: Counter[str] = Counter()
-    for seed in range(5_000, 5_030):
+    for seed in range(5_000, 5_015):
         report = simulate(seed, scenario)
         assert report.rule is None, f"seed {seed}: {report.violation}"
         reached.update(report.tally)
-    assert reached["reconfigurations"] > 30
+    assert reached["reconfigurations"] > 15

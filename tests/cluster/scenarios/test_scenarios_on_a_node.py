@@ -55,6 +55,7 @@ def test_kill_during_catchup_hits_its_stages_and_loses_nothing(run_scenario: Any
     assert hits["kill-leader"]["stage"] in ("CATCHING_UP", "JOINT")
 
 
+@pytest.mark.long
 def test_a_sound_store_passes_what_finds_the_planted_faults(
     run_scenario: Any, tmp_path: Path
 ) -> None:

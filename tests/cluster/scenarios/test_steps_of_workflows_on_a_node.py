@@ -171,6 +171,7 @@ def test_reads_of_any_replica_are_fresh(zonequake):
 """
 
 
+@pytest.mark.long
 def test_a_teams_own_test_fails_on_a_store_with_a_planted_fault(
     release: Release, pipeline: Pipeline, tmp_path: Path
 ) -> None:

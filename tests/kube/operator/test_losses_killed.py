@@ -31,7 +31,9 @@ SEED = 11
 SAMPLED_CYCLES = 1
 
 
-@pytest.fixture(scope="module", params=SPECS)
+@pytest.fixture(
+    scope="module", params=["available", pytest.param("volatile", marks=pytest.mark.long)]
+)
 def scene(
     request: pytest.FixtureRequest,
     api_server: ApiServer,

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.kube, pytest.mark.timeout(240)]
 DROPPED = "dropped"
 PARTITIONS = 2
 SEED = 5
-SAMPLED = 5
+SAMPLED = 3
 LIMIT_S = 45.0
 FORCED = 2
 

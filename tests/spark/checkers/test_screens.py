@@ -39,6 +39,9 @@ SCREEN_OF = {
 }
 """Field of `Suspects` by check; of a list key the black box has `lists`."""
 
+DAILY_SCREENS = ("registers", "sessions")
+"""One that flags keys, and one that flags partitions."""
+
 
 def wrecked(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOperation]:
     """A history with one more thing that a store, a network or a writer could have done to it."""
@@ -116,7 +119,14 @@ def test_most_keys_are_cleared_though_half_of_them_are_spoilt(judged: Judged) ->
         assert 20 < flagged < CASES * 0.6, name
 
 
-@pytest.mark.parametrize("screen", [f for f in Suspects.__struct_fields__ if f != "partitions"])
+@pytest.mark.parametrize(
+    "screen",
+    [
+        pytest.param(name, marks=[] if name in DAILY_SCREENS else [pytest.mark.long])
+        for name in Suspects.__struct_fields__
+        if name != "partitions"
+    ],
+)
 def test_a_screen_that_flags_nothing_is_noticed(judged: Judged, screen: str) -> None:
     ingested, everywhere = judged
     blind = [msgspec.structs.replace(b.suspects, **{screen: []}) for b in ingested.buckets]

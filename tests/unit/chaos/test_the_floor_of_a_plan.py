@@ -272,7 +272,7 @@ def _plans(draw: st.DrawFn) -> list[dict[str, Any]]:
     return faults
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_plans(), st.integers(0, 5))
 def test_a_plan_that_is_accepted_never_breaks_its_floor_whoever_is_chosen(
     faults: list[dict[str, Any]], floor: int
@@ -282,7 +282,7 @@ def test_a_plan_that_is_accepted_never_breaks_its_floor_whoever_is_chosen(
         assert 5 - _worst(faults, ()) >= floor
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_plans(), st.integers(0, 5))
 def test_a_plan_is_refused_for_its_floor_only_if_some_choice_of_victims_breaks_it(
     faults: list[dict[str, Any]], floor: int

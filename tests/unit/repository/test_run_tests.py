@@ -146,6 +146,24 @@ def test_groups_of_all_lanes_run_at_once_and_their_output_is_not_mixed(
     assert all(begins[0] == ends[0] for begins, ends in zip(told[::2], told[1::2], strict=True))
 
 
+def test_a_lane_that_has_ended_helps_those_that_compute_and_not_the_one_that_waits(
+    run_tests: ModuleType, tmp_path: Path
+) -> None:
+    def meeting(own: str, other: str, lane: str) -> object:
+        return command(run_tests, own, lane, MEET.format(folder=tmp_path, own=own, other=other))
+
+    helped = [meeting("a", "b", "others"), meeting("b", "a", "others")]
+    helper = [command(run_tests, "c", "computes", "")]
+    assert [each.problem for each in run_tests.run_groups([*helped, *helper])] == [""] * 3
+
+    log = tmp_path / "log"
+    script = f"import time; log = open({str(log)!r}, 'a'); log.write('<'); log.flush()"
+    script += "; time.sleep(0.3); log.write('>')"
+    waiting = [command(run_tests, name, "waits", script) for name in "de"]
+    assert [each.problem for each in run_tests.run_groups([*waiting, *helper])] == [""] * 3
+    assert log.read_text() == "<><>", "they measure times, and would disturb each other"
+
+
 def test_a_group_begins_once_the_groups_that_it_needs_have_ended(
     run_tests: ModuleType, tmp_path: Path
 ) -> None:

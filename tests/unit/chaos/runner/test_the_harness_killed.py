@@ -66,19 +66,27 @@ async def test_a_watch_that_begins_late_misses_no_change(
     assert steps.endswith("died\n")
 
 
-@pytest.mark.parametrize("way", ["before", "after"])
+STEPS = [
+    ("POST configmaps", 1),
+    ("PATCH distributionzones/mortal", 1),
+    ("journal write", 1),
+    ("journal fsync", 3),
+    ("PATCH statefulsets/zq-load-mortal", 1),
+    ("PATCH pods/zq-default-.", 1),
+    ("DELETE pods/zq-default-.", 1),
+    ("exec pods/zq-default-./exec 9", 1),
+    ("DELETE distributionzones/mortal", 1),
+]
+WAYS = ("after", "before")
+"""Each step is killed in both; in one of them each day, in turns."""
+
+
 @pytest.mark.parametrize(
-    ("pattern", "number"),
+    ("pattern", "number", "way"),
     [
-        ("POST configmaps", 1),
-        ("PATCH distributionzones/mortal", 1),
-        ("journal write", 1),
-        ("journal fsync", 3),
-        ("PATCH statefulsets/zq-load-mortal", 1),
-        ("PATCH pods/zq-default-.", 1),
-        ("DELETE pods/zq-default-.", 1),
-        ("exec pods/zq-default-./exec 9", 1),
-        ("DELETE distributionzones/mortal", 1),
+        pytest.param(*step, way, marks=[pytest.mark.long] if (row + column) % 2 else [])
+        for row, step in enumerate(STEPS)
+        for column, way in enumerate(WAYS)
     ],
 )
 async def test_after_a_kill_another_process_proves_that_nothing_is_left(

@@ -18,10 +18,10 @@ from zonequake_protocol.admin import Stage
 def report_leader(
     group: SupposedGroup, node: str, term: int | None, peers: tuple[str, ...], keys: PartitionKeys
 ) -> bool:
-    """onLeaderElected: this node leads, with these peers. Of an older term it only says so: the
-    operator decides. False: it has no replica to say it with."""
+    """onLeaderElected: this node leads, with these peers. Of an older term it only says so, also if
+    it leads the newer one, too: the operator decides. False: it has no replica to say it with."""
     number = group.number if term is None else term
-    if number < group.number and node != group.leader:
+    if number < group.number:
         return _depose(group, node, number, peers)
     _adopt(group, peers, number, None, keys)
     group.lead(node)

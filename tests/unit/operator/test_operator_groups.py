@@ -66,6 +66,15 @@ def test_a_leader_of_whose_members_one_is_in_a_newer_term_leads_nobody() -> None
     assert observe(GROUP, {"A": leads, **members, "C": newer}, EVERYONE).leader is None
 
 
+def test_a_member_that_followed_the_leader_in_an_older_term_does_not_confirm_it() -> None:
+    members = {n: replica(n, configuration=ABC) for n in "BC"}
+    leads = replica("A", role=ReplicaRole.LEADER, term=4, configuration=ABC)
+    found = observe(GROUP, {"A": leads, **members}, EVERYONE)
+    assert (found.leader, found.confirmed) == ("A", False)
+    follows = msgspec.structs.replace(members["B"], term=4)
+    assert observe(GROUP, {"A": leads, **members, "B": follows}, EVERYONE).confirmed
+
+
 def test_the_leader_alone_is_asked_in_its_term_for_all_peers_as_they_now_are() -> None:
     change = ChangePeers(group=GROUP, term=3, token=5, peers=peers("ABD"), addresses={})
     assert told(keys("ABC", "ABD"), group("ABC", also="D")) == [("A", change)]

@@ -162,6 +162,24 @@ def test_members_of_a_running_change_count_too() -> None:
     assert verdict(moving, GONE).keys.is_stopped
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        keys(
+            chain=(Link(nodes=tuple("BCD"), term=1, index=1), Link(nodes=("D",), term=2, index=5))
+        ),
+        keys(pending=of("D", force=True), planned=of("BCD", from_reset=True)),
+    ],
+    ids=["two links", "a reset under way"],
+)
+def test_a_group_with_more_than_one_set_is_marked_also_while_all_are_starting(
+    before: PartitionKeys,
+) -> None:
+    """What they would elect among themselves may lack what the newest set has acknowledged."""
+    now = holders(topology("BCD"), dict.fromkeys("BCD", RUNS))
+    assert verdict(before, now, due=None).keys.is_stopped
+
+
 def test_a_strongly_consistent_partition_is_never_marked() -> None:
     assert judge(keys(), GONE, due=None, revision=12, automatic=False).keys == keys()
 
@@ -228,6 +246,18 @@ def test_once_all_are_back_and_too_many_hold_nothing_the_rest_is_all_that_there_
     assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BC"), more=1)
     two = topology("CD", 9, since=9, departed=left("BCD"))
     assert verdict(STOPPED, holders(two, {"D": RUNS})).keys == STOPPED, "B may hold all"
+
+
+def test_a_stopped_group_waits_for_the_members_of_its_change_before_it_is_given_up() -> None:
+    """Those of pending may hold what both halves have acknowledged."""
+    lock = TokenPeers(token=TOKEN, peers=peers("DEF"))
+    moving = keys(pending=of("DEF"), pending_lock=lock, stopped_token=TOKEN)
+    stable_is_back = topology("BCD", 9, since=9, departed=left("EF"))
+    found = verdict(moving, holders(stable_is_back, {"D": RUNS}))
+    assert found.keys == moving
+    assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BC"), more=1)
+    all_are_back = topology("BCDEF", 9, since=9, departed=left("BCDEF"))
+    assert verdict(moving, holders(all_are_back, {"D": RUNS})).keys.pending == of("D", force=True)
 
 
 def test_a_volatile_group_says_that_it_begins_anew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.store.transaction_groups import (
@@ -97,6 +98,27 @@ def test_of_two_transactions_that_wait_for_each_other_one_gives_up_and_says_why(
     assert "wait for each other" in loser.replies[0].error
     groups.settle()
     check_atomicity(groups)
+
+
+def test_the_vote_of_a_group_that_has_no_part_decides_nothing() -> None:
+    groups = Groups(0)
+    asked = begun(groups, ("g0", groups.keys["g0"][0]), ("g1", groups.keys["g1"][0]))
+    leader = groups.groups["g0"].leader
+    for _ in range(5):  # g0 prepares its own part; g1 gets no letter
+        groups._collect()
+        own = [letter for _, letter in groups.letters if letter.group == "g0"]
+        groups.letters.clear()
+        for letter in own:
+            groups._deliver(leader.node, letter)
+        groups.groups["g0"].step()
+    (active,) = leader.manager.coordinator._active.values()
+    (vote,) = active.votes.values()
+    stranger = msgspec.structs.replace(vote.member, group="g2")
+    leader.manager.coordinator.vote(msgspec.structs.replace(vote, member=stranger))
+    assert active.votes.keys() == {"g0"}
+    quiet(groups)
+    assert not groups.groups["g0"].leader.partition.transactions.decisions
+    assert not asked.replies
 
 
 def test_a_coordinator_that_dies_before_its_decision_leaves_an_abort() -> None:

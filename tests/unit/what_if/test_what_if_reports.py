@@ -294,6 +294,29 @@ def test_a_deposed_leader_reports_and_the_operator_believes_the_other(
     assert leaders(asked[-1]) in ({"B": 3}, {"B": 3, "C": 2})
 
 
+def test_the_leaders_own_report_of_an_older_term_is_asked_and_moves_nothing(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = snapshots(monkeypatch)
+    elected = report(2, "leaderElected", "node: B, term: 3")
+    late = report(3, "leaderElected", "node: B, term: 2, peers: [A, B, D]")
+    answer = ask(FIVE + zone() + given() + target(1, "ABD") + elected + late)
+    assert {"B": 2} in map(leaders, asked)
+    assert answer.changes() == [0, 1, 2]
+    assert leaders(asked[-1]) in ({"B": 3}, {"B": 2})
+
+
+def test_a_configuration_of_an_older_term_than_the_leaders_is_applied_all_the_same(
+    ask: Any,
+) -> None:
+    """The term is that of its entry, which was committed before the leader was elected."""
+    elected = report(2, "leaderElected", "node: B, term: 3")
+    applied = report(3, "applied", "peers: [A, B, D], term: 2, index: 70")
+    answer = ask(FIVE + zone() + given() + target(1, "ABD") + elected + applied)
+    assert answer.keys(3)["stable"] == ["A", "B", "D"]
+    assert answer.keys(3)["pending"] is None
+
+
 def test_a_deposed_leader_whom_no_member_contradicts_is_asked_and_moves_nothing(
     ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

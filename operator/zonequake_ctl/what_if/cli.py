@@ -29,7 +29,7 @@ def what_if(
     ] = False,
 ) -> None:
     """Show what the operator would do for the events of a file, without a cluster."""
-    for step in run(read(_text(file))):
+    for step in run(read(_text(file)), tell=lambda words: typer.echo(words, err=True)):
         shown = line(step.cause, step.state, step.actions)
         if explain:
             shown["because"] = because(step)

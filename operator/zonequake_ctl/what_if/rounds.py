@@ -9,18 +9,33 @@ A change of peers, a reset and its cancelling wait for their event, unless autoA
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from zonequake_ctl.reset_proof import prove
 from zonequake_ctl.what_if.actions import Action, Do, action_of
 from zonequake_ctl.what_if.group_status import status_of
 from zonequake_ctl.what_if.world import WhatIfWorld
 from zonequake_kube.errors import HarnessError
 from zonequake_operator.controller.pacing import Pacer
 from zonequake_operator.high_availability import reset
-from zonequake_operator.planning.plan import Plan, WritePartition, WriteZone, calculated_sets, plan
+from zonequake_operator.high_availability.verdicts import each_with_holders, judge_zone
+from zonequake_operator.planning.plan import (
+    Plan,
+    WritePartition,
+    WriteZone,
+    calculated_sets,
+    groups_of,
+    plan,
+)
 from zonequake_operator.planning.zone_orders import SendOrder
-from zonequake_operator.resources.model import AssignmentSet, ConsistencyMode, Snapshot, TokenPeers
+from zonequake_operator.resources.model import (
+    AssignmentSet,
+    ConsistencyMode,
+    Partition,
+    Snapshot,
+    TokenPeers,
+)
 from zonequake_protocol.admin import (
     Bootstrap,
     CancelChangePeers,
@@ -120,19 +135,33 @@ class Rounds:
         chosen = world.partitions
         if len(numbers) < len(chosen):
             chosen = {n: world.partitions[n] for n in sorted(numbers)}
-        decided = plan(
-            Snapshot(
-                now_ms=world.now_ms,
-                zone=world.zone,
-                partitions=chosen,
-                topology=world.topology,
-                reports=world.reports(chosen),
-                inspected=world.inspected,
-            ),
-            calculate=self._calculate,
-        )
+        decided = plan(self._snapshot(chosen), calculate=self._calculate)
         self._plan_wake_ms = decided.wake_at_ms
         return decided
+
+    def _snapshot(self, partitions: Mapping[int, Partition]) -> Snapshot:
+        world = self._world
+        return Snapshot(
+            now_ms=world.now_ms,
+            zone=world.zone,
+            partitions=partitions,
+            topology=world.topology,
+            reports=world.reports(partitions),
+            inspected=world.inspected,
+        )
+
+    def why_not_reset(self, number: int, survivor: str | None) -> str:
+        """Returns why a reset by hand of this partition can't be carried out now, as `zonequake
+        reset` says it, or what it waits for; empty if nothing is known to stand in its way."""
+        world = self._world
+        snapshot = self._snapshot({number: world.partitions[number]})
+        groups = groups_of(snapshot)
+        ((partition, holders),) = each_with_holders(snapshot, groups)
+        refused = prove(partition, holders, survivor).refused
+        if refused is not None:
+            return refused
+        verdict = judge_zone(snapshot, world.spec, world.zone.status, groups).get(number)
+        return "" if verdict is None else verdict.sentence(f"partition {number}")
 
     def _calculate(
         self, nodes: tuple[str, ...], partitions: int, replicas: int

@@ -6,7 +6,7 @@ steps (two events, a timer and an event) makes as many lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from zonequake_ctl.what_if import given, reports
@@ -52,14 +52,18 @@ class TimelineStep:
     writes: tuple[Write, ...]
 
 
-def run(question: Question) -> Iterator[TimelineStep]:
-    """The steps, beginning with the zone's creation."""
-    return _Run(question).steps()
+def run(
+    question: Question, tell: Callable[[str], None] = lambda words: None
+) -> Iterator[TimelineStep]:
+    """Returns the steps, beginning with the zone's creation. `tell` is called with a sentence about
+    each request that the operator refuses: it makes no step."""
+    return _Run(question, tell).steps()
 
 
 class _Run:
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, tell: Callable[[str], None]) -> None:
         self._question = question
+        self._tell = tell
         self._world = WhatIfWorld(question.zone, auto_apply=question.auto_apply)
         self._operator = Rounds(self._world)
         self._highest = 0
@@ -159,7 +163,9 @@ class _Run:
                     world.keys(event.partition)
                 ):
                     world.reported = event.partition
-                if self._report(event):
+                if isinstance(event, ResetByHand):
+                    self._reset_by_hand(event)
+                elif self._report(event):
                     self._operator.settle(
                         [event.partition] if isinstance(event, PartitionEvent) else None
                     )
@@ -218,11 +224,20 @@ class _Run:
                 world.answer_cancel(event.partition, accepted=event.result)
             case ReplicaLost():
                 world.lose_replica(event.partition, event.node)
-            case ResetByHand():
-                world.ask_for_reset(event.partition, event.survivor)
             case GroupRestart():
                 world.restart_group(event.partition, event.alive)
         return True
+
+    def _reset_by_hand(self, event: ResetByHand) -> None:
+        """Asks for the reset, and says why if nothing comes of it."""
+        world, number = self._world, event.partition
+        before = world.keys(number)
+        world.ask_for_reset(number, event.survivor)
+        why = self._operator.why_not_reset(number, event.survivor)
+        self._operator.settle([number])
+        if world.keys(number) == before:
+            at = f"{world.now_ms / 1000:g}"
+            self._tell(f"at {at}: resetByHand of partition {number} changes nothing: {why}")
 
     def _report_stage(self, event: ReconfigurationError | StageReported) -> bool:
         pending = self._world.keys(event.partition).pending

@@ -125,7 +125,7 @@ def plan(snapshot: Snapshot, *, calculate: Calculate = calculated_sets) -> Plan:
     if isinstance(zone.spec, str):
         return _plan_unreadable(snapshot, zone.spec)
     spec, before = zone.spec, zone.status
-    groups = _groups(snapshot)
+    groups = groups_of(snapshot)
     health = {
         n: diagnose(p.keys, groups[n], p.view, snapshot.attempts.get(groups[n].name))
         for n, p in snapshot.partitions.items()
@@ -201,7 +201,8 @@ def _plan_unreadable(snapshot: Snapshot, problem: str) -> Plan:
     return Plan(writes=writes, orders=[], settled=True, health={})
 
 
-def _groups(snapshot: Snapshot) -> dict[int, Group]:
+def groups_of(snapshot: Snapshot) -> dict[int, Group]:
+    """Returns each partition's Raft group as its replicas report it, by partition."""
     zone = snapshot.zone
     replicas: dict[str, dict[str, ReplicaStatus]] = by_group(snapshot.reports.values())
     names = {n: group_name(zone.name, zone.uid, n) for n in snapshot.partitions}

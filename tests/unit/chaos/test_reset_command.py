@@ -9,8 +9,8 @@ import pytest
 
 from zonequake_ctl import reset
 from zonequake_ctl.reset import UNFINISHED
-from zonequake_ctl.reset_by_hand import Proof
-from zonequake_ctl.reset_by_hand import prove as proved
+from zonequake_ctl.reset_proof import Proof
+from zonequake_ctl.reset_proof import prove as proved
 from zonequake_kube.client import Kube
 from zonequake_kube.objects import Json
 from zonequake_operator.groups.reports import observe

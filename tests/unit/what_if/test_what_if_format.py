@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from zonequake_chaos.commands import cli
+from zonequake_ctl.what_if.reading import events
 from zonequake_ctl.what_if.reading.fields import read
+from zonequake_ctl.what_if.reading.question import GivenKeys, GivenLink, GivenReplica
 from zonequake_kube.errors import WhatIfError
 
 WHOLE = """
@@ -31,7 +33,7 @@ events:
 - {at: 10, cancelled: {partition: 0, result: true}}
 - {at: 10, caughtUp: {partition: 0, peers: [A, B]}}
 - {at: 10, stage: {partition: 0, stage: None}}
-- {at: 10, groupRestart: {partition: 0, alive: [A, G]}}
+- {at: 10, groupRestart: {partition: 0, alive: [A, E]}}
 - {at: 11, operatorRestart: true}
 - {at: 12, drop: true}
 until: 1000
@@ -215,6 +217,22 @@ REFUSED = [
     ),
     (ZONE + "events: [{at: 1, drop: true, alter: {}}]", "expected one of"),
     (ZONE + "events: [{at: 1, leave: [Z]}]", 'events[0].leave: found "Z", expected a node'),
+    (
+        ZONE + "events: [{at: 1, leaderElected: {partition: 0, node: Z}}]",
+        'events[0].leaderElected.node: found "Z", expected a node of the topology, or of any set',
+    ),
+    (
+        ZONE + "events: [{at: 1, replicaLost: {partition: 0, node: Z}}]",
+        'events[0].replicaLost.node: found "Z", expected a node',
+    ),
+    (
+        ZONE + "events: [{at: 1, groupRestart: {partition: 0, alive: [Z]}}]",
+        'events[0].groupRestart.alive: found "Z", expected a node',
+    ),
+    (
+        ZONE + "events: [{at: 1, resetByHand: {partition: 0, survivor: Z}}]",
+        'events[0].resetByHand.survivor: found "Z", expected a node',
+    ),
     (ZONE + "events: [{at: 1, drop: 1}]", "events[0].drop: found 1, expected true"),
     (ZONE + "events: [{at: 1, alter: {partitions: 3}}]", "events[0].alter.partitions: found 3"),
     (ZONE + "events: [{at: 1, revision: x, drop: true}]", "events[0].revision: found"),
@@ -238,6 +256,22 @@ def test_a_file_is_refused_with_its_place_what_was_found_and_what_is_expected(
     with pytest.raises(WhatIfError) as refused:
         read(text)
     assert message in str(refused.value)
+
+
+def test_the_page_names_every_event_and_field_of_the_file() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "what-if.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for key, fields in events._OF_PARTITION.items():
+        (row,) = [one for one in rows if f"`{key}`:" in one.split(" | ")[0]]
+        said = row[: row.index(" | ", 2)]
+        assert [f for f in (*fields.required, *fields.optional) if f"`{f}`" not in said] == [], key
+    for key in (*events._BARE, "alter", "join", "leave", "at", "revision", "partition"):
+        assert f"`{key}`" in page, key
+    lines = "".join(line for line in rows if line.startswith(("| `partitions`", "| `replicas`")))
+    for given in (GivenKeys, GivenReplica, GivenLink):
+        for name in given.__dataclass_fields__:
+            first, *more = name.split("_")
+            assert first + "".join(word.capitalize() for word in more) in lines, name
 
 
 # ----------------------------------------------------------------------------------- the command
@@ -269,6 +303,50 @@ def test_the_command_explains_each_change(
     assert command(monkeypatch, str(file), "--explain") == 0
     lines = [json.loads(one) for one in capfdbinary.readouterr().out.splitlines()]
     assert any(one["because"] for one in lines)
+
+
+HELD = """
+topology: {A: {}, B: {}, C: {}}
+zone: {partitions: 1, replicas: 3}
+partitions: {0: {stable: [A, B, C]}}
+"""
+BY_HAND = "resetByHand: {partition: 0}"
+ASKED_FOR_IN_VAIN = {
+    "led": (f"events: [{{at: 2, {BY_HAND}}}]", "at 2: resetByHand of partition 0 changes nothing"),
+    "whole": (f"events: [{{at: 2, {BY_HAND}}}]", "A leads it"),
+    "nobody": (
+        f"events: [{{at: 1, leave: [A, B, C]}}, {{at: 2, {BY_HAND}}}]",
+        "none of its nodes is there",
+    ),
+    "empty": (
+        "events: [{at: 1, leave: [A, B, C]}, {at: 2, join: {D: {}}},"
+        " {at: 3, resetByHand: {partition: 0, survivor: D}}]",
+        "D holds nothing of it, or can't be asked",
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "why"), ASKED_FOR_IN_VAIN.values(), ids=ASKED_FOR_IN_VAIN)
+def test_a_reset_by_hand_that_changes_nothing_says_why(
+    monkeypatch: pytest.MonkeyPatch, capfd: Any, tmp_path: Path, events: str, why: str
+) -> None:
+    file = tmp_path / "zone.yaml"
+    file.write_text(HELD + events)
+    assert command(monkeypatch, str(file)) == 0
+    told = capfd.readouterr()
+    assert why in told.err
+    assert "resetByHand" not in told.out
+
+
+def test_a_reset_by_hand_that_is_carried_out_says_nothing_besides_its_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "zone.yaml"
+    file.write_text(HELD + f"events: [{{at: 1, leave: [A, B]}}, {{at: 2, {BY_HAND}}}]")
+    assert command(monkeypatch, str(file)) == 0
+    told = capfd.readouterr()
+    assert told.err == ""
+    assert '"cause":"resetByHand"' in told.out
 
 
 @pytest.mark.parametrize("text", ["zone: {partition: 1}\n", None])

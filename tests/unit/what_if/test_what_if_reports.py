@@ -294,6 +294,23 @@ def test_a_deposed_leader_reports_and_the_operator_believes_the_other(
     assert leaders(asked[-1]) in ({"B": 3}, {"B": 3, "C": 2})
 
 
+def test_after_a_group_restart_timers_wait_for_who_is_away_and_reset_nothing_that_stopped(
+    ask: Any,
+) -> None:
+    spec = ", consistencyMode: HighAvailability, partitionDistributionResetTimeout: 10"
+    spec += ", dataNodesAutoAdjustScaleUp: 100, dataNodesAutoAdjustScaleDown: 100"
+    events = leave(1, "AB")
+    events += report(4, "groupRestart", "alive: [A]") + report(30, "groupRestart", "alive: [A, B]")
+    answer = ask(FIVE + zone(more=spec) + given() + events)
+    timers = {at: answer.at(at)["timers"] for at in (1, 4, 11, 30)}
+    assert timers[1]["reset"] == timers[4]["reset"] == {"at": 11, "nodes": ["A", "B"]}
+    assert timers[1]["scaleDown"]["nodes"] == ["A", "B"]
+    assert timers[4]["scaleDown"]["nodes"] == ["B"], "C has ended without a version"
+    assert timers[11]["reset"] is None
+    assert not answer.sets(11)[1].endswith("!")
+    assert timers[30]["scaleDown"] is None
+
+
 def test_the_leaders_own_report_of_an_older_term_is_asked_and_moves_nothing(
     ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

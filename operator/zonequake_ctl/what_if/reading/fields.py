@@ -18,8 +18,14 @@ from zonequake_ctl.what_if.reading.question import (
     GivenLink,
     GivenReplica,
     GivenSet,
+    GroupRestart,
+    LeaderElected,
     Membership,
     Question,
+    ReplicaLost,
+    ResetByHand,
+    TargetEvent,
+    TimelineEvent,
 )
 from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_whole
 from zonequake_ctl.what_if.reading.zone_fields import parsed, read_spec
@@ -53,7 +59,7 @@ def read(text: str) -> Question:
         until_ms=top["until"].seconds_ms() if "until" in top else None,
         auto_apply=top["autoApply"].flag() if "autoApply" in top else False,
     )
-    _check_leaves(question)
+    _check_names(question)
     return question
 
 
@@ -190,17 +196,39 @@ def _names(place: TextPlace | None) -> tuple[str, ...]:
     return () if place is None or place.value is None else place.names()
 
 
-def _check_leaves(question: Question) -> None:
-    """A node that is named nowhere else can't leave: it is misspelled."""
+def _check_names(question: Question) -> None:
+    """A node that is named nowhere else can't leave, lead, restart or survive: it is misspelled."""
     known = set(question.topology)
     for keys in question.partitions.values():
-        for one in (keys.stable, keys.pending, keys.planned):
+        for one in (keys.stable, keys.pending, keys.planned, *keys.chain):
             known.update(one.nodes if one else ())
+    for replicas in question.replicas.values():
+        known.update(replicas)
     for event in question.events:
         if isinstance(event, Membership):
             known.update(event.join)
+        elif isinstance(event, TargetEvent):
+            known.update(event.nodes)
     for i, event in enumerate(question.events):
-        if isinstance(event, Membership):
-            for name in event.leave:
+        for key, names in _named(event).items():
+            for name in names:
                 if name not in known:
-                    TextPlace(name, f"events[{i}].leave").refuse("a node of the topology")
+                    expected = f"a node of the topology, or of any set ({', '.join(sorted(known))})"
+                    TextPlace(name, f"events[{i}].{key}").refuse(expected)
+
+
+def _named(event: TimelineEvent) -> dict[str, tuple[str, ...]]:
+    """Returns the nodes to which an event happens, by the place where it names them."""
+    match event:
+        case Membership():
+            return {"leave": event.leave}
+        case LeaderElected():
+            return {"leaderElected.node": (event.node,)}
+        case ReplicaLost():
+            return {"replicaLost.node": (event.node,)}
+        case GroupRestart():
+            return {"groupRestart.alive": event.alive}
+        case ResetByHand(survivor=str(survivor)):
+            return {"resetByHand.survivor": (survivor,)}
+        case _:
+            return {}

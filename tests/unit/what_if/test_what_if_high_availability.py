@@ -305,20 +305,36 @@ def test_a_lone_d_goes_on_by_hand(ask: Any) -> None:
     assert "stopped" not in answer.keys(31)
 
 
+FIVE = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n" + HA.replace("replicas: 3", "replicas: 5")
+LOGS_OF_FIVE = (
+    "replicas: {0: {A: {term: 1, index: 22, lastUserCmdIdx: 22}, "
+    + ", ".join(f"{n}: {{term: 1, index: 20, lastUserCmdIdx: 20}}" for n in "BCDE")
+    + "}}\n"
+)
+
+
+def test_a_survivor_that_dies_before_its_stable_switch_is_replaced_after_the_time_out(
+    ask: Any,
+) -> None:
+    """Of five, A and B are left; A is chosen, and dies before `stable` is its own (hole 7)."""
+    losses = "- {at: 1, leave: [C, D, E]}\n- {at: 7, leave: [A]}\n"
+    answer = ask(FIVE + LOGS_OF_FIVE + EVENTS + losses)
+    chosen = next(one["at"] for one in answer.lines if one["cause"] == "reset")
+    assert answer.sets(chosen) == ("ABCDE", "A!", "AB*")
+    replaced = [one["at"] for one in answer.lines if one["cause"] == "reset"][-1]
+    assert replaced > 7
+    assert answer.sets(replaced) == ("ABCDE", "B!", "")
+    assert "resetPeers B B" in answer.actions(replaced)
+
+
 def test_a_survivor_that_died_uncopied_is_given_up_by_hand_alone(ask: Any) -> None:
     """Of five, A and B are left; A goes on alone, and dies before B has its log."""
-    five = "topology: {A: {}, B: {}, C: {}, D: {}, E: {}}\n"
-    logs_of_five = (
-        "replicas: {0: {A: {term: 1, index: 22, lastUserCmdIdx: 22}, "
-        + ", ".join(f"{n}: {{term: 1, index: 20, lastUserCmdIdx: 20}}" for n in "BCDE")
-        + "}}\n"
-    )
     losses = (
         "- {at: 1, leave: [C, D, E]}\n"
         + applied(7, "A", 3, 23)
         + "- {at: 8, leave: [A], join: {C: {}, D: {}, E: {}}}\n"
     )
-    head = five + HA.replace("replicas: 3", "replicas: 5") + logs_of_five + EVENTS + losses
+    head = FIVE + LOGS_OF_FIVE + EVENTS + losses
     hand = by_hand(30) + by_hand(40, "A") + by_hand(50, "C") + applied(51, "C", 4, 30)
     answer = ask(head + hand)
     assert answer.sets(7) == ("A", "AB*", "")

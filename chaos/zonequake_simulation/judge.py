@@ -84,7 +84,8 @@ def _found(ops: pa.Table, c: Columns) -> dict[str, Violation]:
 
 
 def _exact(rows: list[dict[str, Any]]) -> str | None:
-    """The rule that the operations on one key break for certain."""
+    """The rule that the operations on one key break for certain. What certainly failed was written
+    by nobody: an answer that shows it has no order."""
     judged_rows = [
         row
         for row in rows
@@ -93,16 +94,10 @@ def _exact(rows: list[dict[str, Any]]) -> str | None:
         and not (row["f"] == Function.READ.value and row["outcome"] != OutcomeCode.OK.value)
     ]
     steps = [_step(row) for row in judged_rows]
-    failed = {row["value"] for row in rows if row["outcome"] == OutcomeCode.FAIL.value}
     if not is_linearizable(steps):
         return "histories are linearizable"
     if not follows_claim(steps, [row["position"] for row in judged_rows]):
         return "the order that the store claims explains its answers"
-    seen = {row["value"] for row in rows if row["f"] == Function.READ.value}
-    for row in rows:
-        seen.update(row["list"] or ())
-    if (failed & seen) - {None}:
-        return "what certainly failed is never seen"
     return None
 
 

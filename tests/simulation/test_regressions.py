@@ -65,6 +65,7 @@ KEPT = [
     ("reset", 1_795_437_725_239, "a survivor that died before it stored its set began again"),
     ("reset", 1_795_437_725_637, "a survivor handed out commits of before, and didn't lead yet"),
     ("volatile", 1_795_436_452_181, "a catching-up peer had more than any voter that was left"),
+    ("operated", 1_795_475_368_405, "a lock was let go by a report from before its grant"),
 ]
 
 

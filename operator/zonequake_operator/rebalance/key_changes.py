@@ -378,16 +378,18 @@ def _on_catching_up(
     peers = named_peers(keys, group)
     if peers is None:
         return keys, False
-    if leading.stage_token > keys.configuration_token or in_order(leading.stage_peers) != peers:
+    runs = TokenPeers(token=leading.stage_token, peers=in_order(leading.stage_peers))
+    if keys.pending_lock == runs:
+        # The grant may have come to the leader since it reported this: a peer that lost its storage
+        # is replaced behind the change. If their majority is lost no grant will ever follow. One
+        # that is under way comes before our next change, and then it is the group that can't be
+        # helped, or behind it, and is refused.
+        return _release(keys, group) if lost_majority(runs.peers, group) else (keys, False)
+    if leading.stage_token > keys.configuration_token or runs.peers != peers:
         # A peer lost its storage meanwhile: name it again, under a new token.
         token = next_token(keys, group)
         return replace(keys, pending_lock=None, configuration_token=token), False
-    if keys.pending_lock is not None and lost_majority(peers, group):
-        # No grant will ever follow. One that is under way comes before our next change, and then it
-        # is the group that can't be helped, or behind it, and is refused.
-        return _release(keys, group)
-    lock = TokenPeers(token=keys.configuration_token, peers=peers)
-    if leading.caught_up and keys.pending_lock != lock and majority_holds(peers, group, alive):
+    if leading.caught_up and majority_holds(peers, group, alive):
         # tryCatchUpFinish: "if peers == partition.assignments.pending: pending.lock = true".
-        return replace(keys, pending_lock=lock), False
+        return replace(keys, pending_lock=runs), False
     return keys, False

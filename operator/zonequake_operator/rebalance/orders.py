@@ -230,8 +230,8 @@ def _changes(
     if leading.stage is Stage.CATCHING_UP and leading.stage_token == token:
         asked = TokenPeers(token=token, peers=in_order(leading.stage_peers))
         granted = leading.caught_up and keys.pending_lock == asked
-        if granted and majority_holds(peers, group, alive):
-            grant = Grant(group=group.name, term=leading.term, token=token, peers=list(peers))
+        if granted and majority_holds(asked.peers, group, alive):
+            grant = Grant(group=group.name, term=leading.term, token=token, peers=list(asked.peers))
             return [(group.leader, grant)]
         return []
     starts = (

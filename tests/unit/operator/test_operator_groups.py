@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -23,9 +25,11 @@ from zonequake_operator.groups.evidence import is_applied, named_peers
 from zonequake_operator.groups.reports import Group, observe
 from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import hosts, orders
+from zonequake_operator.resources.model import TokenPeers
 from zonequake_protocol.admin import (
     ChangePeers,
     ConfigurationReport,
+    Grant,
     Order,
     ReconfigurationStatus,
     ReplicaRole,
@@ -138,6 +142,25 @@ def test_an_emptied_lock_shuts_its_grant_out_and_needs_a_confirmed_leader() -> N
     alone = group("ABC", also="D", absent="BC", answered=frozenset("AD"))
     assert (alone.leader, alone.confirmed) == ("A", False)
     assert decide(before, alone, wish("ABD"), EVERYONE) == before
+
+
+def test_a_lock_stays_though_one_of_its_peers_lost_its_storage_for_the_grant_may_have_come() -> (
+    None
+):
+    """What the leader reported may be from before the grant: it may be JOINT meanwhile."""
+    lock = TokenPeers(token=5, peers=tuple(peers("ABD")))
+    before = replace(keys("ABC", "ABD"), pending_lock=lock)
+    reported = group(
+        "ABC",
+        reborn="D",
+        stage=Stage.CATCHING_UP,
+        stage_token=5,
+        stage_peers=peers("ABD"),
+        caught_up=True,
+    )
+    assert decide(before, reported, wish("ABD"), EVERYONE) == before
+    grant = Grant(group=GROUP, term=3, token=5, peers=peers("ABD"))
+    assert ("A", grant) in told(before, reported)
 
 
 def test_a_cancellation_of_an_older_change_says_nothing_about_this_one() -> None:

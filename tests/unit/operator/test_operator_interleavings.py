@@ -292,8 +292,8 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_late_grant_whose_newcomer_is_lost_twice_holds_nobody_back() -> None:
-    """Found by the search with more events: the lock is gone before JOINT, and JOINT with its
-    leader, but D stayed in switchReduce, and pending waited for it forever."""
+    """Found by the search with more events: JOINT is gone with its leader, but D stayed in
+    switchReduce, and pending waited for it forever."""
     settings = settings_of(U, V)
     keys, group, wish = settled("ABC", settings)
     budget = Budget(wishes=("ABCD",), losses=2, depositions=1, held=1)
@@ -311,7 +311,6 @@ def test_a_late_grant_whose_newcomer_is_lost_twice_holds_nobody_back() -> None:
         "Grant to A is held",
         "lose D",
         "StartReplica to D",
-        "write",
         "lose D",
         "Grant arrives late at A",
         "write",

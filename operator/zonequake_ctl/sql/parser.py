@@ -75,6 +75,7 @@ _GRAMMAR = r"""
     _part: NAME | QUOTED
     columns: "(" _column* ")" | ELLIPSIS
     _column: NAME | QUOTED | NUMBER | STRING | _WITH | _SET | "," | "." | "=" | "(" _column* ")"
+           | ELLIPSIS
 
     NAME: /(?!(with|set)(?![-\w]))[^\W\d]\w*(-\w+)*/i
     PROPERTY: /[^\W\d]\w*/
@@ -343,6 +344,16 @@ class _Statements(Transformer[Token, list[Statement]]):
 
     def _primary_zone(self, settings: list[_Setting]) -> SqlName:
         (name, written), *more = settings
+        for other, value in more if name.upper() == PRIMARY_ZONE else ():
+            if other.upper() in ZONE_PROPERTIES:
+                zone = written.written if isinstance(written, SqlName) else written.text
+                setting = f"{other.upper()} = {_shown(value)}"
+                raise SqlError(
+                    self._text,
+                    _at(other),
+                    f"found {str(other)!r}, expected the end: it is a property of zones; write "
+                    f"ALTER ZONE {zone} WITH {setting}",
+                )
         if name.upper() != PRIMARY_ZONE:
             if name.upper() in ZONE_PROPERTIES:
                 setting = f"{name.upper()} = {_shown(written)}"

@@ -98,11 +98,13 @@ def test_tables_as_the_document_writes_them() -> None:
         "CREATE TABLE Accounts SET PRIMARY_ZONE = 'zone1'",
         "CREATE TABLE Accounts (id INT PRIMARY KEY, v DECIMAL(3, 2) DEFAULT 'x', "
         "at TIMESTAMP WITH TIME ZONE) WITH PRIMARY_ZONE = zone1",
+        "CREATE TABLE Accounts (id INT, …) WITH PRIMARY_ZONE = zone1",
+        "CREATE TABLE Accounts ( ... ) WITH PRIMARY_ZONE = zone1",
     ):
         (made,) = parse(text)
         assert isinstance(made, CreateTable)
         assert (made.name.parts, made.primary_zone.parts) == (("accounts",), ("zone1",))
-        assert made.has_columns == ("(" in text)
+        assert made.has_columns == ("(id" in text)
     (altered,) = parse("ALTER TABLE IF EXISTS t SET PRIMARY_ZONE = a.b.c")
     assert isinstance(altered, AlterTable)
     assert altered.if_exists
@@ -238,6 +240,13 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
             21,
             "found 'replicas', expected PRIMARY_ZONE: it is a property of zones; write CREATE ZONE "
             "with a name and WITH REPLICAS = 3, and that name as PRIMARY_ZONE here",
+        ),
+        (
+            "CREATE TABLE t WITH PRIMARY_ZONE = Zone1, DATA_NODES_FILTER = '\"US\"'",
+            1,
+            43,
+            "found 'DATA_NODES_FILTER', expected the end: it is a property of zones; write "
+            "ALTER ZONE Zone1 WITH DATA_NODES_FILTER = '\"US\"'",
         ),
         ("CREATE TABLE t WITH REPLICA = 3", 1, 21, "found 'REPLICA', expected PRIMARY_ZONE"),
         ('CREATE ZONE ""', 1, 13, "found empty quotes, expected a name in them"),

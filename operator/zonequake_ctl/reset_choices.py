@@ -109,7 +109,7 @@ def _choice(node: str, there: dict[str, ReplicaStatus], keys: PartitionKeys) -> 
     if newer:
         best = max(place for _, place in newer)
         who = [other for other, place in newer if place == best]
-        given_up.append(f"user entries up to {position_text(best)}, which {few(who)} holds")
+        given_up.append(f"user entries up to {position_text(best)}, held by {few(who)}")
     if not replica.abstains and not given_up and not _is_whole(node, there):
         given_up.append("what only nodes that are away have")
     return Choice(

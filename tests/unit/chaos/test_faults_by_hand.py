@@ -261,7 +261,7 @@ async def test_it_asks_as_the_command_does_and_proves_what_was_given_up(journal:
     proof = await done(ResetByHand(name="by-hand", survivor="A"), injured(cluster, journal, "A"))
     asked = ResetRequest(token=6, topology_version=9, survivor=PeerName("A", "1"))
     assert cluster.requested == {0: asked, 1: asked}
-    newer = "user entries up to term 1, index 19, which B holds"
+    newer = "user entries up to term 1, index 19, held by B"
     each = {"token": 8, "survivor": "A", "given_up": [GIVEN_UP, newer]}
     assert proof == {"zone": "z", "partitions": [{"partition": n} | each for n in (0, 1)]}
     assert journal.debts == [], "a reset can't be undone"

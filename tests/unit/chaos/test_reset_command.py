@@ -230,7 +230,7 @@ def test_holders_of_older_lineages_are_listed_with_what_each_would_give_up() -> 
         f"      {since}",
         "    B holds term 1, index 18, a log up to term 1, index 18, lineage 0",
         f"      {since}",
-        "      gives up user entries up to term 1, index 20, which C, D holds",
+        "      gives up user entries up to term 1, index 20, held by C, D",
         "  goes on from C; --survivor NODE chooses",
     ]
     assert proof.survivor is not None
@@ -249,6 +249,27 @@ def test_a_person_chooses_among_all_holders() -> None:
     assert both.survivor is not None
     assert both.holders == ("A",)
     assert prove(partition("ABC"), topology("A", "BC"), A=replica()).survivor is None
+
+
+def test_who_lacks_nothing_that_is_known_gives_up_what_only_absent_nodes_have() -> None:
+    alone = prove(partition("ABC"), topology("A", "BC"), "A", A=replica())
+    assert [choice.given_up for choice in alone.choices] == [
+        ("what only nodes that are away have",)
+    ]
+    whole = prove(partition("ABC"), topology("ABC", ""), "A", **dict.fromkeys("ABC", replica()))
+    assert {choice.given_up for choice in whole.choices} == {()}
+    assert "      gives up nothing that is known" in [
+        f"    {line}" for choice in whole.choices for line in choice.lines()
+    ]
+
+
+def test_who_goes_on_in_place_of_a_chosen_survivor_gives_up_what_that_one_may_have_taken() -> None:
+    forced = partition("ABC", pending=AssignmentSet(nodes=("A",), force=True))
+    keys = replace(forced.keys, configuration_token=6)
+    proof = prove(replace(forced, keys=keys), topology("B", "AC"), "B", B=replica())
+    (choice,) = proof.choices
+    assert choice.peer.node == "B"
+    assert "what A may have taken since it was chosen to go on alone" in choice.given_up
 
 
 def test_a_choice_is_shown_only_where_the_majority_has_left() -> None:

@@ -66,6 +66,12 @@ KEPT = [
     ("reset", 1_795_437_725_637, "a survivor handed out commits of before, and didn't lead yet"),
     ("volatile", 1_795_436_452_181, "a catching-up peer had more than any voter that was left"),
     ("operated", 1_795_475_368_405, "a lock was let go by a report from before its grant"),
+    (
+        "operated-available",
+        1_795_480_000_219,
+        "a late end counted out who began a session just then",
+    ),
+    ("operated-two", 1_795_480_000_226, "a round behind a loss read no newer topology"),
 ]
 
 

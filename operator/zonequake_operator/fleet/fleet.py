@@ -218,8 +218,11 @@ class Fleet:
 
     async def _once(self, *, hurried: bool) -> None:
         async with self._turn:
+            # Not where a zone knows a newer topology: the round is to read it before it hears.
             hears_at_once = (
-                bool(self.view.outdated) and self._hastened < self._membership.changed_in
+                bool(self.view.outdated)
+                and self._hastened < self._membership.changed_in
+                and not self._membership.is_to_be_read
             )
             self._hastened = self._membership.changed_in
             if not hears_at_once:

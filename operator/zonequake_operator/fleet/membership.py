@@ -76,6 +76,11 @@ class Membership:
         """As it was read or written last; None if it must be read first."""
         return self._known[0] if self._known is not None else None
 
+    @property
+    def is_to_be_read(self) -> bool:
+        """Whether ours is unknown, or somebody knows a newer one."""
+        return self._known is None or self._read_s == float("-inf")
+
     def is_old(self) -> None:
         """Somebody knows a newer one: read it again."""
         self._older += 1
@@ -132,7 +137,7 @@ class Membership:
         if not leaving:
             return frozenset()
         await self._fencing.look_at(leaving)
-        seen = self._without_next_sessions(before, seen, answers)
+        seen = self._with_next_sessions(before, seen, answers, ask_first=True)
         after = await self._advance(before, seen, in_round)
         return _left(before, after)
 
@@ -150,6 +155,7 @@ class Membership:
         if is_anybody_missing and (self._fencing.leases or self.has_leases):
             # Who is to leave may have begun a session while others were waited for.
             await self._fencing.look()
+            seen = self._with_next_sessions(before, seen, answers)
         after = await self._advance(before, seen, in_round)
         await self._delete_leases(after, in_round)
         return before, after
@@ -182,11 +188,17 @@ class Membership:
         pods |= {name: shown.pod for name, shown in ended.items() if name not in identities}
         return _Seen(identities=identities, pods=pods)
 
-    def _without_next_sessions(
-        self, before: Topology, seen: _Seen, answers: Mapping[str, Heard]
+    def _with_next_sessions(
+        self,
+        before: Topology,
+        seen: _Seen,
+        answers: Mapping[str, Heard],
+        *,
+        ask_first: bool = False,
     ) -> _Seen:
-        """Not those whose Lease is another process's yet: an event may be late and tell of that
-        one, and they may begin a session as we count them out. The round asks them first."""
+        """Also those whose Lease is another process's yet: what tells of an end may be late and
+        tell of that one's, and they may begin a session as we count them out. While their answer
+        stands they are there; `ask_first`: also without one, for the round asks them."""
         identities, pods = dict(seen.identities), dict(seen.pods)
         for name, known in before.nodes.items():
             lease = self._fencing.leases.get(name)
@@ -195,7 +207,7 @@ class Membership:
                 continue
             if name in answers and topology.is_same(known, answers[name].report.node):
                 identities[name] = answers[name].report.node
-            if name in pods:  # as if it hadn't ended
+            if name in pods and ask_first:  # as if it hadn't ended
                 pods[name] = replace(pods[name], terminated=False, restarts=known.restarts)
         return _Seen(identities=identities, pods=pods)
 

@@ -36,6 +36,8 @@ class Api:
         self.calls: list[str] = []
         self.pods = {name: pod(name) for name in names}
         self.fenced: set[str] = set()
+        self.holders: dict[str, str] = {}
+        """Of Leases that are of another process than the one that runs."""
         self.renewals = dict.fromkeys(self.pods, 1)
         self.topology: dict[str, Any] = {}
         self.version = 1
@@ -58,7 +60,7 @@ class Api:
         return {
             "metadata": {"name": name, "resourceVersion": version, "annotations": annotations},
             "spec": {
-                "holderIdentity": "p",
+                "holderIdentity": self.holders.get(name, "p"),
                 "leaseTransitions": 1,
                 "leaseDurationSeconds": DURATION_S,
             },
@@ -332,6 +334,32 @@ async def test_the_round_behind_a_loss_hears_at_once_and_the_next_one_lists_agai
     assert not world.fleet.view.outdated
     with pytest.raises(KubeError, match="away"):
         await world.fleet._once(hurried=True)
+
+
+async def test_the_round_behind_a_loss_reads_a_topology_that_a_zone_knows_to_be_newer() -> None:
+    """Else the zone would take ours, which is older, for one that was deleted and made again."""
+    world = World(["n-0", "n-1"])
+    await world.fleet._once(hurried=False)
+    world.fleet.pods_changed(pod("n-0", ended=True))
+    await world.fleet._leave()
+    newer = world.api.topology["version"] + 1
+    world.api.topology = {**world.api.topology, "version": newer}
+    world.api.version += 1
+    world.fleet.topology_is_old()
+    await world.fleet._once(hurried=True)
+    assert world.fleet.view.topology.version >= newer
+
+
+async def test_a_late_word_of_an_end_counts_out_nobody_who_may_begin_a_session_meanwhile() -> None:
+    """The pod's status tells of a process before the one that we know, whose Lease it still is."""
+    world = World(["n-0", "n-1"])
+    world.api.holders["n-0"] = "before"
+    await world.fleet._once(hurried=False)
+    world.api.pods["n-0"] = pod("n-0", restarts=5)
+    world.nodes.hanging.add("n-0")
+    world.fleet.pods_changed()
+    await world.fleet._once(hurried=True)
+    assert set(world.fleet.view.topology.nodes) == {"n-0", "n-1"}, "its last answer stands"
 
 
 async def test_a_node_that_hangs_behind_a_loss_holds_back_no_further_list() -> None:

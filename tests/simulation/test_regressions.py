@@ -72,6 +72,7 @@ KEPT = [
         "a late end counted out who began a session just then",
     ),
     ("operated-two", 1_795_480_000_226, "a round behind a loss read no newer topology"),
+    ("operated-available", 1_795_480_000_373, "a Lease stayed unrenewed when a stall ended early"),
 ]
 
 

@@ -76,7 +76,7 @@ class LeaseKeeper:
 
     def _step(self) -> None:
         self._timer = None
-        if self._is_over or self._node.standstill.puts_off(self._step):
+        if self._is_over or self._node.standstill.holds(self._step):
             return
         since_s = self.lease.unrenewed_since_s
         call = self.lease.next_call(self._node.clock_s())
@@ -98,7 +98,7 @@ class LeaseKeeper:
 
         def end(tell: Callable[[], None]) -> None:
             """Reports the result of the call, once, while the process runs."""
-            if self._is_over or self._node.standstill.puts_off(lambda: end(tell)):
+            if self._is_over or self._node.standstill.holds(lambda: end(tell)):
                 return
             nonlocal is_open
             if is_open:

@@ -56,6 +56,20 @@ class Api:
         words = ("get", kind, name, "--namespace", namespace, "--ignore-not-found")
         return bool(self._kubectl(*words, "--output", "name").strip())
 
+    def released_volumes(self, storage_class: str) -> list[str]:
+        """Returns the names of volumes of this class whose claim is gone: Kubernetes gives such a
+        one to nobody else. Raises ProviderError."""
+        return [
+            volume["metadata"]["name"]
+            for volume in self._get("persistentvolumes")
+            if volume["spec"].get("storageClassName") == storage_class
+            and (volume.get("status") or {}).get("phase") == "Released"
+        ]
+
+    def delete(self, kind: str, name: str) -> None:
+        """Deletes an object of the cluster, and waits until it is gone. Raises ProviderError."""
+        self._kubectl("delete", kind, name, "--timeout", "10s")
+
     def _get(self, kind: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = json.loads(self._kubectl("get", kind, "--output", "json"))[
             "items"

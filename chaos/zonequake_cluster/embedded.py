@@ -152,15 +152,20 @@ class EmbeddedCluster:
 
     def limit_volumes(self, *, count: int, mebibytes: int) -> None:
         """Sees to it that there are so many volumes of the class `limited`, each with a file system
-        of its own. Raises NotRunning, ProviderError."""
+        of its own; one whose claim is gone is emptied and free again. Raises NotRunning,
+        ProviderError."""
         init, spec = self._running_init(), self._instance.read_spec()
         if spec is None:
             raise NotRunning(f"cluster {self.name} is just starting: wait until it is Ready")
         limited_volumes.make(init, count=count, mebibytes=mebibytes)
+        api = self._api()
+        for volume in api.released_volumes(limited_volumes.STORAGE_CLASS):
+            limited_volumes.empty(init, volume)
+            api.delete("persistentvolume", volume)
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch, "volumes.json")
             file.write_text(limited_volumes.manifests(spec, count=count, mebibytes=mebibytes))
-            self._api().apply(file)
+            api.apply(file)
 
     def _start(self, programs: Programs) -> None:
         folder = self._instance.folder

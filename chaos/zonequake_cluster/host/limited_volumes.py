@@ -18,6 +18,8 @@ SMALLEST_MEBIBYTES = 64
 """Less is refused: a data node keeps 16 MiB free, and ext4 needs some for itself."""
 
 _FOLDER = INSIDE / "limited"
+_PREFIX = "limited-"
+"""Of the volumes' names, before their number."""
 _MAKE = """
 set -eu
 folder=$1 count=$2 mebibytes=$3 number=0
@@ -39,14 +41,25 @@ done
 
 def make(init_pid: int, *, count: int, mebibytes: int) -> None:
     """Sees to it that the node has so many. Raises ProviderError."""
-    words = ["nsenter", "--target", str(init_pid), "--mount", "--"]
-    words += ["sh", "-c", _MAKE, "make", str(_FOLDER), str(count), str(mebibytes)]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    done = _on_the_node(init_pid, "sh", "-c", _MAKE, "make", _FOLDER, count, mebibytes)
     if done.returncode != 0:
         raise ProviderError(
             f"no volumes of limited size could be made: {done.stderr.strip()[-300:]}; they need "
             "mkfs.ext4 (the Debian package e2fsprogs) and a free loop device"
         )
+
+
+def empty(init_pid: int, volume: str) -> None:
+    """Removes all files of the volume with this name. Raises ProviderError."""
+    folder = _FOLDER / volume.removeprefix(_PREFIX)
+    done = _on_the_node(init_pid, "find", folder, "-mindepth", 1, "-delete")
+    if done.returncode != 0:
+        raise ProviderError(f"{volume} could not be emptied: {done.stderr.strip()[-300:]}")
+
+
+def _on_the_node(init_pid: int, *words: object) -> subprocess.CompletedProcess[str]:
+    enter = ["nsenter", "--target", str(init_pid), "--mount", "--"]
+    return subprocess.run([*enter, *map(str, words)], check=False, capture_output=True, text=True)
 
 
 def manifests(spec: Spec, *, count: int, mebibytes: int) -> str:
@@ -67,7 +80,7 @@ def _volume(spec: Spec, number: int, mebibytes: int) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": f"limited-{number}"},
+        "metadata": {"name": f"{_PREFIX}{number}"},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "capacity": {"storage": f"{mebibytes}Mi"},

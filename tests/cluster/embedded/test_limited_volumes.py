@@ -1,0 +1,54 @@
+"""Volumes whose size the kernel enforces: made once, and free again when their claim is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.supply.tools import kubectl_path
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+GONE = {"namespace": "default", "name": "gone", "uid": "6d1f3b0e-0000-4000-8000-000000000000"}
+"""The claim that a volume is bound to, and that is there no more."""
+
+
+def kubectl(cluster: EmbeddedCluster, *words: str) -> str:
+    command = [str(kubectl_path()), "--kubeconfig", str(cluster.kubeconfig), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def phase(cluster: EmbeddedCluster) -> Any:
+    found = json.loads(kubectl(cluster, "get", "pv", "limited-0", "--output", "json"))
+    return found["status"]["phase"]
+
+
+def wait_for(cluster: EmbeddedCluster, wanted: str) -> None:
+    deadline_s = time.monotonic() + 60
+    while phase(cluster) != wanted:
+        assert time.monotonic() < deadline_s, f"{phase(cluster)} and not {wanted}"
+        time.sleep(0.2)
+
+
+def test_a_volume_whose_claim_is_gone_is_emptied_and_free_again(
+    embedded_cluster: EmbeddedCluster,
+) -> None:
+    """Else the second run of `disk-full` finds no volume, and its pod waits for one."""
+    cluster = embedded_cluster
+    cluster.limit_volumes(count=1, mebibytes=64)
+    wait_for(cluster, "Available")
+    init = cluster._running_init()
+    left = Path(f"/proc/{init}/root/run/zonequake/limited/0/left")
+    left.write_text("of a run before")
+    bound = json.dumps({"spec": {"claimRef": GONE}})
+    kubectl(cluster, "patch", "pv", "limited-0", "--type=merge", f"--patch={bound}")
+    wait_for(cluster, "Released")
+    cluster.limit_volumes(count=1, mebibytes=64)
+    wait_for(cluster, "Available")
+    assert not left.exists()

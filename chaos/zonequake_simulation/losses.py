@@ -42,7 +42,7 @@ class Losses:
         """
         gone = {node.name}
         if self._is_volatile and self._control is not None:
-            gone |= self._control.pods.is_deleted  # their processes will follow
+            gone |= self._control.pods.deleted  # their processes will follow
         for group, operator in self._operators.items():
             survivor = operator.wish.survivor
             if survivor is not None and survivor.node in gone:

@@ -198,10 +198,12 @@ class Trouble:
             self._crash(node, fault)
 
     def _delete_pod(self, node: Node, fault: Fault) -> None:
-        """Its process outlives the object by a while."""
-        if self._control is None or not node.alive or not self._losses.may_end(node):
+        """Its process outlives the object by a while; to the end, if its group came to depend on
+        it meanwhile, and then the object is there again."""
+        control = self._control
+        if control is None or not node.alive or not self._losses.may_end(node):
             return
-        if not self._control.pods.delete(node):
+        if not control.pods.delete(node):
             return
         self._world.bites(fault.kind)
         process = node.process
@@ -210,7 +212,9 @@ class Trouble:
             if node.process != process or not node.alive:
                 return
             self._crash(node, replace(fault, for_ms=fault.for_ms // 4))
-            if node.alive:  # not now: a newcomer still goes by configurations of long ago
+            if node.alive and self._over:
+                control.pods.restore(node)
+            elif node.alive:  # not now: a newcomer still goes by configurations of long ago
                 self._world.later(_AGAIN_US, end)
 
         self._for_a_while(replace(fault, for_ms=fault.for_ms // 3), end)

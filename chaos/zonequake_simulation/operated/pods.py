@@ -28,8 +28,8 @@ class Pods:
         self._newest_us: dict[str, int] = {}
         self._shown_process: dict[str, int] = {}
         self._uids: dict[str, int] = dict.fromkeys(nodes, 1)
-        self.is_deleted: set[str] = set()
-        """Nodes whose pod object was deleted with grace 0, and whose process may still run."""
+        self._deleted: dict[str, Object] = {}
+        """Pods whose object was deleted with grace 0, and whose process may still run, by node."""
         for name in nodes:
             self._put(name, restarts=0, state={"running": {}})
         objects.put(
@@ -56,8 +56,8 @@ class Pods:
         if self._shown_process.get(name) == node.process:
             return
         self._shown_process[name] = node.process
-        if name in self.is_deleted:
-            self.is_deleted.discard(name)
+        if name in self._deleted:
+            del self._deleted[name]
             self._uids[name] += 1
             self._later(name, lambda: self._put(name, restarts=0, state={"running": {}}))
             return
@@ -66,11 +66,21 @@ class Pods:
 
     def delete(self, node: Node) -> bool:
         """Delete the object with grace 0: it is gone before its process is."""
-        if node.name in self.is_deleted or self._objects.get("pods", node.name) is None:
+        pod = self._objects.get("pods", node.name)
+        if node.name in self._deleted or pod is None:
             return False
-        self.is_deleted.add(node.name)
+        self._deleted[node.name] = pod
         self._objects.put("pods", None, node.name)
         return True
+
+    def restore(self, node: Node) -> None:
+        """Shows the pod again whose object was deleted, as if nobody had."""
+        self._objects.put("pods", self._deleted.pop(node.name), node.name)
+
+    @property
+    def deleted(self) -> frozenset[str]:
+        """The nodes whose pod object was deleted with grace 0, and whose process may still run."""
+        return frozenset(self._deleted)
 
     def _later(self, name: str, change: Callable[[], None]) -> None:
         at_us = max(

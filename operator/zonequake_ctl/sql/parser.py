@@ -34,6 +34,8 @@ from zonequake_ctl.sql.statements import (
     Statement,
     TableView,
     ZoneSettings,
+    as_value,
+    as_written,
 )
 from zonequake_kube.errors import SqlError
 from zonequake_operator.errors import FilterError
@@ -235,7 +237,9 @@ class _Statements(Transformer[Token, list[Statement]]):
             self._zone_settings(of_zone)
             return AlterTablesZone(
                 name=name,
-                settings=", ".join(f"{each.upper()} = {_shown(value)}" for each, value in of_zone),
+                settings=", ".join(
+                    f"{each.upper()} = {as_written(value)}" for each, value in of_zone
+                ),
                 if_exists=if_exists,
                 at=_at(of_zone[0][0]),
             )
@@ -313,7 +317,7 @@ class _Statements(Transformer[Token, list[Statement]]):
                 raise self._unknown(name, ZONE_PROPERTIES)
             if found.field in fields:
                 raise SqlError(self._text, _at(name), f"{name.upper()} is set twice")
-            value = _as_value(written)
+            value = as_value(written)
             try:
                 fields[found.field] = found.read(value)
             except ValueError as error:
@@ -344,27 +348,17 @@ class _Statements(Transformer[Token, list[Statement]]):
 
     def _primary_zone(self, settings: list[_Setting]) -> SqlName:
         (name, written), *more = settings
-        for other, value in more if name.upper() == PRIMARY_ZONE else ():
-            if other.upper() in ZONE_PROPERTIES:
-                zone = written.written if isinstance(written, SqlName) else written.text
-                setting = f"{other.upper()} = {_shown(value)}"
-                raise SqlError(
-                    self._text,
-                    _at(other),
-                    f"found {str(other)!r}, expected the end: it is a property of zones; write "
-                    f"ALTER ZONE {zone} WITH {setting}",
-                )
         if name.upper() != PRIMARY_ZONE:
             if name.upper() in ZONE_PROPERTIES:
-                setting = f"{name.upper()} = {_shown(written)}"
-                raise SqlError(
-                    self._text,
-                    _at(name),
-                    f"found {str(name)!r}, expected {PRIMARY_ZONE}: it is a property of zones; "
-                    f"write CREATE ZONE with a name and WITH {setting}, and that name as "
-                    f"{PRIMARY_ZONE} here",
+                way = f"and that name as {PRIMARY_ZONE} here"
+                raise self._of_zones(
+                    name, written, PRIMARY_ZONE, "CREATE ZONE with a name and", way
                 )
             raise self._unknown(name, [PRIMARY_ZONE])
+        for other, value in more:
+            if other.upper() in ZONE_PROPERTIES:
+                zone = written.written if isinstance(written, SqlName) else written.text
+                raise self._of_zones(other, value, "the end", f"ALTER ZONE {zone}")
         if more:
             raise SqlError(
                 self._text, _at(more[0][0]), f"found {str(more[0][0])!r}, expected the end"
@@ -374,6 +368,14 @@ class _Statements(Transformer[Token, list[Statement]]):
         if written.form is Form.NUMBER:
             raise SqlError(self._text, written.at, f"found {written.text}, expected a zone's name")
         return self._quoted_zone(written)
+
+    def _of_zones(
+        self, name: Token, written: Value | SqlName, expected: str, instead: str, more: str = ""
+    ) -> SqlError:
+        """A property of zones was given to a table: what to write instead."""
+        words = f"expected {expected}: it is a property of zones; write {instead} WITH"
+        told = f"found {str(name)!r}, {words} {name.upper()} = {as_written(written)}"
+        return SqlError(self._text, _at(name), f"{told}, {more}" if more else told)
 
     def _quoted_zone(self, value: Value) -> SqlName:
         """PRIMARY_ZONE = 'zone1' means the same as without the quotes."""
@@ -390,21 +392,6 @@ class _Statements(Transformer[Token, list[Statement]]):
 
 _Setting = tuple[Token, Value | SqlName]
 """A property's name and its value as written."""
-
-
-def _as_value(written: Value | SqlName) -> Value:
-    if isinstance(written, Value):
-        return written
-    return Value(form=Form.NAME, text=".".join(written.parts), at=written.at)
-
-
-def _shown(written: Value | SqlName) -> str:
-    """A value as it may be written again."""
-    if isinstance(written, SqlName):
-        return written.written
-    if written.form is Form.STRING:
-        return "'" + written.text.replace("'", "''") + "'"
-    return written.text
 
 
 def _name(parts: Sequence[Token]) -> SqlName:

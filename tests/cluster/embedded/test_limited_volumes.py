@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from zonequake_cluster.embedded import EmbeddedCluster
+from zonequake_cluster.instance import INSIDE
 from zonequake_cluster.supply.tools import kubectl_path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -44,7 +45,7 @@ def test_a_volume_whose_claim_is_gone_is_emptied_and_free_again(
     cluster.limit_volumes(count=1, mebibytes=64)
     wait_for(cluster, "Available")
     init = cluster._running_init()
-    left = Path(f"/proc/{init}/root/run/zonequake/limited/0/left")
+    left = Path("/proc", str(init), "root", *INSIDE.parts[1:], "limited", "0", "left")
     left.write_text("of a run before")
     bound = json.dumps({"spec": {"claimRef": GONE}})
     kubectl(cluster, "patch", "pv", "limited-0", "--type=merge", f"--patch={bound}")

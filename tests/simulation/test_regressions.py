@@ -74,6 +74,11 @@ KEPT = [
     ("operated-two", 1_795_480_000_226, "a round behind a loss read no newer topology"),
     ("operated-available", 1_795_480_000_373, "a Lease stayed unrenewed when a stall ended early"),
     ("operated-volatile", 1_795_490_000_034, "a group came to depend on a process without a pod"),
+    (
+        "operated-available",
+        1_795_500_000_012,
+        "a round heard behind a word, and had read before it",
+    ),
     ("operated-volatile", 2009, "a group came to depend on a process without a pod"),
 ]
 

@@ -62,6 +62,8 @@ class ZoneResources:
         """Of the nodes' Leases, as they were when the resources were read."""
         self._asked_for_topology = 0
         """The newest topology that a zone knew before us, and for which we looked again."""
+        self._heeded_from = 0
+        """The first view behind that look has so much in `View.heeded`."""
 
     @property
     def stored(self) -> Stored:
@@ -108,9 +110,12 @@ class ZoneResources:
         """
         nodes = zone.status.data_nodes
         accepted = nodes.topology_version if nodes is not None else 0
-        if view.topology.version < accepted and self._asked_for_topology < accepted:
+        if view.topology.version >= accepted:
+            return
+        if self._asked_for_topology < accepted:
             self._asked_for_topology = accepted
-            self._fleet.topology_is_old()
+            self._heeded_from = self._fleet.topology_is_old()
+        if view.heeded < self._heeded_from:
             self._heard_from = self.next_round()
 
     def next_round(self) -> int:

@@ -56,6 +56,7 @@ class View:
         number: of the oldest round of hearing in which one of `reports` was asked for.
         reports: the newest answers of nodes in the topology.
         outdated: those of them that were asked for before somebody was last counted out.
+        heeded: for how many calls of `topology_is_old` the topology was read again.
         lease_troubles: also of nodes that answer but were given up; `reports` leaves those out.
     """
 
@@ -67,6 +68,7 @@ class View:
     addresses: Mapping[str, str] = field(default_factory=dict)
     lease_troubles: Mapping[str, Trouble] = field(default_factory=dict)
     missing_rights: frozenset[Right] = frozenset()
+    heeded: int = 0
 
     @property
     def sessions(self) -> dict[str, Session]:
@@ -125,9 +127,10 @@ class Fleet:
         self.view = replace(self.view, missing_rights=missing)
         self._hurry.set()
 
-    def topology_is_old(self) -> None:
-        """Somebody knows a newer one: read it again in the next round."""
-        self._membership.is_old()
+    def topology_is_old(self) -> int:
+        """Somebody knows a newer one: read it again. Returns the `View.heeded` of the views behind
+        that."""
+        return self._membership.is_old()
 
     def hurry(self) -> None:
         """Begin the next round as soon as this one has ended."""
@@ -296,6 +299,7 @@ class Fleet:
                 addresses={n: p.ip for n, p in self._evidence.pods.items() if p.ip},
                 lease_troubles=leases.troubles(identities, self._fencing.leases),
                 missing_rights=self.missing_rights,
+                heeded=self._membership.heeded,
             )
             self._published.notify_all()
 

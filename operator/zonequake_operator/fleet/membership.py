@@ -65,6 +65,8 @@ class Membership:
         self._read_s = float("-inf")
         self._older = 0
         """How often somebody knew a newer one than ours."""
+        self.heeded = 0
+        """For how many of those it was read again, from its beginning on."""
         self.has_leases = False
         """Whether a node ever said that it has one."""
         self.changed_in = 0
@@ -81,10 +83,11 @@ class Membership:
         """Whether ours is unknown, or somebody knows a newer one."""
         return self._known is None or self._read_s == float("-inf")
 
-    def is_old(self) -> None:
-        """Somebody knows a newer one: read it again."""
+    def is_old(self) -> int:
+        """Somebody knows a newer one: read it again. It was once `heeded` has this number."""
         self._older += 1
         self._read_s = float("-inf")
+        return self._older
 
     def forget(self) -> None:
         """Read it again before anything else rests on it."""
@@ -119,6 +122,7 @@ class Membership:
             self.changed_in = in_round
         self._newest = (read, uid)
         self._known = (read, version)
+        self.heeded = older
         # What is read was there at some time since we asked; told meanwhile, it may be too old.
         self._read_s = now_s if older == self._older else float("-inf")
         return is_another

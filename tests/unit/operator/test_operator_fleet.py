@@ -167,6 +167,25 @@ async def test_a_topology_that_is_found_old_while_it_is_read_is_read_once_more()
     assert reads == 2
 
 
+async def test_a_view_heeds_an_old_topology_once_it_was_read_behind_the_word_of_it() -> None:
+    """A round may have read it, and hear only then: its number is new, its topology isn't."""
+    fleet, _, store = made()
+    await fleet._once(hurried=False)
+    heard = store.replicas
+    asked: list[int] = []
+
+    async def and_told(address: str) -> Any:
+        if not asked:
+            asked.append(fleet.topology_is_old())
+        return await heard(address)
+
+    store.replicas = and_told  # type: ignore[method-assign]
+    await fleet._once(hurried=False)
+    assert fleet.view.heeded < asked[0]
+    await fleet._once(hurried=False)
+    assert fleet.view.heeded == asked[0]
+
+
 async def test_an_unreadable_topology_does_not_end_the_rounds() -> None:
     """Its task ended without a word, and the operator did nothing until it was restarted."""
     fleet, api, _ = made()

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from zonequake_chaos.faults.life import Injury, Proof
-from zonequake_ctl import reset_by_hand
+from zonequake_ctl import reset_by_hand, reset_proof
 from zonequake_ctl.reset_choices import choice_on
-from zonequake_ctl.reset_proof import Proof
 from zonequake_ctl.zq.findings import partitions_text
 from zonequake_kube.errors import FaultFailed, UsageError, WaitExpired
 from zonequake_operator.resources.model import ResetRequest
@@ -24,7 +23,7 @@ class ResetByHand:
     def __init__(self, *, zone: str | None, partitions: Sequence[int]) -> None:
         self._zone = zone
         self._chosen = partitions
-        self._proofs: dict[int, Proof] = {}
+        self._proofs: dict[int, reset_proof.Proof] = {}
         self._requests: Mapping[int, ResetRequest] = {}
 
     async def prepare(self, injury: Injury) -> None:

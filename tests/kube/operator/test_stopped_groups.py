@@ -112,7 +112,7 @@ def test_a_survivor_that_died_uncopied_is_given_up_by_hand(
     assert shown.exit_code == 0, shown.output
     assert "nobody who is there has its newest data" in shown.output
     assert f"gives up all that was written since the reset to {B}" in shown.output
-    assert f"which {C} holds" in shown.output, "D lacks the second write"
+    assert f"held by {C}" in shown.output, "D lacks the second write"
     assert f"goes on from {C}" in shown.output
     gone = CliRunner().invoke(reset.app, ["z", "--yes", "--survivor", B, *place])
     assert gone.exit_code == reset.REFUSED, gone.output

@@ -101,7 +101,10 @@ class KeyRules:
             )
 
     def _locked(self, before: PartitionKeys, after: PartitionKeys) -> None:
-        """The lock is let go, or what it was for replaced, though the group is on its way there."""
+        """Checks a lock that is let go, or whose peers are replaced: the group isn't on its way
+        there. A leader of an older term proves nothing: a newer one may have told before it died
+        that it doesn't run what was locked (hole 15).
+        """
         lock = before.pending_lock
         if lock is None or before.pending is None or after.pending_lock == lock:
             return
@@ -111,7 +114,8 @@ class KeyRules:
             return
         wanted = {(peer.node, peer.incarnation) for peer in lock.peers}
         found = leader_of(self._nodes, self._group)
-        configuration = found[1].configuration if found is not None else None
+        leads = found is not None and found[1].term == max(self.group.raft.leaders, default=0)
+        configuration = found[1].configuration if found is not None and leads else None
         require(
             configuration is None
             or configuration.token != lock.token

@@ -6,7 +6,7 @@ when it was made, and `LATE_US` before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from zonequake_operator.resources.model import PartitionKeys, Topology
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 LATE_US = 3_000_000
 
-TopologyAt = Callable[[int], Topology]
-"""The topology as it was stored so many µs ago."""
+TopologiesSince = Callable[[int], Iterable[Topology]]
+"""The topology as it was stored so many µs ago, and each that was stored since."""
 
 
 class ResetRules:
-    """The resets of one partition. `topology_at`: of the zone's cluster."""
+    """The resets of one partition. `topologies_since`: of the zone's cluster."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class ResetRules:
         *,
         rules: GroupRules,
         nodes: Mapping[str, Node],
-        topology_at: TopologyAt,
+        topologies_since: TopologiesSince,
     ) -> None:
         self._group = group
         self._rules = rules
         self._nodes = nodes
-        self._topology_at = topology_at
+        self._topologies_since = topologies_since
 
     def written(self, before: PartitionKeys, after: PartitionKeys) -> None:
         """The keys were replaced. Raises Violation."""
@@ -103,7 +103,7 @@ class ResetRules:
         """
         if not before.chain or not (before.is_stopped or self._has_stopped(before)):
             return
-        link, there = before.chain[-1].nodes, self._topology_at(0).nodes
+        link, there = before.chain[-1].nodes, self._topology().nodes
         require(
             2 * len(set(link).intersection(there)) > len(link),
             "a restarted group waits for a majority of its newest link",
@@ -171,7 +171,7 @@ class ResetRules:
 
     def _steady(self) -> set[str]:
         """Nodes that are in the topology, by the process that runs, and were."""
-        now, then = self._topology_at(0).nodes, self._topology_at(LATE_US).nodes
+        now, then = self._topology().nodes, self._topology(LATE_US).nodes
         return {
             name
             for name, node in self._nodes.items()
@@ -182,8 +182,11 @@ class ResetRules:
             and now[name].process_incarnation == f"{name}-{node.process}"
         }
 
+    def _topology(self, ago_us: int = 0) -> Topology:
+        return next(iter(self._topologies_since(ago_us)))
+
     def _is_away(self, node: str) -> bool:
-        return all(node not in self._topology_at(us).nodes for us in (0, LATE_US // 2, LATE_US))
+        return all(node not in found.nodes for found in self._topologies_since(LATE_US))
 
     def _life(self, node: str) -> Life | None:
         """Returns what this node holds, perhaps on its disk alone."""

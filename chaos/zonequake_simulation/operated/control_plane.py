@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 from typing import Any
@@ -99,7 +99,7 @@ class ControlPlane:
                 rules=rules[group],
                 nodes=nodes,
                 resets=ResetRules(
-                    group, rules=rules[group], nodes=nodes, topology_at=self.topology_at
+                    group, rules=rules[group], nodes=nodes, topologies_since=self.topologies_since
                 )
                 if scenario.is_highly_available
                 else None,
@@ -266,9 +266,13 @@ class ControlPlane:
 
     def topology_at(self, ago_us: int) -> Topology:
         """As it was stored so many µs ago."""
+        return next(self.topologies_since(ago_us))
+
+    def topologies_since(self, ago_us: int) -> Iterator[Topology]:
+        """As it was stored so many µs ago, and as it has been since."""
         at_us = self._world.now_us - ago_us
-        found = self.objects.get("logicaltopologies", TOPOLOGY_NAME, at_us=at_us)
-        return parse_topology(found) if found is not None else Topology()
+        for found in self.objects.since("logicaltopologies", TOPOLOGY_NAME, at_us=at_us):
+            yield parse_topology(found) if found is not None else Topology()
 
     @property
     def zone(self) -> Zone:

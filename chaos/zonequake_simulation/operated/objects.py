@@ -35,6 +35,13 @@ class Objects:
             return versions[-1][1] if versions else None
         return next((found for since_us, found in reversed(versions) if since_us <= at_us), None)
 
+    def since(self, plural: str, name: str, *, at_us: int) -> Iterator[Object | None]:
+        """An object as it was then, and as it has become since."""
+        yield self.get(plural, name, at_us=at_us)
+        for since_us, found in self._versions.get(plural, {}).get(name, []):
+            if since_us > at_us:
+                yield found
+
     def all(self, plural: str, *, at_us: int | None = None) -> Iterator[Object]:
         """All of a resource, by name."""
         for name in sorted(self._versions.get(plural, {})):

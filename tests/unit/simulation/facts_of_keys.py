@@ -141,7 +141,7 @@ def resetting(there: str, *, led: str = "", holding: str | None = None) -> Reset
     rules: Any = Made(ledger=ledger())
     nodes = {name: machine(name) for name in "ABCDE"}
     found = topology(there)
-    return ResetRules("g", rules=rules, nodes=nodes, topology_at=lambda us: found)
+    return ResetRules("g", rules=rules, nodes=nodes, topologies_since=lambda us: [found])
 
 
 FORCED = replace(

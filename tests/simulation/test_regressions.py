@@ -82,6 +82,7 @@ KEPT = [
     ("operated-volatile", 2009, "a group came to depend on a process without a pod"),
     ("operated-available", 1_795_500_000_240, "who was there between two samples counted as away"),
     ("operated-available", 1_795_500_000_299, "who was there between two samples counted as away"),
+    ("operated-available", 1_795_530_001_096, "who held nothing was to go on after a restart"),
     ("operated", 1_795_510_000_557, "a lock was judged by a leader of an older term"),
 ]
 

@@ -144,9 +144,15 @@ def is_under_way(keys: PartitionKeys, holders: Holders) -> bool:
 def unwind(
     keys: PartitionKeys, holders: Holders, *, revision: int, token: int
 ) -> PartitionKeys | chain.Unjudged:
-    """The keys that form the group again, on the link that the chain's user entries name."""
+    """The keys that form the group again, on the link that the chain's user entries name.
+
+    A replica without a configuration, which died before it stored its bootstrap, holds nothing: it
+    could be no survivor.
+    """
     reported = {
-        node: holders.seen(node)
+        node: replica
+        if (replica := holders.seen(node)) and replica.configuration is not None
+        else None
         for link in keys.chain
         for node in link.nodes
         if node in holders.topology.nodes

@@ -196,6 +196,20 @@ def test_only_members_that_hold_something_are_planned() -> None:
     assert verdict(keys(), now).keys.planned == AssignmentSet(nodes=("F", "G"), from_reset=True)
 
 
+def test_a_member_that_died_before_it_stored_its_bootstrap_is_no_source() -> None:
+    # No user wrote anything, so that all members' user entries are the same.
+    first = Link(nodes=("A", "B", "C"), term=0, index=0)
+    reset_to_lost = replace(
+        keys(AssignmentSet(nodes=("B",), force=True), first), stable=AssignmentSet.of("A", "B", "C")
+    )
+    looked_at = {"A": status((0, 0), configuration=None, term=0), "C": status((0, 0))}
+    after = verdict(
+        replace(reset_to_lost, stopped_token=9), holders(waiting("AC"), looked_at, alive="AC")
+    ).keys
+    assert after.pending == AssignmentSet(nodes=("C",), force=True), "A would refuse the reset"
+    assert after.planned is None
+
+
 def test_nobody_starts_before_the_chain_is_unwound_and_all_are_asked() -> None:
     now = holders(waiting(EVERYONE), {})
     found = verdict(keys(), now)

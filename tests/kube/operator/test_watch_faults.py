@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,10 +56,26 @@ class Scene:
             for number in range(1, count + 1)
         ]
 
-    def everything(self) -> dict[Move, list[Disturbance]]:
-        """The same for each rebalance, in any order."""
+    def certain(self, move: Move) -> list[Disturbance]:
+        """Returns those in the first half of what passed: on a busy machine the operator writes
+        less often, and the last events of an undisturbed run don't come.
+        """
+        return [
+            found
+            for found in self.disturbances(move)
+            if 2 * found.number <= self.counted(move, found) + 1
+        ]
+
+    def counted(self, move: Move, found: Disturbance) -> int:
+        """Returns how many events or answers of its path passed undisturbed."""
+        return (self.answers if found.ill is Ill.STALE else self.events)[move][found.of]
+
+    def in_any_order(
+        self, chosen: Callable[[Move], list[Disturbance]]
+    ) -> dict[Move, list[Disturbance]]:
+        """Returns them for each rebalance."""
         rng = random.Random(SEED)
-        found = {move: self.disturbances(move) for move in CYCLE}
+        found = {move: chosen(move) for move in CYCLE}
         for some in found.values():
             rng.shuffle(some)
         return found
@@ -106,14 +122,12 @@ def one_of_each(
 
 
 def test_a_rebalance_ends_alike_whatever_happens_to_a_watch_or_a_list(scene: Scene) -> None:
-    left = scene.everything()
-    hits = 0
+    left = scene.in_any_order(scene.certain)
     for turn in range(SAMPLED_CYCLES):
         for move, disturbance in one_of_each(left, turn):
             run, hit = scene.go(move, disturbance)
             assert run.problems == [], f"{move}: {disturbance} ({hit})"
-            hits += hit is not None
-    assert hits > len(CYCLE) * SAMPLED_CYCLES // 2
+            assert hit is not None, f"{move}: {disturbance} disturbed nothing"
 
 
 @pytest.mark.long
@@ -121,7 +135,7 @@ def test_a_rebalance_ends_alike_whatever_happens_to_a_watch_or_a_list(scene: Sce
 def test_every_moment_of_watches_and_lists(
     scene: Scene, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    left = scene.everything()
+    left = scene.in_any_order(scene.disturbances)
     wrong: list[str] = []
     with (tmp_path_factory.getbasetemp() / "watches.txt").open("w") as table:
         for turn in itertools.count():

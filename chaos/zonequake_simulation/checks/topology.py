@@ -29,6 +29,8 @@ class TopologyRules:
         self._now_us = now_us
         self._newest: dict[str, int] = {}
         """Node → the latest of its processes that was ever in the topology."""
+        self._sessions: set[tuple[str, int]] = set()
+        """(process, session of its Lease) that were ever in the topology."""
 
     def written(self, before: Topology, after: Topology) -> None:
         """The topology was replaced. Raises Violation."""
@@ -42,10 +44,20 @@ class TopologyRules:
                 successor=self._newest.get(name),
             )
             self._newest[name] = process
+            self._sessions.add((known.process_incarnation, known.lease_session))
         for name, known in before.nodes.items():
             now = after.nodes.get(name)
-            if now is None or _process(now) != _process(known):
+            if now is None or now.since != known.since:
                 self._left(known)
+
+    def permitted(self, process: str, session: int) -> None:
+        """A replica of this process is permitted in a session of its Lease. Raises Violation."""
+        require(
+            (process, session) in self._sessions,
+            "nobody is permitted in a session that the topology doesn't know",
+            process=process,
+            session=session,
+        )
 
     def accepted(self, before: Object, after: Object) -> None:
         """A zone's status was replaced. Raises Violation."""
@@ -55,21 +67,28 @@ class TopologyRules:
         )
 
     def _left(self, known: TopologyNode) -> None:
-        """Its process has ended, or may not act any more."""
+        """Checks that its process has ended, or may not act any more: its Lease was taken from it,
+        and it isn't permitted in another session before it is in the topology with that one.
+        """
         node = self._nodes[known.name]
         if not node.alive or node.process != _process(known):
             return
         found = self._objects.get("leases", known.name)
         lease = parse_lease(found) if found is not None else None
         process = known.process_incarnation
+        was_taken = (
+            lease is not None
+            and lease.holder == process
+            and (lease.fenced is not None or 0 < known.lease_session < lease.session)
+        )
         require(
-            lease is None or not lease.is_live_for(process),
+            was_taken or lease is None or not lease.is_live_for(process),
             "who may still act has not left",
             node=known.name,
             lease=lease,
         )
         require(
-            (lease is not None and lease.is_fenced_for(process)) or self._was_shown_ended(known),
+            was_taken or self._was_shown_ended(known),
             "a node leaves the topology by proof",
             node=known.name,
             lease=lease,

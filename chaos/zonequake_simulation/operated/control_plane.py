@@ -12,7 +12,7 @@ from zonequake_operator.nodes import affinity, filters
 from zonequake_operator.resources.crd_schema import TOPOLOGY_NAME, partition_name
 from zonequake_operator.resources.model import Partition, Topology, Zone, ZoneSpec, group_name
 from zonequake_operator.resources.parsing import parse_partition, parse_topology, parse_zone
-from zonequake_protocol.admin import Grant, Order, StopReplica
+from zonequake_protocol.admin import Grant, Order, StartReplica, StopReplica
 from zonequake_simulation.checks.group import GroupRules
 from zonequake_simulation.checks.keys import KeyRules
 from zonequake_simulation.checks.reset_keys import ResetRules
@@ -207,6 +207,8 @@ class ControlPlane:
         replica = node.replicas.get(order.group)
         if isinstance(order, Grant) and replica is not None:
             rules.granting(replica.me, order)
+        if isinstance(order, StartReplica) and order.needs_lease and order.lease_session:
+            self._topology_rules.permitted(order.lease_holder, order.lease_session)
         self._needed = rules.is_needed(node) if isinstance(order, StopReplica) else None
         if self._world.tracing:
             self._world.note(TraceKind.STAGE, node.name, str(order))

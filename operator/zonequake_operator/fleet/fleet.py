@@ -31,9 +31,10 @@ from zonequake_operator.fleet.hearing import Hearing
 from zonequake_operator.fleet.membership import Membership
 from zonequake_operator.fleet.pods import Evidence
 from zonequake_operator.fleet.store_client import StoreClient
+from zonequake_operator.nodes.topology import sessions_of
 from zonequake_operator.resources import leases
 from zonequake_operator.resources.crd_schema import Object
-from zonequake_operator.resources.leases import Session, Trouble, TroubleKind, sessions_of
+from zonequake_operator.resources.leases import Session, Trouble, TroubleKind
 from zonequake_operator.resources.model import Topology
 from zonequake_operator.resources.rights import Right
 from zonequake_protocol.admin import ReplicasReport
@@ -72,8 +73,8 @@ class View:
 
     @property
     def sessions(self) -> dict[str, Session]:
-        """The sessions of the nodes that have a Lease."""
-        return sessions_of(self.reports)
+        """The sessions in which nodes may be permitted."""
+        return sessions_of(self.reports, self.topology)
 
 
 class Fleet:

@@ -11,7 +11,8 @@ A node joins as soon as its store has identified itself. It has left when
 - its Lease has run out, or it gave it up itself.
 
 A node that holds a Lease is fenced first (`to_fence`), and left only then: see `leases`. Until it
-has begun another session it doesn't join again. A vanished pod object alone proves nothing: a
+has begun another session it doesn't join again, and until it is in the topology with that session
+nobody is permitted in it (`sessions_of`). A vanished pod object alone proves nothing: a
 delete with grace 0 removes the object before the process. Nor does silence: an unreachable node may
 serve its clients. Both keep their place.
 """
@@ -21,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from zonequake_operator.resources.leases import Lease
+from zonequake_operator.resources.leases import Lease, Session
 from zonequake_operator.resources.model import Departure, Topology, TopologyNode
-from zonequake_protocol.admin import NodeIdentity
+from zonequake_protocol.admin import NodeIdentity, ReplicasReport
 
 MAX_DEPARTED = 1000
 """So many departures are remembered; the resource must stay small."""
@@ -71,7 +72,7 @@ def advance(
         if identity is not None and lease and lease.is_fenced_for(identity.process_incarnation):
             identity = None  # it may answer, but it doesn't know yet that it was given up
         if identity is not None and known is not None and is_same(known, identity):
-            nodes[name] = _refresh(known, pod)
+            nodes[name] = _refresh(known, identity, pod)
         elif identity is not None and not _ended(identity.pod_uid, pod, lost_machines):
             nodes[name] = _join(identity, pod, version, known)
             changed = True
@@ -154,11 +155,19 @@ def is_same(known: TopologyNode, identity: NodeIdentity) -> bool:
     return known.process_incarnation == identity.process_incarnation
 
 
-def _refresh(known: TopologyNode, pod: Pod | None) -> TopologyNode:
-    # The kubelet's status lags: the restart that made this process may be counted only now.
-    if pod is None or pod.uid != known.pod_uid or pod.restarts <= known.restarts:
-        return known
-    return replace(known, restarts=pod.restarts)
+def _refresh(known: TopologyNode, identity: NodeIdentity, pod: Pod | None) -> TopologyNode:
+    """Returns the node with what is known of it by now.
+
+    The kubelet's status lags: the restart that made this process may be counted only now. And an
+    operator that took its Lease, and would count it out only now that it is in another session,
+    finds that the topology isn't the one that it read.
+    """
+    shown = pod.restarts if pod is not None and pod.uid == known.pod_uid else 0
+    return replace(
+        known,
+        restarts=max(shown, known.restarts),
+        lease_session=max(identity.lease_session, known.lease_session),
+    )
 
 
 def _join(
@@ -173,6 +182,7 @@ def _join(
         attributes=identity.attributes,
         peer_address=identity.peer_address,
         since=version,
+        lease_session=identity.lease_session,
     )
 
 
@@ -217,3 +227,16 @@ def has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str
     if pod.restarts < known.restarts:
         return pod.machine in lost_machines  # what it shows is of the process before this one
     return _ended(known.pod_uid, pod, lost_machines) or pod.restarts > known.restarts
+
+
+def sessions_of(reports: Mapping[str, ReplicasReport], topology: Topology) -> dict[str, Session]:
+    """Returns the sessions in which nodes may be permitted, by name: those that they report and are
+    in the topology with.
+    """
+    return {
+        name: Session(holder=known.process_incarnation, number=known.lease_session)
+        for name, report in reports.items()
+        if (known := topology.nodes.get(name)) is not None
+        and known.process_incarnation == report.node.process_incarnation
+        and known.lease_session == report.node.lease_session > 0
+    }

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from zonequake_operator.groups.reports import Group
 from zonequake_operator.high_availability import reset, reset_orders
 from zonequake_operator.high_availability.verdicts import KeysVerdict
+from zonequake_operator.nodes.topology import sessions_of
 from zonequake_operator.planning.partition_events import Cleaning
 from zonequake_operator.rebalance import orders
-from zonequake_operator.resources.leases import Session, sessions_of
+from zonequake_operator.resources.leases import Session
 from zonequake_operator.resources.model import ConsistencyMode, Partition, Snapshot, ZoneSpec
 from zonequake_protocol.admin import Order, StopReplica
 
@@ -33,7 +34,7 @@ def zone_orders(
     """Orders for every partition, and how long each is called for before it is sent."""
     alive, reachable = frozenset(snapshot.topology.nodes), frozenset(snapshot.reports)
     addresses = {n.name: n.peer_address for n in snapshot.topology.nodes.values()}
-    sessions = sessions_of(snapshot.reports)
+    sessions = sessions_of(snapshot.reports, snapshot.topology)
     sends: list[SendOrder] = []
     for number, partition in snapshot.partitions.items():
         verdict, group = verdicts.get(number), groups[number]

@@ -128,6 +128,7 @@ class WireNode(Stored, frozen=True):
     attributes: Mapping[str, str] = {}
     peer_address: str = ""
     since: int = 0
+    lease_session: int = 0
 
 
 class WireDeparture(Stored, frozen=True):

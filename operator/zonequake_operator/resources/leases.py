@@ -3,7 +3,7 @@ store).
 
     renewed ─ unrenewed for 1.25 × its duration ─► run out ─► fenced (compare-and-swap) ─► left
     the process ended, by another proof ─────────────────────► fenced ───────────────────► left
-    the node reads that it was fenced ─► a new session ─► joins again ─► is permitted again
+    the node reads that it was fenced ─► a new session ─► joins with it ─► is permitted in it
 
 Fenced first, counted as left then: a node that comes back could else renew its Lease and act on it
 beside the one that went on without it. What the operator knows of time is its own clock, and only
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from zonequake_protocol.admin import LeaseTrouble, NodeIdentity, ReplicasReport
+from zonequake_protocol.admin import LeaseTrouble, NodeIdentity
 
 RUN_OUT = 1.25
 """Times the duration: clocks that differ by less agree on who may act."""
@@ -55,15 +55,6 @@ class Session:
 
     holder: str
     number: int
-
-
-def sessions_of(reports: Mapping[str, ReplicasReport]) -> dict[str, Session]:
-    """The sessions that nodes report, by name."""
-    return {
-        name: Session(holder=report.node.process_incarnation, number=report.node.lease_session)
-        for name, report in reports.items()
-        if report.node.lease_session
-    }
 
 
 class TroubleKind(StrEnum):

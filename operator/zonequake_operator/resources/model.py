@@ -126,7 +126,9 @@ class TopologyNode:
     """A node of the logical topology.
 
     `since` is the topology version at which this process joined; `restarts` is its container's
-    restart count then, so that a later count proves that this process has ended.
+    restart count then, so that a later count proves that this process has ended. `lease_session`:
+    the session of its Lease with which it is in the topology, the only one that its replicas are
+    permitted in; 0: it has had none.
     """
 
     name: str
@@ -137,6 +139,7 @@ class TopologyNode:
     attributes: Mapping[str, str]
     peer_address: str
     since: int
+    lease_session: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ The sound runs come first: each change of the planted fault restarts all data no
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from zonequake_chaos.scenario import manifest
+from zonequake_store.node.app import _PLANTED_YOUTH_S
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -99,9 +101,11 @@ def test_a_run_without_load_is_unknown(run_scenario: Any) -> None:
     ("fault", "check"), [("late-hand-over", "availability"), ("late-answers", "latency")]
 )
 def test_a_store_that_is_slow_in_a_restart_misses_its_objectives(
-    fault: str, check: str, run_scenario: Any
+    fault: str, check: str, release: Any, run_scenario: Any
 ) -> None:
     """A try on a machine that is too busy to judge is unknown (2); no try may pass."""
+    release.plant(fault)
+    time.sleep(_PLANTED_YOUTH_S)  # a process answers late while it is young: not before the faults
     for seed in range(1, TRIES + 1):
         judged = run_scenario("rolling-restart", seed=seed, fault=fault)
         missed = {c["name"] for c in judged.verdict["checks"] if c["verdict"] == "slo-breached"}

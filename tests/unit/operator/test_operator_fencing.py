@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.unit.operator.test_operator_erasure import Edges
 from tests.unit.operator.topology_nodes import node_identity
@@ -37,6 +38,9 @@ class FakeApi:
         self.has_pod = True
         self.wanted = 1
         self.before_listing: Callable[[], None] = lambda: None
+        self.before_writing: Callable[[], None] = lambda: None
+        self.session = 1
+        self.written = 1
 
     def monotonic_s(self) -> float:
         return self.now_s
@@ -70,7 +74,11 @@ class FakeApi:
                     "resourceVersion": str(self.renewed),
                     "annotations": self.annotations,
                 },
-                "spec": {"holderIdentity": "p", "leaseTransitions": 1, "leaseDurationSeconds": 4},
+                "spec": {
+                    "holderIdentity": "p",
+                    "leaseTransitions": self.session,
+                    "leaseDurationSeconds": 4,
+                },
             }
         ]
 
@@ -92,12 +100,16 @@ class FakeApi:
 
     async def get_or_create_topology(self) -> dict[str, Any]:
         self.calls.append("read topology")
-        return {"metadata": {"resourceVersion": "1"}, "status": self.topology}
+        return {"metadata": {"resourceVersion": str(self.written)}, "status": self.topology}
 
     async def write_status(self, *arguments: Any) -> str:
         self.calls.append("write topology")
+        self.before_writing()
+        if arguments[-2] != str(self.written):
+            raise Conflict("PUT", 409, "written meanwhile")
+        self.written += 1
         self.topology = arguments[-1]
-        return "2"
+        return str(self.written)
 
     async def list_zones(self) -> list[dict[str, Any]]:
         return []
@@ -111,10 +123,11 @@ class FakeNodes:
 
     def __init__(self) -> None:
         self.refuse: Callable[[], None] = lambda: None
+        self.session = 1
 
     async def replicas(self, _address: str) -> ReplicasReport:
         self.refuse()
-        node = node_identity(NODE, lease_session=1)
+        node = node_identity(NODE, lease_session=self.session)
         return ReplicasReport(node=node, replicas=[])
 
 
@@ -146,6 +159,44 @@ async def test_a_node_is_fenced_before_the_topology_is_written_without_it() -> N
     assert FENCED in api.annotations
     assert not fleet.view.topology.nodes
     assert not fleet.view.reports, "what it reports counts for nothing until it joins again"
+
+
+async def test_nobody_is_permitted_in_a_session_before_the_topology_has_it() -> None:
+    nodes = FakeNodes()
+    fleet, api = await joined(nodes)
+    nodes.session = 2
+    seen = View(topology=fleet.view.topology, reports={NODE: await nodes.replicas("")})
+    assert seen.sessions == {}
+    version = fleet.view.topology.version
+    await rounds(fleet, api, 1)
+    assert api.writes == ["write topology"]
+    assert fleet.view.sessions == {NODE: Session(holder="p", number=2)}
+    assert fleet.view.topology.version == version, "nobody has left, nobody has joined"
+
+
+async def test_who_is_in_its_next_session_by_another_operator_is_not_counted_out_late() -> None:
+    """Whoever fences may stand still before it writes the topology without the node."""
+    nodes = FakeNodes()
+    fleet, api = await joined(nodes)
+
+    def stands_still() -> None:
+        """Meanwhile the node begins its next session, and is seen in it by the other operator."""
+        api.before_writing = lambda: None
+        nodes.session = api.session = 2
+        api.annotations, api.renewed = {}, api.renewed + 1
+        api.topology = msgspec.json.decode(
+            msgspec.json.encode(api.topology).replace(b'"leaseSession":1', b'"leaseSession":2')
+        )
+        api.written += 1
+
+    api.before_writing = stands_still
+    with pytest.raises(Conflict):
+        await rounds(fleet, api, 12)
+    assert FENCED not in api.annotations
+    assert api.writes == ["fence", "write topology"]
+    await rounds(fleet, api, 1)
+    assert fleet.view.sessions == {NODE: Session(holder="p", number=2)}
+    assert not fleet.view.topology.departed
 
 
 async def test_a_node_whose_fence_is_refused_stays_in_the_topology() -> None:
@@ -246,10 +297,14 @@ class Counting(Edges):
         node = msgspec.structs.replace(
             report.node, lease_session=session, process_incarnation=process
         )
+        known = replace(
+            self.view.topology.nodes["a"], lease_session=session, process_incarnation=process
+        )
         return replace(
             self.view,
             edition=number,
             number=number,
+            topology=replace(self.view.topology, nodes={"a": known}),
             reports={"a": msgspec.structs.replace(report, node=node)},
         )
 

@@ -80,15 +80,32 @@ def permitted_once_for_all_sessions(patch: Patch) -> None:
 
 
 def keys_that_are_not_read_behind_the_session(patch: Patch) -> None:
-    patch.setattr(fleet, "sessions_of", lambda _: {})
+    patch.setattr(fleet, "sessions_of", lambda *_: {})
 
 
-def sessions_told_apart_by_their_numbers(patch: Patch) -> None:
-    sessions_of = leases.sessions_of
+def permitted_in_sessions_that_the_topology_does_not_know(patch: Patch) -> None:
     patch.setattr(
         fleet,
         "sessions_of",
-        lambda reports: {n: replace(s, holder="") for n, s in sessions_of(reports).items()},
+        lambda reports, _: {
+            name: leases.Session(
+                holder=report.node.process_incarnation, number=report.node.lease_session
+            )
+            for name, report in reports.items()
+        },
+    )
+
+
+def the_next_session_is_not_written(patch: Patch) -> None:
+    patch.setattr(topology, "_refresh", lambda known, *_: known)
+
+
+def sessions_told_apart_by_their_numbers(patch: Patch) -> None:
+    sessions_of = topology.sessions_of
+    patch.setattr(
+        fleet,
+        "sessions_of",
+        lambda *seen: {n: replace(s, holder="") for n, s in sessions_of(*seen).items()},
     )
 
 
@@ -131,6 +148,7 @@ def test_whose_lease_is_wanted() -> None:
 
 
 FENCE_FIRST = ran(fencing.test_a_node_is_fenced_before_the_topology_is_written_without_it)
+NEXT_SESSION = ran(fencing.test_nobody_is_permitted_in_a_session_before_the_topology_has_it)
 RULES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
     (time_that_counts_though_nobody_looked,
      judged.test_time_in_which_nobody_could_look_does_not_count),
@@ -156,6 +174,8 @@ RULES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
      ran(fencing.test_the_keys_are_read_again_after_each_session_that_a_node_has_begun)),
     (sessions_told_apart_by_their_numbers,
      ran(fencing.test_the_keys_are_read_again_after_each_session_that_a_node_has_begun)),
+    (permitted_in_sessions_that_the_topology_does_not_know, NEXT_SESSION),
+    (the_next_session_is_not_written, NEXT_SESSION),
     (a_reset_that_waits_for_nobody_to_know,
      resets.test_the_survivor_is_reset_only_after_the_others_know_it),
     (a_reset_that_is_judged_by_older_reports,

@@ -211,6 +211,15 @@ def _(wrong: bool) -> None:
     rules.written(topology("A"), topology(""))
 
 
+@breaks("nobody is permitted in a session that the topology doesn't know")
+def _(wrong: bool) -> None:
+    objects: Any = Made(get=lambda *_, **__: None)
+    rules = TopologyRules({}, objects, lambda: 0)
+    known = replace(node("A"), lease_session=2)
+    rules.written(Topology(), Topology(version=1, nodes={"A": known}))
+    rules.permitted(known.process_incarnation, 3 if wrong else 2)
+
+
 @breaks("no replica is erased that its group's newest configuration names")
 def _(wrong: bool) -> None:
     plane: Any = Made(_needed="A, B, C" if wrong else None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.unit.made_up_nodes import node_identity, topology_node
 from tests.unit.operator.lineage_model import GROUP, UID, World, abstains, obey, peers_in
-from tests.unit.operator.topology_nodes import node_identity, topology_node
 from zonequake_operator.groups.reports import is_majority
 from zonequake_operator.high_availability import reset
 from zonequake_operator.planning.plan import Plan, WritePartition, WriteZone, plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tests.unit.operator.topology_nodes import node_identity, topology_node
+from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_operator.planning.applied import stored
 from zonequake_operator.planning.plan import Plan, plan
 from zonequake_operator.resources.condition_types import ConditionType, Reason

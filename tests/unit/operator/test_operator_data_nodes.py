@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.operator.topology_nodes import topology_node
+from tests.unit.made_up_nodes import topology_node
 from zonequake_operator.nodes.data_nodes import advance, deadline_down_ms, deadline_up_ms
 from zonequake_operator.resources.model import DataNodes, Timers, Topology
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.operator.topology_nodes import node_identity
+from tests.unit.made_up_nodes import node_identity
 from zonequake_operator.controller.order_sender import ORDERS_PATIENCE_S, OrderSender
 from zonequake_operator.errors import Conflict, KubeError, NodeUnreachable
 from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet

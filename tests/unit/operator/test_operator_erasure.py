@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.operator.topology_nodes import node_identity, topology_node
+from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import NotFound
 from zonequake_operator.fleet.fleet import View

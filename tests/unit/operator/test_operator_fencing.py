@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.made_up_nodes import node_identity
 from tests.unit.operator.test_operator_erasure import Edges
-from tests.unit.operator.topology_nodes import node_identity
 from zonequake_operator.errors import Conflict, NodeUnreachable, NotFound
 from zonequake_operator.fleet.fencing import FENCED
 from zonequake_operator.fleet.fleet import Fleet, View

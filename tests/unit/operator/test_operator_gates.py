@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.operator.topology_nodes import node_identity
+from tests.unit.made_up_nodes import node_identity
 from zonequake_operator.fleet.fleet import PODS_RETRY_S, Fleet
 from zonequake_operator.fleet.gates import PATIENCE_S
 from zonequake_protocol.admin import ReplicasReport

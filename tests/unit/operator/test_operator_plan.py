@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from tests.unit.made_up_nodes import left, node_identity
 from tests.unit.operator.settled_zone import (
     FOUR,
     UID,
@@ -17,7 +18,6 @@ from tests.unit.operator.settled_zone import (
     topology,
     zone,
 )
-from tests.unit.operator.topology_nodes import left, node_identity
 from zonequake_operator.planning.applied import stored
 from zonequake_operator.planning.plan import WritePartition, WriteZone, calculated_sets, plan
 from zonequake_operator.resources.condition_types import ConditionType, Reason

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.unit.operator.topology_nodes import left, topology
+from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability.reset import Holders, Undecided
 from zonequake_operator.high_availability.verdicts import KeysVerdict, asked_for, is_due, judge

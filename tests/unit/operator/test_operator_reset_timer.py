@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.operator.topology_nodes import left, topology
+from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.high_availability import reset
 from zonequake_operator.rebalance.orders import ReplicaSettings
 from zonequake_operator.resources.model import ResetDue, ResetTimer, Topology

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
-from tests.unit.operator.topology_nodes import topology_node
+from tests.unit.made_up_nodes import topology_node
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import Conflict
 from zonequake_operator.fleet.fleet import View

@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.unit.operator.topology_nodes import node_identity, topology
+from tests.unit.made_up_nodes import node_identity, topology
 from zonequake_operator.fleet.inspections import Inspections
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain

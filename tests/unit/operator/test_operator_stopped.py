@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.unit.operator.topology_nodes import left, topology
+from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.api_server.rendering import render_partition_status
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability import chain

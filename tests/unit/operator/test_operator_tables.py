@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.operator.topology_nodes import node_identity
+from tests.unit.made_up_nodes import node_identity
 from zonequake_operator.api_server.table_resources import parse_table, render_table_status
 from zonequake_operator.planning.tables import Table, TableStatus, filled_zones, judge
 from zonequake_operator.resources.condition_types import Reason

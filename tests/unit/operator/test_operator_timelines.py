@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.operator.topology_nodes import topology_node
+from tests.unit.made_up_nodes import topology_node
 from zonequake_operator.api_server.rendering import render_zone_status
 from zonequake_operator.planning.plan import CreatePartition, Plan, WriteZone, plan
 from zonequake_operator.resources.model import Snapshot, Topology, Zone, ZoneSpec

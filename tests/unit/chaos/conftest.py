@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.unit.made_up_nodes import node_identity
 from zonequake_chaos.observe.view import ClusterView, NodeView, assemble
 from zonequake_chaos.record.clock import Moment
 from zonequake_chaos.record.event_log import RunEvent
@@ -14,7 +15,6 @@ from zonequake_kube.objects import KeysView, PodView
 from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
-    NodeIdentity,
     PeerName,
     ReplicaRole,
     ReplicasReport,
@@ -57,14 +57,8 @@ def peer(node: str) -> PeerName:
 
 def report(node: str, replicas: list[ReplicaStatus], process: str = "p1") -> ReplicasReport:
     return ReplicasReport(
-        node=NodeIdentity(
-            name=node,
-            process_incarnation=process,
-            storage_incarnation="s1",
-            pod_uid=f"uid-{node}",
-            attributes={},
-            peer_address="",
-            client_address="",
+        node=node_identity(
+            node, process_incarnation=process, storage_incarnation="s1", pod_uid=f"uid-{node}"
         ),
         replicas=replicas,
     )

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_chaos.faults.life import Injury, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.record.cleanup_journal import Journal
@@ -39,7 +40,6 @@ from zonequake_operator.resources.model import (
 )
 from zonequake_protocol.admin import (
     ConfigurationReport,
-    NodeIdentity,
     PeerName,
     ReplicaRole,
     ReplicasReport,
@@ -135,15 +135,7 @@ class Cluster:
             else a_replica(number, 1, leads=pod == self.leaders[number])
             for number in self.keys
         ]
-        node = NodeIdentity(
-            name=pod,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            attributes={},
-            peer_address="",
-            client_address="",
-        )
+        node = node_identity(pod)
         return msgspec.json.encode(ReplicasReport(node=node, replicas=waiting))
 
     def _zone(self) -> dict[str, Any]:
@@ -166,16 +158,7 @@ class Cluster:
 
 
 def a_node(name: str) -> TopologyNode:
-    return TopologyNode(
-        name=name,
-        process_incarnation="p",
-        storage_incarnation="s",
-        pod_uid="u",
-        restarts=0,
-        attributes={},
-        peer_address="",
-        since=9,
-    )
+    return topology_node(name, since=9)
 
 
 def a_pod(name: str) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.unit.made_up_nodes import node_identity
 from zonequake_chaos.deployments.zones import refusal
 from zonequake_chaos.observe.view import ClusterView, NodeView
 from zonequake_kube.objects import PodView
-from zonequake_protocol.admin import NodeIdentity, ReplicasReport
+from zonequake_protocol.admin import ReplicasReport
 
 FILTER = '$[?(@.disk == "gold")]'
 
@@ -36,15 +37,7 @@ def pod(name: str) -> PodView:
 
 def report(name: str) -> ReplicasReport:
     return ReplicasReport(
-        node=NodeIdentity(
-            name=name,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            attributes={},
-            peer_address="",
-            client_address="",
-        ),
+        node=node_identity(name),
         replicas=[],
     )
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests.unit.made_up_nodes import topology_node
 from zonequake_ctl import reset
 from zonequake_ctl.reset import UNFINISHED
 from zonequake_ctl.reset_proof import Proof
@@ -25,7 +26,6 @@ from zonequake_operator.resources.model import (
     ResetRequest,
     TokenPeers,
     Topology,
-    TopologyNode,
 )
 from zonequake_protocol.admin import ConfigurationReport, PeerName, ReplicaRole, ReplicaStatus
 
@@ -45,19 +45,7 @@ PARTITION: Json = {
 
 
 def topology(alive: str, gone: str) -> Topology:
-    nodes = {
-        name: TopologyNode(
-            name=name,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid="u",
-            restarts=0,
-            attributes={},
-            peer_address="",
-            since=3,
-        )
-        for name in alive
-    }
+    nodes = {name: topology_node(name, since=3) for name in alive}
     return Topology(version=9, nodes=nodes, departed={n: Departure(since=3, left=8) for n in gone})
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.unit.made_up_nodes import node_identity
 from zonequake_operator.errors import NodeUnreachable, NotFound
 from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
-from zonequake_protocol.admin import NodeIdentity, ReplicasReport
+from zonequake_protocol.admin import ReplicasReport
 
 NODES = ("n-0", "n-1")
 
@@ -73,15 +74,7 @@ class Nodes:
     async def replicas(self, address: str) -> ReplicasReport:
         if address not in self.answering:
             raise NodeUnreachable(address)
-        node = NodeIdentity(
-            name=address,
-            process_incarnation="p",
-            storage_incarnation="s",
-            pod_uid=f"{address}-uid",
-            attributes={},
-            peer_address="",
-            client_address="",
-        )
+        node = node_identity(address, pod_uid=f"{address}-uid")
         return ReplicasReport(node=node, replicas=[])
 
 

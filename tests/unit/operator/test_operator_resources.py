@@ -166,6 +166,7 @@ def test_a_topology_comes_back_as_it_went() -> None:
         attributes={"a": "b"},
         peer_address="x:1",
         since=3,
+        lease_session=4,
     )
     topology = Topology(version=3, nodes={"A": node}, departed={"B": Departure(since=1, left=2)})
     status = render_topology_status(topology)

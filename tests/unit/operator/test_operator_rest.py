@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import BaseTestServer, TestServer
 
-from tests.unit.made_up_nodes import topology_node
+from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_operator.controller.reconciler import ZoneReconciler
 from zonequake_operator.errors import Conflict
 from zonequake_operator.fleet.fleet import View
@@ -24,7 +24,6 @@ from zonequake_operator.planning.zone_orders import SendOrder
 from zonequake_operator.resources.model import PartitionView, Snapshot, Topology
 from zonequake_protocol.admin import (
     ConfigurationReport,
-    NodeIdentity,
     Order,
     OrderReplies,
     OrderReply,
@@ -38,15 +37,7 @@ from zonequake_protocol.admin import (
 
 UID = "0123456789"
 RESYNC_S = 5.0
-IDENTITY = NodeIdentity(
-    name="a",
-    process_incarnation="p",
-    storage_incarnation="s",
-    pod_uid="u",
-    attributes={},
-    peer_address="",
-    client_address="",
-)
+IDENTITY = node_identity("a")
 LEADER = ReplicaStatus(
     group="z.01234567.0",
     zone="z",

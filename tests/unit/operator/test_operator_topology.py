@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.made_up_nodes import node_identity
 from zonequake_operator.nodes.topology import Pod, advance
 from zonequake_operator.resources.model import Departure, Topology
 from zonequake_protocol.admin import NodeIdentity
@@ -12,10 +13,9 @@ WANTED = {"zq-default": 2}
 
 
 def identity(process: str = "p1", pod: str = "u1", name: str = "zq-default-0") -> NodeIdentity:
-    return NodeIdentity(
-        name=name,
+    return node_identity(
+        name,
         process_incarnation=process,
-        storage_incarnation="s",
         pod_uid=pod,
         attributes={"a": "b"},
         peer_address="x:7001",

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
+from tests.unit.made_up_nodes import node_identity, topology_node
 from zonequake_ctl.zq.sight import OperatorView, Sight, zone_sights
-from zonequake_operator.resources.model import Topology, TopologyNode
+from zonequake_operator.resources.model import Topology
 from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
-    NodeIdentity,
     PeerName,
     ReplicaRole,
     ReplicasReport,
@@ -41,18 +41,6 @@ def replica(number: int, node: str, stable: str, **changes: object) -> ReplicaSt
         ),
     }
     return ReplicaStatus(**{**values, **changes})  # type: ignore[arg-type]
-
-
-def identity(node: str) -> NodeIdentity:
-    return NodeIdentity(
-        name=node,
-        process_incarnation="p",
-        storage_incarnation="s",
-        pod_uid="u",
-        attributes={},
-        peer_address="",
-        client_address="",
-    )
 
 
 def zone_object(
@@ -118,7 +106,7 @@ def make(
     in the topology and don't answer; a node answers `without` a replica that it lost."""
     reports = {
         node: ReplicasReport(
-            node=identity(node),
+            node=node_identity(node),
             replicas=[
                 replica(number, node, members, **changes.get((number, node), {}))
                 for number, members in stable.items()
@@ -135,19 +123,7 @@ def make(
         namespace="ns",
         topology=Topology(
             version=1,
-            nodes={
-                node: TopologyNode(
-                    name=node,
-                    process_incarnation="p",
-                    storage_incarnation="s",
-                    pod_uid="u",
-                    restarts=0,
-                    attributes={},
-                    peer_address="",
-                    since=1,
-                )
-                for node in nodes
-            },
+            nodes={node: topology_node(node) for node in nodes},
         ),
         zones=zone_sights([zone], partitions, reports),
         reports=reports,

@@ -11,8 +11,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
+from tests.unit.made_up_nodes import node_identity
 from tests.unit.store.one_node import GROUP, OneNode
-from zonequake_protocol.admin import DumpEntry, DumpHeader, NodeIdentity
+from zonequake_protocol.admin import DumpEntry, DumpHeader
 from zonequake_store.serving import admin_api
 from zonequake_store.serving.admin_api import AdminApi
 from zonequake_store.state.partition import Cell, decode_cell, digest
@@ -44,14 +45,8 @@ async def test_a_dump_is_read_and_encoded_beside_the_loop(
         api = AdminApi(
             node.host,
             node.orders,
-            identity=NodeIdentity(
-                name="n0",
-                process_incarnation="00",
-                storage_incarnation="00",
-                pod_uid="",
-                attributes={},
-                peer_address="",
-                client_address="",
+            identity=node_identity(
+                "n0", process_incarnation="00", storage_incarnation="00", pod_uid=""
             ),
             registry=CollectorRegistry(),
             guarded=False,

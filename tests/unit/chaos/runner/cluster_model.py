@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.unit.made_up_nodes import node_identity
 from zonequake_protocol.admin import (
     CatchUpProgress,
     ConfigurationReport,
-    NodeIdentity,
     PeerName,
     ReplicaRole,
     ReplicasReport,
@@ -256,14 +256,10 @@ class ClusterModel:
 
     def report(self, node: str) -> ReplicasReport:
         return ReplicasReport(
-            node=NodeIdentity(
-                name=node,
+            node=node_identity(
+                node,
                 process_incarnation=str(self.processes[node]),
-                storage_incarnation="s",
                 pod_uid=self.pods[node]["metadata"]["uid"],
-                attributes={},
-                peer_address="",
-                client_address="",
             ),
             replicas=[
                 self._replica(group, node)

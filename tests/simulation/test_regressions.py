@@ -85,6 +85,7 @@ KEPT = [
     ("operated-available", 1_795_530_001_096, "who held nothing was to go on after a restart"),
     ("operated-available", 1_795_530_001_341, "a node in its next session was counted out late"),
     ("operated", 1_795_510_000_557, "a lock was judged by a leader of an older term"),
+    ("operated-two", 1_795_550_001_361, "a committed configuration stood before two that were not"),
 ]
 
 

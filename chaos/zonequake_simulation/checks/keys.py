@@ -212,7 +212,8 @@ class KeyRules:
             if known is None:
                 continue
             log = known.core.log
-            for index, configuration in log._configurations[-2:]:
+            # All: the committed one may stand before several that new leaders have appended.
+            for index, configuration in log._configurations:
                 place = configuration.lineage, index
                 if index <= log.commit and (newest is None or place > newest[0]):
                     newest = place, configuration

@@ -9,10 +9,12 @@ from msgspec import structs
 
 from tests.simulation.planted.operator_patches import Patch, changed_result, planted
 from zonequake_operator.controller.pacing import Pacer
-from zonequake_operator.fleet import fencing
+from zonequake_operator.fleet import fencing, fleet
 from zonequake_operator.high_availability import chain, cold_start, reset, reset_orders, verdicts
 from zonequake_operator.nodes import topology
+from zonequake_operator.planning import zone_orders
 from zonequake_operator.rebalance import ha_target, key_changes
+from zonequake_operator.resources.leases import Session
 from zonequake_protocol.admin import ResetPeers
 from zonequake_store.replica import status
 from zonequake_store.state import partition
@@ -131,6 +133,18 @@ def count_the_silent_as_left(patch: Patch) -> None:
     patch.setattr(topology, "_left", lambda *_: True)
 
 
+def permit_in_any_session(patch: Patch) -> None:
+    def as_reported(reports: Any, _: object) -> dict[str, Session]:
+        nodes = [report.node for report in reports.values() if report.node.lease_session]
+        return {
+            node.name: Session(holder=node.process_incarnation, number=node.lease_session)
+            for node in nodes
+        }
+
+    for module in (fleet, zone_orders):
+        patch.setattr(module, "sessions_of", as_reported)
+
+
 _AVAILABLE = "operated-available"
 _TRANSACTIONS = "transactions"
 """Random schedules have no resets and transactions together; a script has."""
@@ -237,5 +251,11 @@ PLANTED = [
         "membership: who doesn't answer in a round has left",
         count_the_silent_as_left,
         "silence-is-leaving",
+    ),
+    planted(
+        _AVAILABLE,
+        "membership: a node is permitted in a session of its Lease that the topology doesn't know",
+        permit_in_any_session,
+        "permitted-in-any-session",
     ),
 ]

@@ -23,6 +23,8 @@ from zonequake_simulation.checks.keys import KeyRules
 from zonequake_simulation.checks.reset_keys import ResetRules
 from zonequake_simulation.checks.topology import TopologyRules
 from zonequake_simulation.operated.control_plane import ControlPlane
+from zonequake_store.raft.api import RaftRole
+from zonequake_store.raft.messages import Configuration, Peer
 
 # -------------------------------------------------------------------------------------------- keys
 
@@ -93,6 +95,20 @@ def _(wrong: bool) -> None:
 def _(wrong: bool) -> None:
     switched = replace(STANDS, stable=of("ABE" if wrong else "ABD"))
     written(MOVES, switched, "ABD", "ABE")
+
+
+@breaks("what is locked gives way to its switch or a reset alone")
+def _(wrong: bool) -> None:
+    """A leader of term 2 runs what is locked; a newer one may have been elected."""
+    released = replace(LOCKED, pending_lock=None, configuration_token=6)
+    runs = Configuration(peers=tuple(Peer(name, "1") for name in "ABD"), token=5)
+    core = Made(
+        _replica=Made(role=RaftRole.LEADER),
+        status=lambda: Made(term=2, configuration=runs),
+    )
+    nodes: Any = {"A": Made(replicas={"g": Made(core_now=lambda: core)})}
+    group: Any = Made(raft=Made(leaders=dict.fromkeys((1, 2) if wrong else (1, 2, 3))))
+    KeyRules("g", rules=group, nodes=nodes, resets=None).written(LOCKED, released)
 
 
 @breaks("what is planned is promoted or replaced")
@@ -187,6 +203,15 @@ def _(wrong: bool) -> None:
     resetting("A" if wrong else "AB", holding="A").written(
         stopped, replace(FORCED, planned=None, stopped_token=5)
     )
+
+
+@breaks("a highly available partition waits for nobody who is away")
+def _(wrong: bool) -> None:
+    """D is wished for: it was away all the time, or there for a moment."""
+    found = [topology(nodes) for nodes in ("AB", "ABC" if wrong else "ABD", "AB")]
+    rules: Any = Made()
+    resets = ResetRules("g", rules=rules, nodes={}, topologies_since=lambda us: found)
+    resets.written(STANDS, replace(STANDS, pending=of("ABD"), configuration_token=6))
 
 
 # ---------------------------------------------------------------------------------------- topology

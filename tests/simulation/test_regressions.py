@@ -86,6 +86,8 @@ KEPT = [
     ("operated-available", 1_795_530_001_341, "a node in its next session was counted out late"),
     ("operated", 1_795_510_000_557, "a lock was judged by a leader of an older term"),
     ("operated-two", 1_795_550_001_361, "a committed configuration stood before two that were not"),
+    ("operated", 1_795_570_000_610, "who was in no list counted as left before pods were listed"),
+    ("operated-available", 1_795_570_001_459, "a fence of before its session counted a node out"),
 ]
 
 

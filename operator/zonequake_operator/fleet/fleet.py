@@ -316,5 +316,6 @@ class Fleet:
         if not await self._membership.read(in_round=self._hearing.round) and not is_due:
             return
         self._stale_pods = False
+        self._listed_s = float("-inf")  # due until it succeeds
         await self._evidence.list(in_round=self._hearing.round)
         self._listed_s = self._monotonic_s()

@@ -131,9 +131,10 @@ class Membership:
         """Count out who is proven to have left, whatever else is known; says who has.
 
         A pod that a list alone shows ended is asked first, if its node answered in the last round:
-        the list may lag behind.
+        the list may lag behind. Nobody is counted out before the first list: it says which nodes
+        are wanted.
         """
-        if self._known is None:
+        if self._known is None or not self._evidence.is_listed:
             return frozenset()
         before, _ = self._known
         seen = self._seen(before, answers, in_this_round=False)

@@ -45,6 +45,8 @@ class Evidence:
         """Machines that are proven gone."""
         self.listed_in = 0
         """The round of hearing behind which the list was made."""
+        self.is_listed = False
+        """Whether there was a list at all."""
 
     def show(self, seen: Object, *, in_round: int) -> bool:
         """An event showed this pod; says whether it has ended."""
@@ -69,6 +71,7 @@ class Evidence:
         self.wanted = {s["metadata"]["name"]: s["spec"].get("replicas", 1) for s in sets}
         self.lost = _lost_machines(machines, self.pods)
         self.listed_in = in_round
+        self.is_listed = True
         self._ended = {
             (name, uid): shown
             for (name, uid), shown in self._ended.items()

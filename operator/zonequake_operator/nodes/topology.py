@@ -69,7 +69,7 @@ def advance(
     for name in sorted(topology.nodes.keys() | identities.keys()):
         known, identity, pod = topology.nodes.get(name), identities.get(name), pods.get(name)
         lease = leases.get(name)
-        if identity is not None and lease and lease.is_fenced_for(identity.process_incarnation):
+        if identity is not None and lease is not None and _was_taken(lease, identity):
             identity = None  # it may answer, but it doesn't know yet that it was given up
         if identity is not None and known is not None and is_same(known, identity):
             nodes[name] = _refresh(known, identity, pod)
@@ -210,14 +210,19 @@ def _left(
     lost_machines: frozenset[str],
     lease: Lease | None,
 ) -> bool:
-    process = known.process_incarnation
-    if lease is not None and lease.is_fenced_for(process):
-        return True
-    if lease is not None and lease.is_live_for(process):
-        return False  # not before it is fenced
+    if lease is not None and lease.holder == known.process_incarnation:
+        return _was_taken(lease, known)  # not before it is fenced
     if pod is None:
         return not _is_wanted(known.name, wanted)
     return has_ended(known, pod, lost_machines)
+
+
+def _was_taken(lease: Lease, node: NodeIdentity | TopologyNode) -> bool:
+    """Returns whether it was taken from this process in the session that we know it in, or later.
+
+    A Lease that was read before that session began proves nothing.
+    """
+    return lease.is_fenced_for(node.process_incarnation) and lease.session >= node.lease_session
 
 
 def has_ended(known: TopologyNode, pod: Pod | None, lost_machines: frozenset[str]) -> bool:

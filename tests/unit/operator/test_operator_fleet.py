@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.unit.made_up_nodes import node_identity
-from zonequake_operator.errors import NodeUnreachable, NotFound
+from zonequake_operator.errors import KubeError, NodeUnreachable, NotFound
 from zonequake_operator.fleet.fleet import PODS_MAX_AGE_S, Fleet
 from zonequake_protocol.admin import ReplicasReport
 
@@ -27,12 +29,17 @@ class Api:
         self.pods = [pod(name, f"{name}-uid", running={}) for name in NODES]
         self.version, self.uid = 1, 1
         self.topology: dict[str, Any] = {"version": 0}
+        self.listed = 0
+        self.lists_fail = False
 
     def delete_topology(self) -> None:
         """By hand."""
         self.version, self.uid, self.topology = self.version + 1, self.uid + 1, {"version": 0}
 
     async def list_pods(self) -> list[dict[str, Any]]:
+        if self.lists_fail:
+            raise KubeError("GET pods", 0, "it is away")
+        self.listed += 1
         return self.pods
 
     async def list_stateful_sets(self) -> list[dict[str, Any]]:
@@ -108,6 +115,42 @@ async def test_a_pod_that_was_deleted_while_it_ran_has_not_left() -> None:
         api.pods = [api.pods[0], pod("n-1", "its successor")]
         await fleet._once(hurried=True)
         assert list(fleet.view.topology.nodes) == list(NODES)
+
+
+async def test_nobody_is_counted_out_before_pods_and_pools_were_listed() -> None:
+    """An operator that has just been started knows no pod, and no pool that wants one."""
+    _, api, nodes = before = made()
+    await before[0]._once(hurried=False)
+    edges: dict[str, Any] = {"kube": api, "store": nodes}
+    fleet = Fleet(**edges, monotonic_s=lambda: api.now_s, wall_ms=lambda: 0)
+    api.lists_fail = True
+    with pytest.raises(KubeError):
+        await fleet._once(hurried=False)
+    fleet.pods_changed(pod("n-1", "n-1-uid", terminated={}))
+    await fleet._leave()
+    assert api.topology["nodeCount"] == len(NODES)
+    api.lists_fail = False
+    nodes.answering.discard("n-1")
+    api.pods = [api.pods[0], pod("n-1", "n-1-uid", terminated={})]
+    await fleet._once(hurried=True)
+    assert list(fleet.view.topology.nodes) == ["n-0"]
+
+
+async def test_a_list_that_failed_is_due_again() -> None:
+    """It was due since another operator wrote the topology; older pods may not stand beside it."""
+    fleet, api, _ = made()
+    await fleet._once(hurried=False)
+    api.version += 1
+    fleet.topology_is_old()
+    api.lists_fail = True
+    with pytest.raises(KubeError):
+        await fleet._once(hurried=False)
+    api.lists_fail = False
+    listed = api.listed
+    await fleet._once(hurried=False)
+    assert api.listed == listed + 1
+    await fleet._once(hurried=False)
+    assert api.listed == listed + 1, "it isn't due any more"
 
 
 async def test_the_end_of_an_earlier_process_is_no_proof_once_the_pod_runs_again() -> None:

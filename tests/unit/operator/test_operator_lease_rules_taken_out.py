@@ -56,7 +56,15 @@ def a_fence_that_is_refused_counts(patch: Patch) -> None:
 
 
 def left_without_a_fence(patch: Patch) -> None:
-    patch.setattr(Lease, "is_live_for", lambda *_: False)
+    patch.setattr(topology, "_was_taken", lambda *_: True)
+
+
+def a_fence_of_any_session_counts(patch: Patch) -> None:
+    patch.setattr(
+        topology,
+        "_was_taken",
+        lambda lease, node: lease.is_fenced_for(node.process_incarnation),
+    )
 
 
 def the_fenced_join_at_once(patch: Patch) -> None:
@@ -159,6 +167,9 @@ RULES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [
      ran(fencing.test_a_node_whose_fence_is_refused_stays_in_the_topology)),
     (left_without_a_fence,
      judged.test_nobody_leaves_whose_lease_is_not_fenced_whatever_else_is_seen),
+    (a_fence_of_any_session_counts,
+     lambda: judged.test_a_fence_of_a_session_before_the_topologys_proves_nothing(
+         "p1", topologies.pod())),
     (the_fenced_join_at_once,
      judged.test_who_was_fenced_joins_again_with_its_next_session_and_not_before),
     (leases_that_are_not_looked_at_again,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.unit.operator.test_operator_topology import WANTED, identity, known, pod
 from zonequake_operator.errors import Conflict, KubeError, NotFound
@@ -129,6 +130,36 @@ def after(
 def test_who_is_fenced_has_left_also_while_it_answers() -> None:
     assert not after({NODE: lease(fenced="x")}).nodes
     assert not after({NODE: lease(fenced="x")}, process="p1").nodes
+
+
+@pytest.mark.parametrize("process", [None, "p1"])
+@pytest.mark.parametrize("shown", [pod(), pod(terminated=True)], ids=["runs", "ended"])
+def test_a_fence_of_a_session_before_the_topologys_proves_nothing(
+    process: str | None, shown: Pod
+) -> None:
+    """Another operator let it join with its next one, and our Leases are older than that."""
+    before = known()
+    node = replace(before.nodes[NODE], lease_session=2)
+    before = replace(before, nodes={NODE: node})
+    pods = {NODE: shown}
+    older = after({NODE: lease(fenced="x")}, before=before, process=process, pods=pods)
+    assert older == before
+    fenced = lease(session=2, fenced="x")
+    assert not after({NODE: fenced}, before=before, process=process, pods=pods).nodes
+
+
+def test_who_answers_from_its_next_session_joins_though_our_lease_is_older() -> None:
+    answer = identity("p1")
+    answer = structs.replace(answer, lease_session=2)
+    left = after({NODE: lease(fenced="x")})
+    joined = advance(
+        left,
+        identities={NODE: answer},
+        pods={NODE: pod()},
+        wanted=WANTED,
+        leases={NODE: lease(fenced="x")},
+    )
+    assert joined.nodes[NODE].lease_session == 2
 
 
 def test_nobody_leaves_whose_lease_is_not_fenced_whatever_else_is_seen() -> None:

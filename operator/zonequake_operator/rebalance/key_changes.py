@@ -60,15 +60,15 @@ class Wish:
     held: frozenset[str] = frozenset()
 
     def wanted(
-        self, keys: PartitionKeys, alive: frozenset[str], *, promoted: bool = False
+        self, keys: PartitionKeys, alive: frozenset[str], *, waits: bool = False
     ) -> AssignmentSet | None:
         """The target of a partition with these keys; None if nothing is wished.
 
-        `promoted`: it is due because a stable switch has promoted planned, which no wish replaces.
+        `waits`: it comes to its turn behind pending.
         """
         if self.consistency_mode is ConsistencyMode.HIGH_AVAILABILITY:
             return ha_target.highly_available(
-                self.target, keys, alive=alive, held=self.held, promoted=promoted
+                self.target, keys, alive=alive, held=self.held, waits=waits
             )
         return self.target
 
@@ -78,8 +78,8 @@ def decide(keys: PartitionKeys, group: Group, wish: Wish, alive: frozenset[str])
     after, made_due = _on_report(keys, group, wish, alive)
     if wish.due or made_due or must_reduce(after):
         promoted = made_due and keys.planned is not None and after.planned is None
-        waits = promoted and not wish.due and wish.mode is not ChangePeersMode.UPDATE
-        after = _on_wish(after, group, wish, alive, promoted=waits)
+        waits = _waits(after, wish, alive, promoted=promoted)
+        after = _on_wish(after, group, wish, alive, waits=waits)
     return chain.kept(keys, after, wish.consistency_mode)
 
 
@@ -92,16 +92,27 @@ def _on_wish(
     wish: Wish,
     alive: frozenset[str],
     *,
-    promoted: bool,
+    waits: bool,
 ) -> PartitionKeys:
     """The trigger step: `metastoreInvoke` of the document, with holes 1, 5, 10 and 13."""
-    wanted = wish.wanted(keys, alive, promoted=promoted)
+    wanted = wish.wanted(keys, alive, waits=waits)
     if wanted is None and not must_reduce(keys):
         return keys  # hole 10: "Empty data nodes never become assignments"
     after = _with_wish(keys, wanted, group, wish.mode, alive)
     if after == keys:
         return keys  # the zone's handled revision stands for it (design §3, Revision)
     return replace(after, change_trigger_revision=max(wish.revision, keys.change_trigger_revision))
+
+
+def _waits(keys: PartitionKeys, wish: Wish, alive: frozenset[str], *, promoted: bool) -> bool:
+    """Returns whether a wish comes to its turn behind pending, which is seen through.
+
+    A step of a switch leads back to stable. `promoted`: nothing else made the partition due.
+    """
+    if keys.pending is None or is_blocked(keys, alive) or volatile_switch.is_switch_step(keys):
+        return False
+    is_alone = promoted and not wish.due and wish.mode is ChangePeersMode.CANCEL
+    return is_alone or wish.mode is ChangePeersMode.QUEUE or counts_as_locked(keys)
 
 
 def _with_wish(

@@ -55,3 +55,24 @@ def test_the_target_while_a_reset_runs(
     keys = PartitionKeys(stable=of(stable), pending=pending)
     found = highly_available(of("ABC"), keys, alive=frozenset(alive), held=frozenset())
     assert found == of(target), name
+
+
+@pytest.mark.parametrize(
+    ("name", "stable", "pending", "alive", "held", "target"),
+    [
+        ("who comes with pending stays", "CD", "BCD", "BCD", "B", "BCD"),
+        ("who goes with pending doesn't come back", "BCD", "CD", "BCD", "B", "CD"),
+        ("alive nodes that are no majority: pending stays", "ABC", "AB", "C", "", "AB"),
+    ],
+)
+def test_the_target_of_a_wish_that_waits_behind_pending(
+    name: str, stable: str, pending: str, alive: str, held: str, target: str
+) -> None:
+    found = highly_available(
+        of("ABCD"),
+        PartitionKeys(stable=of(stable), pending=of(pending)),
+        alive=frozenset(alive),
+        held=frozenset(held),
+        waits=True,
+    )
+    assert found == of(target), name

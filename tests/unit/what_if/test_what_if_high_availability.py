@@ -510,3 +510,39 @@ def test_hole_14_nodes_that_the_scale_up_timer_holds_send_no_partition_back_and_
     )
     answer = ask("topology: {A: {}, B: {}}\n" + zone + EVENTS + events)
     assert answer.sets(20)[1:] == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "after"),
+    [("Queue", ("BCD", "", "")), ("Update", ("CD", "", "")), ("Cancel", ("CD", "", ""))],
+)
+def test_hole_14_a_wish_behind_pending_starts_from_pending(
+    ask: Any, mode: str, after: tuple[str, str, str]
+) -> None:
+    """B, which is held, stays a member or goes, once: never is [C, D] the wish of [B, C, D] and
+    the other way round."""
+    zone = (
+        f"zone: {{partitions: 1, replicas: 3, changePeers: {mode}, "
+        "consistencyMode: HighAvailability, dataNodesAutoAdjustScaleUp: Infinite}\n"
+    )
+    keys = "partitions: {0: {stable: [C, D], pending: [B, C, D]}}\n"
+    events = "- {at: 1, leave: [B], join: {B: {}}}\n" + "".join(
+        f"- {{at: {at}, applied: {{partition: 0, peers: {peers}}}}}\n"
+        for at, peers in ((10, "[B, C, D]"), (20, "[C, D]"), (30, "[B, C, D]"), (40, "[C, D]"))
+    )
+    answer = ask("topology: {B: {}, C: {}, D: {}}\n" + zone + keys + EVENTS + events)
+    assert answer.sets(41) == after
+
+
+def test_hole_14_a_held_node_that_was_promoted_to_join_ends_a_rebalance(ask: Any) -> None:
+    zone = (
+        "zone: {partitions: 1, changePeers: Queue, consistencyMode: HighAvailability, "
+        "dataNodesAutoAdjustScaleUp: 1800}\nautoApply: true\n"
+    )
+    events = (
+        "- {at: 20, leave: [A]}\n- {at: 40, join: {E: {}}}\n- {at: 60, join: {C: {}}}\n"
+        "- {at: 1870, join: {A: {}}}\nuntil: 3700\n"
+    )
+    answer = ask("topology: {A: {}, E: {}}\n" + zone + EVENTS + events)
+    assert answer.sets(1871) == ("CE", "", "")
+    assert answer.sets(3700) == ("ACE", "", "")

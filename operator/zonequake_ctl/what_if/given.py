@@ -108,7 +108,6 @@ def _begin_change(
     group.copy_to_new_peers()
     if granted:
         group.go_joint()
-        group.elect()
 
 
 def restore(group: SupposedGroup, chain: tuple[Link, ...], present: Collection[str] = ()) -> None:

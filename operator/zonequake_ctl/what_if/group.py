@@ -319,9 +319,12 @@ class SupposedGroup:
             self.stage_peers = tuple(self.settled.peers)
 
     def go_joint(self) -> None:
-        """The change was granted: the leader goes on to the joint configuration."""
+        """The change was granted: the leader goes on to the joint configuration, and leads all
+        its members.
+        """
         self.stage, self.caught_up = Stage.JOINT, False
         self.configuration = self.join(self.stage_peers, self.stage_token)
+        self.elect()
 
     def join(self, peers: tuple[PeerName, ...], token: int) -> ConfigurationReport:
         """The joint configuration of a granted change, which all its running members hold."""

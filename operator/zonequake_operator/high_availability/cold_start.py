@@ -56,9 +56,12 @@ def without_mark(keys: PartitionKeys) -> PartitionKeys:
 def was_stopped(keys: PartitionKeys, holders: Holders) -> bool:
     """Is no member "alive": running, with a leader of its group since its process started?
 
-    A member that is silent may be.
+    A member that is silent may be. Members are those of stable, and of pending while it is locked
+    (hole 6) or a reset: who is only being caught up may lack nearly all.
     """
-    nodes = keys.stable_nodes | keys.pending_nodes
+    nodes = keys.stable_nodes
+    if keys.pending_lock is not None or keys.is_resetting:
+        nodes |= keys.pending_nodes
     if nodes & holders.silent:
         return False
     replicas = holders.group.replicas

@@ -28,7 +28,7 @@ def highly_available(
 
     `alive`: nodes in the topology; `held`: those of them that the scale-up timer still holds, which
     aren't alive here. `waits`: the wish comes to its turn behind pending, and starts from there.
-    Judged from stable, two sets would go on for ever, each wishing back what was before the other:
+    Judged from stable, two sets would go on forever, each wishing back what was before the other:
     [C] → [C, E] → [C] → …, with E held.
     """
     if calculated is None:

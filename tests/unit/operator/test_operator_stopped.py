@@ -155,11 +155,15 @@ def test_a_loss_that_leaves_a_member_alive_is_reset_as_before() -> None:
     assert verdict(keys(), now).keys.pending == of("D", force=True)
 
 
-def test_members_of_a_running_change_count_too() -> None:
+def test_members_of_a_granted_change_count_too() -> None:
+    """Who is only being caught up may hold two entries of five thousand."""
+    lock = TokenPeers(token=5, peers=tuple(PeerName(node, "1") for node in "BCE"))
     moving = keys(pending=of("BCE"))
+    granted = replace(moving, pending_lock=lock)
     now = holders(topology("E", departed=left("BCD")), {"E": ALIVE})
-    assert not verdict(moving, now, due=None).keys.is_stopped
-    assert verdict(moving, GONE).keys.is_stopped
+    assert not verdict(granted, now, due=None).keys.is_stopped
+    assert verdict(granted, GONE).keys.is_stopped
+    assert verdict(moving, now, due=None).keys.is_stopped
 
 
 @pytest.mark.parametrize(

@@ -546,3 +546,27 @@ def test_hole_14_a_held_node_that_was_promoted_to_join_ends_a_rebalance(ask: Any
     answer = ask("topology: {A: {}, E: {}}\n" + zone + EVENTS + events)
     assert answer.sets(1871) == ("CE", "", "")
     assert answer.sets(3700) == ("ACE", "", "")
+
+
+GROWS = "- {at: 1, join: {D: {}, E: {}}}\n"
+GRANTED = "- {at: 5, caughtUp: {partition: 0, peers: [A, D, E]}}\n"
+LOSS = "- {at: 10, leave: [A]}\nuntil: 20\n"
+GROWN = "topology: {A: {}, D: {}, E: {}}\n"
+AT_ONCE = HA.replace("ScaleUp: 600", "ScaleUp: 0")
+MOVING = "partitions: {0: {stable: [A], pending: [A, D, E]%s}}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "goes_on"),
+    [
+        ("topology: {A: {}}\n" + AT_ONCE + EVENTS + GROWS + GRANTED + LOSS, True),
+        (GROWN + AT_ONCE + MOVING % ", pendingLock: true" + EVENTS + LOSS, True),
+        ("topology: {A: {}}\n" + AT_ONCE + EVENTS + GROWS + LOSS, False),
+        (GROWN + AT_ONCE + MOVING % "" + EVENTS + LOSS, False),
+    ],
+    ids=["granted by events", "granted as given", "caught up by events", "caught up as given"],
+)
+def test_hole_7_members_of_a_granted_change_go_on_and_those_caught_up_do_not(
+    ask: Any, file: str, goes_on: bool
+) -> None:
+    assert (ask(file).sets(20)[1] in ("D!", "E!")) == goes_on

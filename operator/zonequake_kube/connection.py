@@ -29,7 +29,16 @@ MAX_WORDS = 1200
 
 
 _CONFLICTS = {409, 422}
-_UNUSABLE = (ConfigException, OSError, YAMLError, TypeError, ValueError, KeyError, AttributeError)
+_UNUSABLE = (
+    ConfigException,
+    OSError,
+    YAMLError,
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    RecursionError,
+)
 """What the client raises for files that are no kubeconfig, or a damaged one."""
 
 

@@ -133,7 +133,14 @@ def read_description(run: Path) -> RunDescription:
         faults = spec.get("faults")
         faults = faults if isinstance(faults, list) else []
         names = tuple(str(fault["name"]) for fault in faults)
-    except (yaml.YAMLError, msgspec.ValidationError, KeyError, TypeError, AttributeError) as error:
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise RunFolderError(
             f"{file}: {type(error).__name__}: {error}; expected a mapping with plan, seed and "
             "expectations (docs/analysis.md)"

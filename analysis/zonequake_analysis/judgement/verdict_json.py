@@ -173,7 +173,7 @@ def read_facts(run: Path) -> RunFacts | None:
             replay=str(document.get("replay") or ""),
             started_wall_ns=int(document.get("started_wall_ns") or 0),
         )
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, AttributeError, TypeError, ValueError) as error:
         raise RunFolderError(f"{file}: {error}; expected what docs/interfaces.md says") from error
 
 

@@ -17,6 +17,7 @@ import yaml
 from zonequake_cluster.host import processes
 from zonequake_cluster.instance import MARK, Instance
 from zonequake_cluster.own_files import find_own_files
+from zonequake_kube.yaml_text import read_yaml
 
 
 def proven_instance(kubeconfig: Path | None, context: str | None) -> Instance | None:
@@ -55,7 +56,7 @@ def _instances(kubeconfig: Path) -> list[Instance]:
 def _authority(kubeconfig: Path, context: str | None) -> bytes | None:
     """The certificate that the context's connection is verified with; None if it isn't verified."""
     try:
-        document: Any = yaml.safe_load(kubeconfig.read_text())
+        document: Any = read_yaml(kubeconfig.read_text())
         wanted = context or document["current-context"]
         named = {entry["name"]: entry["context"] for entry in document["contexts"]}
         clusters = {entry["name"]: entry["cluster"] for entry in document["clusters"]}

@@ -22,6 +22,7 @@ from zonequake_chaos.scenario.faults import Fault, Reached
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_cluster.host.locks import lock_folder
 from zonequake_kube.errors import UsageError
+from zonequake_kube.yaml_text import read_yaml
 
 _FOLDERS = ("history", "dumps", "metrics", "tables", "logs")
 
@@ -105,7 +106,7 @@ class RunFolder:
 
     def cluster(self) -> ClusterPlace:
         """Returns the cluster of the run. Raises UsageError."""
-        raw = yaml.safe_load((self.path / "run.yaml").read_text())
+        raw = self._raw()
         try:
             return msgspec.convert(raw["cluster"], ClusterPlace)
         except (KeyError, TypeError, msgspec.ValidationError) as error:
@@ -115,12 +116,19 @@ class RunFolder:
 
     def run_id(self) -> str:
         """The run's name. Raises UsageError."""
-        raw = yaml.safe_load((self.path / "run.yaml").read_text())
+        raw = self._raw()
         if not isinstance(raw, dict) or not isinstance(raw.get("run"), str):
             raise UsageError(
                 f"{self.path}/run.yaml: found no name of a run, expected a text under `run`"
             )
         return str(raw["run"])
+
+    def _raw(self) -> Any:  # noqa: ANN401 - whatever the file holds
+        file = self.path / "run.yaml"
+        try:
+            return read_yaml(file.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UsageError(f"{file} can't be read: {error}") from error
 
     def has_history(self) -> bool:
         """Returns whether any load pod did anything: one that never began an operation writes no

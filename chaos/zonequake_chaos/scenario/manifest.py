@@ -30,6 +30,7 @@ from zonequake_chaos.scenario.faults import (
 from zonequake_chaos.scenario.run import ChaosRun, Spec
 from zonequake_chaos.scenario.triggers import AfterTime, OnStage
 from zonequake_kube.errors import ManifestError
+from zonequake_kube.yaml_text import read_yaml
 
 _SHIPPED = resources.files("zonequake_chaos") / "scenarios"
 
@@ -58,13 +59,17 @@ def load(name_or_path: str, overrides: Sequence[str] = ()) -> ChaosRun:
             f"found neither a scenario nor a file named {name_or_path!r}; "
             f"shipped scenarios are {', '.join(known)}"
         )
-    return parse(path.read_text(), where=str(path), overrides=overrides)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{path} can't be read: {error}") from error
+    return parse(text, where=str(path), overrides=overrides)
 
 
 def parse(text: str, *, where: str, overrides: Sequence[str] = ()) -> ChaosRun:
     """`text` as a checked scenario; `where` names it in errors. Raises ManifestError."""
     try:
-        document = yaml.safe_load(text)
+        document = read_yaml(text)
     except yaml.YAMLError as error:
         raise ManifestError(f"{where}: not YAML: {error}") from error
     if not isinstance(document, dict):
@@ -88,6 +93,10 @@ def _override(spec: object, override: str) -> None:
     keys = path.removeprefix("spec.").split(".")
     if not separator or not all(keys):
         raise ManifestError(f"--set {override!r}: expected path=value, as in zones.0.partitions=4")
+    try:
+        new = read_yaml(value)
+    except yaml.YAMLError as error:
+        raise ManifestError(f"--set {override!r}: not YAML: {error}") from error
     place = spec
     for depth, key in enumerate(keys):
         last = depth == len(keys) - 1
@@ -97,12 +106,12 @@ def _override(spec: object, override: str) -> None:
                     f"--set {override!r}: found index {key!r}, expected less than {len(place)}"
                 )
             if last:
-                place[int(key)] = yaml.safe_load(value)
+                place[int(key)] = new
             else:
                 place = place[int(key)]
         elif isinstance(place, dict):
             if last:
-                place[key] = yaml.safe_load(value)
+                place[key] = new
             else:
                 place = place.setdefault(key, {})
         else:

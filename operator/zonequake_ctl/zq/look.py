@@ -29,6 +29,7 @@ from zonequake_ctl.zq.sight import (
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, NotFound, UsageError
 from zonequake_kube.objects import ADMIN_PORT, STORE_LABELS, Json, is_ready, pod_view
+from zonequake_kube.yaml_text import read_yaml
 from zonequake_operator.errors import ResourceError
 from zonequake_protocol.admin import ReplicaSize, ReplicasReport, ReplicaStatus
 
@@ -69,7 +70,7 @@ def find_current(
 
 def _namespace_of(kubeconfig: Path, context: str | None) -> str:
     try:
-        content = yaml.safe_load(kubeconfig.read_text())
+        content = read_yaml(kubeconfig.read_text())
     except yaml.YAMLError as error:
         raise UsageError(f"{kubeconfig} is no kubeconfig: {error}") from error
     content = {} if content is None else content

@@ -16,6 +16,7 @@ from zonequake_ctl.zq.sight import Sight, ZoneSight, named_zone
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import ClusterError, UsageError
 from zonequake_kube.objects import Json
+from zonequake_kube.yaml_text import read_yaml, read_yaml_documents
 from zonequake_operator.resources.model import Partition, Snapshot, ZoneSpec, group_name
 from zonequake_operator.resources.parsing import parse_zone
 
@@ -34,7 +35,7 @@ class Wish:
 def wishes_of_file(path: Path) -> list[Wish]:
     """The DistributionZones of a manifest file. Raises UsageError."""
     try:
-        documents = [each for each in yaml.safe_load_all(path.read_text()) if each]
+        documents = [each for each in read_yaml_documents(path.read_text()) if each]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"{path} can't be read: {error}") from error
     wishes = [
@@ -57,7 +58,7 @@ def wish_of_settings(zone: str, settings: Sequence[str]) -> Wish:
         if not separator or not key:
             raise UsageError(f"--set {setting!r}: expected FIELD=VALUE, such as replicas=5")
         try:
-            spec[key] = yaml.safe_load(value)
+            spec[key] = read_yaml(value)
         except yaml.YAMLError as error:
             problem = getattr(error, "problem", None) or "it isn't YAML"
             raise UsageError(f"--set {setting!r}: found {value!r}, {problem}") from error

@@ -8,6 +8,7 @@ from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.harness_report import HarnessReport
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.judgement.harness_checks import harness_check
+from zonequake_analysis.judgement.verdict_json import read_facts
 from zonequake_analysis.verdict import Verdict, worst
 
 
@@ -31,6 +32,14 @@ def test_a_folder_that_no_harness_made_has_no_such_check(tmp_path: Path) -> None
 def test_a_harness_verdict_that_is_not_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="harness"):
         described(tmp_path, "harness: {verdict: fine}")
+
+
+@pytest.mark.parametrize("text", ["[" * 900, "seed: 2001-99-99", "{"])
+def test_a_description_that_is_no_yaml_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(RunFolderError, match=r"run\.yaml"):
+        described(tmp_path, text)
+    with pytest.raises(RunFolderError, match=r"run\.yaml"):
+        read_facts(tmp_path)
 
 
 def test_its_problems_are_the_checks_summary() -> None:

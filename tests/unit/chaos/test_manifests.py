@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from zonequake_chaos.record.run_folder import expectations
+from zonequake_chaos.record.run_folder import RunFolder, expectations
 from zonequake_chaos.scenario import manifest
 from zonequake_chaos.scenario.faults import PodKill
 from zonequake_chaos.scenario.triggers import OnStage
-from zonequake_kube.errors import ManifestError
+from zonequake_kube.errors import ManifestError, UsageError
 from zonequake_protocol.admin import Stage
 
 GOOD = """
@@ -35,6 +37,29 @@ def test_every_shipped_scenario_is_valid_and_says_what_it_is_for() -> None:
         assert run.metadata.name == name
         assert run.metadata.description
         assert expectations(run)["faults"], "a scenario without a fault shows nothing"
+
+
+@pytest.mark.parametrize("text", ["&a [*a]", "[" * 900 + "]" * 900, "a: 2001-99-99", "a: {"])
+def test_a_text_that_is_no_yaml_is_refused_with_its_file(text: str) -> None:
+    with pytest.raises(ManifestError, match=r"^x: not YAML: "):
+        manifest.parse(text, where="x")
+    with pytest.raises(ManifestError, match=r"--set 'zones=.*: not YAML: "):
+        manifest.parse(GOOD, where="x", overrides=[f"zones={text}"])
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ManifestError, match="can't be read"):
+        manifest.load(str(tmp_path / "x.yaml"))
+
+
+@pytest.mark.parametrize("text", ["&a [*a]", "[" * 900, "a: 2001-99-99", "{"])
+def test_a_run_folder_whose_description_is_no_yaml_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"run\.yaml can't be read"):
+        RunFolder.open(tmp_path).run_id()
+    with pytest.raises(UsageError, match=r"run\.yaml can't be read"):
+        RunFolder.open(tmp_path).cluster()
 
 
 def test_a_manifest_becomes_types() -> None:

@@ -54,9 +54,10 @@ def test_a_file_may_hold_several_zones_and_other_things(tmp_path: Path) -> None:
     path.write_text("kind: ConfigMap\nmetadata: {name: x}\n")
     with pytest.raises(UsageError, match="holds no DistributionZone"):
         wishes_of_file(path)
-    path.write_text("{")
-    with pytest.raises(UsageError, match="can't be read"):
-        wishes_of_file(path)
+    for text in ("{", "[" * 900 + "]" * 900, "&a [*a]", "a: 2001-99-99"):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="can't be read"):
+            wishes_of_file(path)
 
 
 def test_settings_are_typed_as_in_a_manifest() -> None:
@@ -97,7 +98,9 @@ def test_a_report_hides_what_others_may_have_put_into_a_pod() -> None:
     assert '"value": "zq-default-0"' in text
 
 
-@pytest.mark.parametrize("text", ["{{", "[]", "users: [{name: u, user: {token: 3}}]", "\x00"])
+@pytest.mark.parametrize(
+    "text", ["{{", "[]", "users: [{name: u, user: {token: 3}}]", "\x00", "[" * 900]
+)
 def test_a_file_that_is_no_kubeconfig_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
@@ -107,7 +110,7 @@ def test_a_file_that_is_no_kubeconfig_is_said_to_be_none(tmp_path: Path, text: s
 
 def test_a_namespace_is_not_looked_for_in_what_is_no_kubeconfig(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    for text in ("[]", "{{", "word"):
+    for text in ("[]", "{{", "word", "[" * 900, "&a {contexts: [*a]}"):
         path.write_text(text)
         with pytest.raises(UsageError, match="is no kubeconfig"):
             find_current(kubeconfig=path, context=None, namespace=None)

@@ -184,6 +184,13 @@ REFUSED = [
     ("zones: {}", 'the file: found the unknown key "zones" (did you mean zone?)'),
     ("[1]", "the file: found [1], expected a mapping with topology"),
     ("zone: {", "the file isn't YAML"),
+    ("&a [*a]", "the file isn't YAML: found an alias: expected a value that doesn't"),
+    ("&a {zone: *a}", "the file isn't YAML: found an alias: expected a value that doesn't"),
+    (
+        "topology: " + "[" * 900 + "]" * 900,
+        "the file isn't YAML: found lists or mappings nested too deep",
+    ),
+    ("topology: 2001-99-99", "found '2001-99-99'"),
     ("zone: {partition: 1}", "zone: found the unknown key"),
     ("zone: {partitions: 0}", "zone.partitions: found 0, expected a whole number between 1"),
     ("zone: {replicas: x}", 'zone.replicas: found "x", expected a whole number between 1'),
@@ -256,6 +263,12 @@ def test_a_file_is_refused_with_its_place_what_was_found_and_what_is_expected(
     with pytest.raises(WhatIfError) as refused:
         read(text)
     assert message in str(refused.value)
+
+
+def test_a_refusal_of_a_text_that_repeats_itself_many_times_ends() -> None:
+    layers = [f"&l{i} [{', '.join(9 * [f'*l{i - 1}'])}]" for i in range(1, 40)]
+    with pytest.raises(WhatIfError, match="found"):
+        read(f"[&l0 x, {', '.join(layers)}]")
 
 
 def test_the_page_names_every_event_and_field_of_the_file() -> None:

@@ -30,6 +30,7 @@ from zonequake_ctl.what_if.reading.question import (
 from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_whole
 from zonequake_ctl.what_if.reading.zone_fields import parsed, read_spec
 from zonequake_kube.errors import WhatIfError
+from zonequake_kube.yaml_text import PlainLoader, read_yaml
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ _TOP = ("topology", "zone", "partitions", "replicas", "events", "until", "autoAp
 def read(text: str) -> Question:
     """The question that a file asks. Raises WhatIfError."""
     try:
-        document = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506  (it is a SafeLoader)
+        document = read_yaml(text, _UniqueKeys)
     except yaml.YAMLError as error:
         raise WhatIfError(f"the file isn't YAML: {error}") from error
     top = {
@@ -63,7 +64,7 @@ def read(text: str) -> Question:
     return question
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _UniqueKeys(PlainLoader):
     """YAML's safe values; a key that stands twice in one mapping is refused, not overwritten."""
 
 

@@ -101,8 +101,12 @@ class TextPlace:
 
 def shown(value: object) -> str:
     """A value as an error shows it: as JSON, cut if it is long."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+    text = ""
+    for piece in json.JSONEncoder(default=str, ensure_ascii=False).iterencode(value):
+        text += piece
+        if len(text) > MAX_SHOWN_CHARS:
+            return f"{text[:MAX_SHOWN_CHARS]}…"
+    return text
 
 
 def _quoting_hint(value: object) -> str:

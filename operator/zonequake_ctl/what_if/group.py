@@ -63,7 +63,7 @@ class SupposedGroup:
     stage_token: int = 0
     stage_peers: tuple[PeerName, ...] = ()
     caught_up: bool = False
-    failed: str | None = None
+    failed: ReconfigurationStatus | None = None
     deposed: Deposed | None = None
     """Who claims to lead in an older term, while that report is dealt with."""
     born: int = 0
@@ -276,9 +276,9 @@ class SupposedGroup:
     def cancel(self, token: int) -> None:
         """cancelChangePeers, answered with true: the leader runs nothing any more."""
         self.hear(token)
-        self.end_change(ReconfigurationStatus.CANCELLED.value)
+        self.end_change(ReconfigurationStatus.CANCELLED)
 
-    def end_change(self, failure: str | None) -> None:
+    def end_change(self, failure: ReconfigurationStatus | None) -> None:
         """STAGE_NONE: what isn't settled is given up."""
         self.end_stage()
         self.configuration = self.settled or self.configuration
@@ -313,7 +313,7 @@ class SupposedGroup:
         joint = self.configuration is not None and self.configuration.old_peers
         if self.leader is None or self.settled is None or joint:
             return
-        cancelled = has_next and self.failed == ReconfigurationStatus.CANCELLED.value
+        cancelled = has_next and self.failed is ReconfigurationStatus.CANCELLED
         if self.stage is not Stage.CATCHING_UP and not cancelled:
             self.stage, self.stage_token = Stage.CATCHING_UP, 0
             self.stage_peers = tuple(self.settled.peers)

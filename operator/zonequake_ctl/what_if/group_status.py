@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from zonequake_ctl.what_if.group import Deposed, SupposedGroup
 from zonequake_ctl.what_if.replica import LogEnd
-from zonequake_protocol.admin import ReconfigurationStatus, ReplicaRole, ReplicaStatus
+from zonequake_protocol.admin import ReplicaRole, ReplicaStatus
 
 
 def status_of(group: SupposedGroup, node: str, *, inspected: bool = False) -> ReplicaStatus:
@@ -77,8 +77,6 @@ def _claim(group: SupposedGroup, node: str, deposed: Deposed) -> ReplicaStatus:
 
 
 def _with_stage(group: SupposedGroup, status: ReplicaStatus) -> ReplicaStatus:
-    known = {s.value.replace("_", ""): s for s in ReconfigurationStatus}
-    failure = (group.failed or "").upper().replace("_", "")
     return replace(
         status,
         stage=group.stage,
@@ -86,5 +84,5 @@ def _with_stage(group: SupposedGroup, status: ReplicaStatus) -> ReplicaStatus:
         stage_peers=list(group.stage_peers),
         caught_up=group.caught_up,
         reconfiguration_error=group.failed,
-        reconfiguration_status=known.get(failure),
+        reconfiguration_status=group.failed,
     )

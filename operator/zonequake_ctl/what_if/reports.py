@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from zonequake_ctl.what_if.group import Deposed, SupposedGroup, names
 from zonequake_ctl.what_if.replica import LINEAGE
 from zonequake_operator.resources.model import PartitionKeys
-from zonequake_protocol.admin import Stage
+from zonequake_protocol.admin import ReconfigurationStatus, Stage
 
 
 def report_leader(
@@ -77,7 +77,9 @@ def _depose(group: SupposedGroup, node: str, number: int, peers: tuple[str, ...]
     return True
 
 
-def report_stage(group: SupposedGroup, stage: Stage, failure: str | None = None) -> None:
+def report_stage(
+    group: SupposedGroup, stage: Stage, failure: ReconfigurationStatus | None = None
+) -> None:
     """The leader says how far its change is, or that it has none any more."""
     if stage is Stage.NONE:
         group.end_change(failure)

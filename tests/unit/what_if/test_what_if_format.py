@@ -251,6 +251,67 @@ REFUSED = [
         ZONE + "events: [{at: 1, stage: {partition: 0, stage: Done}}]",
         'events[0].stage.stage: found "Done", expected None, CatchingUp, Joint or Stable',
     ),
+    (
+        "topology: {data-0: {}}\n" + ZONE + "replicas: {0: {data0: {term: 1, index: 5}}}",
+        'replicas.0: found "data0", expected a node of the topology, or of any set (data-0)',
+    ),
+    (
+        ZONE + "events: [{at: 1, target: {partition: 0, nodes: [Q]}}]",
+        'events[0].target.nodes: found "Q", expected a node of the topology',
+    ),
+    (
+        ZONE + "events: [{at: 1, applied: {partition: 0, peers: [Q]}}]",
+        'events[0].applied.peers: found "Q", expected a node of the topology',
+    ),
+    (
+        ZONE + "events: [{at: 1, caughtUp: {partition: 0, peers: [Q]}}]",
+        'events[0].caughtUp.peers: found "Q", expected a node of the topology',
+    ),
+    (
+        "topology: {A: {}}\n"
+        + ZONE
+        + "events: [{at: 1, leaderElected: {partition: 0, node: A, peers: [A, Q]}}]",
+        'events[0].leaderElected.peers: found "Q", expected a node of the topology',
+    ),
+    (
+        ZONE + "events: [{at: 1, reconfigurationError: {partition: 0, status: CatchUpTimeoutt}}]",
+        'events[0].reconfigurationError.status: found "CatchUpTimeoutt", expected CatchUpTimeout, '
+        "LeaderSteppedDown or Cancelled",
+    ),
+    (
+        ZONE + "partitions: {0: {stable: [A, B], chain: [{nodes: [A]}, {nodes: [D]}]}}",
+        'partitions.0.chain[1].nodes: found ["D"], expected a node of stable (A, B) among them',
+    ),
+    (
+        ZONE + "replicas: {0: {A: {term: 1, index: 5, lastUserCmdIdx: 6}}}",
+        "replicas.0.A.lastUserCmdIdx: found 6, expected at most index (5)",
+    ),
+    (
+        ZONE + "replicas: {0: {A: {term: 1, index: 5, lastUserCmdTerm: 2}}}",
+        "replicas.0.A.lastUserCmdTerm: found 2, expected at most term (1)",
+    ),
+    (
+        ZONE + "replicas: {0: {A: {term: 1, index: 5, lastCfgIdx: 6}}}",
+        "replicas.0.A.lastCfgIdx: found 6, expected at most index (5)",
+    ),
+    (
+        ZONE + "replicas: {0: {A: {term: 4294967296}}}",
+        "replicas.0.A.term: found 4294967296, expected a term, a whole number (0 to 900000000)",
+    ),
+    (
+        ZONE + "partitions: {0: {stable: [A], chain: [{nodes: [A], term: 1000000000}]}}",
+        "partitions.0.chain[0].term: found 1000000000, expected a term",
+    ),
+    (
+        "topology: {A: {}}\n"
+        + ZONE
+        + "events: [{at: 1, leaderElected: {partition: 0, node: A, term: 4294967296}}]",
+        "events[0].leaderElected.term: found 4294967296, expected a term",
+    ),
+    (
+        ZONE + "partitions: {0: {stable: [A], chain: [{nodes: [A], index: 9223372036854775808}]}}",
+        "expected an index, a whole number (0 to 9223372036854775807)",
+    ),
     (ZONE + "until: later", 'until: found "later", expected seconds'),
     (ZONE + "autoApply: 1", "autoApply: found 1, expected true or false"),
 ]
@@ -263,6 +324,11 @@ def test_a_file_is_refused_with_its_place_what_was_found_and_what_is_expected(
     with pytest.raises(WhatIfError) as refused:
         read(text)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("status", ["CatchUpTimeout", "LEADER_STEPPED_DOWN", "cancelled"])
+def test_a_status_may_be_written_as_the_protocol_has_it(status: str) -> None:
+    read(ZONE + f"events: [{{at: 1, reconfigurationError: {{partition: 0, status: {status}}}}}]")
 
 
 def test_a_refusal_of_a_text_that_repeats_itself_many_times_ends() -> None:

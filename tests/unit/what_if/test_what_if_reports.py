@@ -67,8 +67,8 @@ def test_only_the_peers_count_for_the_lock_not_the_members_of_stable(ask: Any) -
 
 
 def test_a_report_of_a_change_that_never_could_begin_is_believed(ask: Any) -> None:
-    four = FIVE.replace(", E: {}", "")
-    answer = ask(four + zone() + given() + target(1, "ABE") + caught_up(2, "ABE"))
+    events = leave(0.5, "E") + target(1, "ABE") + caught_up(2, "ABE")
+    answer = ask(FIVE + zone() + given() + events)
     assert answer.keys(2)["pendingLock"] is True
 
 
@@ -130,10 +130,10 @@ def test_what_was_believed_for_one_report_leads_nobody_later(ask: Any) -> None:
 def test_a_blocked_pending_that_the_wish_takes_back_waits_for_its_report(
     ask: Any, mode: str
 ) -> None:
-    four = FIVE.replace(", E: {}", "")
-    events = target(1, "ABE") + target(2, "ABC")  # E isn't there: that change can't begin
+    # E isn't there: the first change can't begin.
+    events = leave(0.5, "E") + target(1, "ABE") + target(2, "ABC")
     done = report(3, "applied", "peers: [A, B, C], term: 2, index: 60")
-    answer = ask(four + zone(mode) + given() + events + done)
+    answer = ask(FIVE + zone(mode) + given() + events + done)
     assert answer.sets(2) == ("ABC", "ABC", "")
     assert answer.actions(2) == ["changePeers A ABC"]
     assert answer.sets(3) == ("ABC", "", "")

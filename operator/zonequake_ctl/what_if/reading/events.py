@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from zonequake_ctl.what_if.reading.located import TextPlace
 from zonequake_ctl.what_if.reading.question import (
@@ -23,9 +24,11 @@ from zonequake_ctl.what_if.reading.question import (
     TargetEvent,
     TimelineEvent,
 )
-from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_whole
+from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_term, read_whole
 from zonequake_ctl.what_if.reading.zone_fields import read_changes
-from zonequake_protocol.admin import Stage
+from zonequake_protocol.admin import ReconfigurationStatus, Stage
+
+E = TypeVar("E", Stage, ReconfigurationStatus)
 
 _COMMON = ("at", "revision")
 
@@ -54,25 +57,25 @@ def _node(place: TextPlace) -> str:
     return place.text("a node's name")
 
 
-def _status(place: TextPlace) -> str:
-    return place.text("a status, such as CatchUpTimeout")
-
-
-def _term(place: TextPlace) -> int:
-    return read_whole(place, "a term")
-
-
 def _index(place: TextPlace) -> int:
     return read_whole(place, "an index")
 
 
 def _stage(place: TextPlace) -> Stage:
-    word = "NONE" if place.value is None else str(place.value)
-    spelled = word.upper().replace("_", "").removeprefix("STAGE")
-    stages = {stage.value.replace("_", ""): stage for stage in Stage}
-    if spelled not in stages:
-        place.refuse("None, CatchingUp, Joint or Stable")
-    return stages[spelled]
+    return _one_of(Stage, place, str(place.value).upper().removeprefix("STAGE"))
+
+
+def _status(place: TextPlace) -> ReconfigurationStatus:
+    return _one_of(ReconfigurationStatus, place, str(place.value).upper())
+
+
+def _one_of(kinds: type[E], place: TextPlace, word: str) -> E:
+    found = {kind.value.replace("_", ""): kind for kind in kinds}
+    spelled = word.replace("_", "")
+    if spelled not in found:
+        *others, last = (kind.value.title().replace("_", "") for kind in kinds)
+        place.refuse(f"{', '.join(others)} or {last}")
+    return found[spelled]
 
 
 _OF_PARTITION = {
@@ -80,12 +83,12 @@ _OF_PARTITION = {
     "applied": _Fields(
         event=Applied,
         required={"peers": TextPlace.names},
-        optional={"term": _term, "index": _index},
+        optional={"term": read_term, "index": _index},
     ),
     "leaderElected": _Fields(
         event=LeaderElected,
         required={"node": _node},
-        optional={"term": _term, "peers": TextPlace.names},
+        optional={"term": read_term, "peers": TextPlace.names},
     ),
     "reconfigurationError": _Fields(event=ReconfigurationError, required={"status": _status}),
     "replicaLost": _Fields(event=ReplicaLost, required={"node": _node}),
@@ -122,7 +125,7 @@ def _event(place: TextPlace, partitions: int) -> TimelineEvent:
     at_ms = fields["at"].seconds_ms()
     revision = None
     if "revision" in fields:
-        revision = fields["revision"].whole("a revision, a whole number (0 or more)")
+        revision = read_whole(fields["revision"], "a revision")
     kinds = [key for key in fields if key not in _COMMON]
     if set(kinds) <= {"join", "leave"} and kinds:
         return Membership(

@@ -6,7 +6,7 @@ every refusal names the place, what was found there and what is expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import yaml
@@ -14,6 +14,8 @@ import yaml
 from zonequake_ctl.what_if.reading.events import read_events
 from zonequake_ctl.what_if.reading.located import TextPlace, shown
 from zonequake_ctl.what_if.reading.question import (
+    Applied,
+    CaughtUp,
     GivenKeys,
     GivenLink,
     GivenReplica,
@@ -27,13 +29,15 @@ from zonequake_ctl.what_if.reading.question import (
     TargetEvent,
     TimelineEvent,
 )
-from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_whole
+from zonequake_ctl.what_if.reading.values import read_nodes, read_number, read_term, read_whole
 from zonequake_ctl.what_if.reading.zone_fields import parsed, read_spec
 from zonequake_kube.errors import WhatIfError
 from zonequake_kube.yaml_text import PlainLoader, read_yaml
 
 T = TypeVar("T")
 
+_UP_TO = {"lastUserCmdTerm": "term", "lastUserCmdIdx": "index", "lastCfgIdx": "index"}
+"""Fields of a report that can't be above another one."""
 _TOP = ("topology", "zone", "partitions", "replicas", "events", "until", "autoApply")
 
 
@@ -131,6 +135,10 @@ def _keys(place: TextPlace) -> GivenKeys:
         fields["stopped"].refuse("a stable set too: a group that never stood can't have stopped")
     if keys.stable is None and (keys.pending or keys.planned or keys.chain):
         place.refuse("a stable set too: nothing moves before there is one")
+    if keys.chain and keys.stable and not {*keys.chain[-1].nodes} & {*keys.stable.nodes}:
+        last = f"{fields['chain'].path}[{len(keys.chain) - 1}].nodes"
+        expected = f"a node of stable ({', '.join(keys.stable.nodes)}) among them"
+        TextPlace(keys.chain[-1].nodes, last).refuse(expected)
     if keys.pending_lock and keys.pending is None:
         fields["pendingLock"].refuse("a pending set too: the lock is the grant for it")
     if keys.pending is not None and keys.pending.force and len(keys.pending.nodes) != 1:
@@ -168,7 +176,7 @@ def _chain(place: TextPlace | None) -> tuple[GivenLink, ...]:
         links.append(
             GivenLink(
                 nodes=fields["nodes"].names(),
-                term=read_whole(fields.get("term"), "a term"),
+                term=read_term(fields.get("term")),
                 index=read_whole(fields.get("index"), "an index"),
             )
         )
@@ -180,16 +188,20 @@ def _replicas(place: TextPlace) -> dict[str, GivenReplica]:
     for name, inner in place.entries("a mapping of node names to what they would report"):
         fields = inner.fields(("term", "index", "lastUserCmdTerm", "lastUserCmdIdx", "lastCfgIdx"))
         user_index = read_whole(fields.get("lastUserCmdIdx"), "an index")
-        term = read_whole(fields.get("term"), "a term")
+        term = read_term(fields.get("term"))
         found[TextPlace(name, place.path).text("a node's name")] = GivenReplica(
             term=term,
             index=read_whole(fields.get("index"), "an index"),
-            last_user_cmd_term=read_whole(fields.get("lastUserCmdTerm"), "a term")
+            last_user_cmd_term=read_term(fields.get("lastUserCmdTerm"))
             if "lastUserCmdTerm" in fields
             else (term if user_index else 0),
             last_user_cmd_idx=user_index,
             last_cfg_idx=read_whole(fields.get("lastCfgIdx"), "an index"),
         )
+        for key, end in _UP_TO.items():
+            most = fields[end].value if end in fields else 0
+            if key in fields and fields[key].value > most:
+                fields[key].refuse(f"at most {end} ({most}), the end of the log")
     return found
 
 
@@ -198,24 +210,23 @@ def _names(place: TextPlace | None) -> tuple[str, ...]:
 
 
 def _check_names(question: Question) -> None:
-    """A node that is named nowhere else can't leave, lead, restart or survive: it is misspelled."""
+    """Refuses a node that something is said of and that the file has nowhere: it is misspelled."""
     known = set(question.topology)
     for keys in question.partitions.values():
         for one in (keys.stable, keys.pending, keys.planned, *keys.chain):
             known.update(one.nodes if one else ())
-    for replicas in question.replicas.values():
-        known.update(replicas)
+        known.update(keys.switch_reduce, keys.switch_append)
     for event in question.events:
         if isinstance(event, Membership):
             known.update(event.join)
-        elif isinstance(event, TargetEvent):
-            known.update(event.nodes)
+    places: dict[str, Iterable[str]] = {f"replicas.{n}": r for n, r in question.replicas.items()}
     for i, event in enumerate(question.events):
-        for key, names in _named(event).items():
-            for name in names:
-                if name not in known:
-                    expected = f"a node of the topology, or of any set ({', '.join(sorted(known))})"
-                    TextPlace(name, f"events[{i}].{key}").refuse(expected)
+        places |= {f"events[{i}].{key}": names for key, names in _named(event).items()}
+    for path, names in places.items():
+        for name in names:
+            if name not in known:
+                expected = f"a node of the topology, or of any set ({', '.join(sorted(known))})"
+                TextPlace(name, path).refuse(expected)
 
 
 def _named(event: TimelineEvent) -> dict[str, tuple[str, ...]]:
@@ -223,8 +234,14 @@ def _named(event: TimelineEvent) -> dict[str, tuple[str, ...]]:
     match event:
         case Membership():
             return {"leave": event.leave}
+        case TargetEvent():
+            return {"target.nodes": event.nodes}
+        case Applied():
+            return {"applied.peers": event.peers}
+        case CaughtUp():
+            return {"caughtUp.peers": event.peers}
         case LeaderElected():
-            return {"leaderElected.node": (event.node,)}
+            return {"leaderElected.node": (event.node,), "leaderElected.peers": event.peers or ()}
         case ReplicaLost():
             return {"replicaLost.node": (event.node,)}
         case GroupRestart():

@@ -11,6 +11,8 @@ from typing import NoReturn
 from zonequake_kube.errors import WhatIfError
 
 MAX_SHOWN_CHARS = 80
+MAX_WHOLE = 2**63 - 1
+"""The largest whole number that the resources hold."""
 
 
 class TextPlace:
@@ -65,10 +67,10 @@ class TextPlace:
             self.refuse(f"{expected}{_quoting_hint(self.value)}")
         return self.value
 
-    def whole(self, expected: str, least: int = 0) -> int:
-        """A whole number that isn't below `least`."""
+    def whole(self, expected: str, least: int = 0, most: int = MAX_WHOLE) -> int:
+        """A whole number between `least` and `most`."""
         value = self.value
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self.refuse(expected)
         return value
 

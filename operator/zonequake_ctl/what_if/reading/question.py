@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zonequake_protocol.admin import Stage
+from zonequake_protocol.admin import ReconfigurationStatus, Stage
 
 Attributes = Mapping[str, str]
 """A node's attributes; a tag is one with an empty value."""
@@ -125,7 +125,7 @@ class LeaderElected(PartitionEvent):
 class ReconfigurationError(PartitionEvent):
     """onReconfigurationError(status): the leader gave the change up."""
 
-    status: str
+    status: ReconfigurationStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

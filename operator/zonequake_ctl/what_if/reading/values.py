@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from zonequake_ctl.what_if.reading.located import TextPlace
+from zonequake_ctl.what_if.reading.located import MAX_WHOLE, TextPlace
 from zonequake_ctl.what_if.reading.question import Attributes
+
+MAX_TERM = 900_000_000
+"""A term stands below a lineage's 10**9, and later elections count on from it."""
 
 
 def read_nodes(place: TextPlace) -> dict[str, Attributes]:
@@ -47,6 +50,11 @@ def read_number(place: TextPlace, partitions: int) -> int:
     return value
 
 
-def read_whole(place: TextPlace | None, what: str) -> int:
+def read_whole(place: TextPlace | None, what: str, most: int = MAX_WHOLE) -> int:
     """A whole number, 0 if it isn't there. Raises WhatIfError."""
-    return 0 if place is None else place.whole(f"{what}, a whole number (0 or more)")
+    return 0 if place is None else place.whole(f"{what}, a whole number (0 to {most})", most=most)
+
+
+def read_term(place: TextPlace | None) -> int:
+    """A term, 0 if it isn't there. Raises WhatIfError."""
+    return read_whole(place, "a term", MAX_TERM)

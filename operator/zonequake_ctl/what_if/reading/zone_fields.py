@@ -102,8 +102,7 @@ def _check(key: str, place: TextPlace) -> None:
 
 
 def _up_to(place: TextPlace, expected: str, least: int, most: int) -> None:
-    if place.whole(expected, least) > most:
-        place.refuse(expected)
+    place.whole(expected, least, most)
 
 
 def _check_filter(place: TextPlace) -> None:

@@ -36,7 +36,8 @@ def read_yaml(text: str, loader: type[PlainLoader] = PlainLoader) -> Any:  # noq
 
 def read_yaml_documents(text: str) -> list[Any]:
     """Returns the values of all documents. Raises yaml.YAMLError, whatever the text is."""
-    return _within_depth(lambda: list(yaml.load_all(text, Loader=PlainLoader)))
+    documents: list[Any] = _within_depth(lambda: list(yaml.load_all(text, Loader=PlainLoader)))
+    return documents
 
 
 def _within_depth(read: Callable[[], Any]) -> Any:  # noqa: ANN401

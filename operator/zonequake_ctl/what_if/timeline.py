@@ -300,5 +300,5 @@ def _cause(event: TimelineEvent) -> str:
     """The event's key in the file."""
     if isinstance(event, Membership):
         return ", ".join(event.kinds)
-    name = "stage" if isinstance(event, StageReported) else type(event).__name__
+    name = type(event).__name__.removesuffix("Reported").removesuffix("Event")
     return name[0].lower() + name[1:]

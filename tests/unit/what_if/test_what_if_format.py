@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from zonequake_chaos.commands import cli
+from zonequake_ctl.what_if import timeline
 from zonequake_ctl.what_if.reading import events
 from zonequake_ctl.what_if.reading.fields import read
 from zonequake_ctl.what_if.reading.question import GivenKeys, GivenLink, GivenReplica
@@ -351,6 +352,14 @@ def test_the_page_names_every_event_and_field_of_the_file() -> None:
         for name in given.__dataclass_fields__:
             first, *more = name.split("_")
             assert first + "".join(word.capitalize() for word in more) in lines, name
+
+
+@pytest.mark.parametrize("key", [*events._OF_PARTITION, *events._BARE])
+def test_the_cause_of_a_line_is_the_key_of_its_event(key: str) -> None:
+    said = events._OF_PARTITION.get(key)
+    kind = said.event if said else events._BARE[key]
+    assert isinstance(kind, type)
+    assert timeline._cause(object.__new__(kind)) == key
 
 
 # ----------------------------------------------------------------------------------- the command

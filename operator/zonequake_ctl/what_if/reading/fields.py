@@ -199,8 +199,8 @@ def _replicas(place: TextPlace) -> dict[str, GivenReplica]:
             last_cfg_idx=read_whole(fields.get("lastCfgIdx"), "an index"),
         )
         for key, end in _UP_TO.items():
-            most = fields[end].value if end in fields else 0
-            if key in fields and fields[key].value > most:
+            most = read_whole(fields.get(end), f"the {end}")
+            if read_whole(fields.get(key), f"the {key}") > most:
                 fields[key].refuse(f"at most {end} ({most}), the end of the log")
     return found
 

@@ -16,6 +16,10 @@ DEFAULT_NAMESPACE = "zonequake"
 DEFAULT_RELEASE = "zq"
 
 
+class NoCluster(UsageError):
+    """No option names a cluster, and no embedded one is up."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasePlace:
     """A kubeconfig, a context in it, a namespace and a release there."""
@@ -49,7 +53,8 @@ def find_place(
     `from_environment`: before that, the one of $KUBECONFIG. Chaos is never aimed at what happens to
     be in the environment; there the variable only says where a named context is looked up.
 
-    Raises UsageError if no option is given and no embedded cluster is up.
+    Raises UsageError if there is no such kubeconfig, NoCluster if no option is given and no
+    embedded cluster is up.
     """
     if kubeconfig is None and context is None and from_environment:
         kubeconfig = _from_environment()
@@ -60,7 +65,7 @@ def find_place(
 
         own = EmbeddedCluster()
         if not own.kubeconfig.is_file():
-            raise UsageError(
+            raise NoCluster(
                 "no cluster: start one with `zonequake cluster up`, or name one with --context"
             )
         return ReleasePlace(

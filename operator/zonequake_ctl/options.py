@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -15,13 +16,29 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from zonequake_ctl.context import DEFAULT_NAMESPACE, DEFAULT_RELEASE, ReleasePlace, find_place
+from zonequake_kube.errors import UsageError
 
 Kubeconfig = Annotated[
     Path | None,
     typer.Option("--kubeconfig", help="Default: the embedded cluster's; $KUBECONFIG if --context."),
 ]
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig to use.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the release.")]
+
+
+def _namespace(name: str) -> str:
+    """Raises UsageError for a name that the API server takes of no namespace."""
+    if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) is None:
+        raise UsageError(
+            f"--namespace: found {name!r}, expected up to 63 of the characters a-z, 0-9 and '-', "
+            "with a letter or digit at both ends"
+        )
+    return name
+
+
+Namespace = Annotated[
+    str,
+    typer.Option("--namespace", "-n", help="Namespace of the release.", callback=_namespace),
+]
 Release = Annotated[str, typer.Option("--release", help="Name of the Helm release.")]
 
 

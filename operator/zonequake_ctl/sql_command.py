@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from zonequake_ctl.context import ReleasePlace
+from zonequake_ctl.context import NoCluster, ReleasePlace
 from zonequake_ctl.options import UserOptions, expanded
 from zonequake_ctl.sql.parser import parse
 from zonequake_ctl.sql.statements import Statement
@@ -104,8 +104,8 @@ def sql(
         return
     try:
         place = where.place()
-    except UsageError:
-        if not dry_run or where.kubeconfig is not None:
+    except NoCluster:
+        if not dry_run:
             raise
         notes.print("no cluster: as if there were no zones and tables yet")
         _print_plan(parsed, Catalog(), text, where.namespace)
@@ -114,7 +114,9 @@ def sql(
 
 
 def _text(statements: str | None, file: Path | None) -> str:
-    if (statements is None) == (file is None):
+    if statements is not None and file is not None:
+        raise UsageError("found statements and --file, expected one of them: leave out the other")
+    if statements is None and file is None:
         raise UsageError("expected statements, or a file with them: zonequake sql 'SELECT …'")
     if statements is not None:
         return statements.removeprefix(_MARK)

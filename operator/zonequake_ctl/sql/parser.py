@@ -12,11 +12,13 @@ forgotten name should. Source: `distribution-zones`, configuration syntax.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Sequence
 
-from lark import Lark, Token, Transformer, v_args
+from lark import Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken, VisitError
 
+from zonequake_ctl.sql.grammar import NAMES, STATEMENTS, VERBS
 from zonequake_ctl.sql.properties import PRIMARY_ZONE, ZONE_PROPERTIES, Form, Value
 from zonequake_ctl.sql.statements import (
     AlterTable,
@@ -41,54 +43,6 @@ from zonequake_kube.errors import SqlError
 from zonequake_operator.errors import FilterError
 from zonequake_operator.nodes import filters
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
-
-_VERBS = ("ALTER", "CREATE", "DESCRIBE", "DROP", "SELECT")
-_KEPT = (*_VERBS, "EXISTS", *TableView)
-"""Keywords that the statements are built from."""
-_DROPPED = ("FROM", "GROUP", "IF", "NOT", "SET", "TABLE", "WITH", "ZONE")
-"""Keywords that only part the others; Lark leaves out what begins with an underscore."""
-
-_GRAMMAR = r"""
-    start: item (";" item)*
-    ?item: statement
-         |             -> nothing
-    ?statement: CREATE _ZONE unless name [_with settings]                  -> create_zone
-              | ALTER _ZONE provided name _with settings                   -> alter_zone
-              | DROP _ZONE provided name                                   -> drop_zone
-              | CREATE _TABLE unless name [columns] [_with settings]       -> create_table
-              | ALTER _TABLE provided name _with settings                  -> alter_table
-              | ALTER _TABLE _GROUP provided name _with settings           -> alter_zone
-              | DROP _TABLE provided name                                  -> drop_table
-              | DESCRIBE _ZONE name                                        -> describe_zone
-              | DESCRIBE _TABLE name                                       -> describe_table
-              | DESCRIBE _TABLE _GROUP name                                -> describe_table_group
-              | SELECT "*" _FROM (ZONES | TABLES | DATA_NODES)             -> select_all
-    unless: [_IF _NOT EXISTS]
-    provided: [_IF EXISTS]
-    _with: _WITH | _SET
-    settings: _some
-    _some: _one (("," | "&") _one)*
-    _one: setting | "(" _some ")"
-    setting: PROPERTY "=" value
-    value: NUMBER -> number
-         | STRING -> string
-         | name   -> named
-    name: _part ("." _part)*
-    _part: NAME | QUOTED
-    columns: "(" _column* ")" | ELLIPSIS
-    _column: NAME | QUOTED | NUMBER | STRING | _WITH | _SET | "," | "." | "=" | "(" _column* ")"
-           | ELLIPSIS
-
-    NAME: /(?!(with|set)(?![-\w]))[^\W\d]\w*(-\w+)*/i
-    PROPERTY: /[^\W\d]\w*/
-    QUOTED: /["“”„][^"“”„]*["“”„]/
-    STRING: /'([^']|'')*'|[‘’‚][^‘’]*[‘’]/
-    NUMBER: /[+-]?\d\w*/
-    ELLIPSIS: /…|\.\.\./
-    %ignore /[\s​﻿]+/
-    %ignore /(\/\/|--)[^\n]*/
-    %ignore /\/\*(.|\n)*?\*\//
-"""
 
 _EXPECTED = {
     "NAME": "a name",
@@ -119,9 +73,13 @@ def parse(text: str) -> list[Statement]:
         SqlError: it isn't well formed, or a value isn't one that the property takes.
     """
     try:
-        statements = _Statements(text).transform(_PARSER.parse(text))
+        statements = _Statements(text).transform(STATEMENTS.parse(text))
     except UnexpectedCharacters as error:
         at = error.pos_in_stream or 0
+        if text.startswith("/*", at):
+            raise SqlError(
+                text, at, "the comment that begins here has no end, expected '*/'"
+            ) from None
         if text[at] in _QUOTES:
             raise SqlError(text, at, "the text that begins here has no closing quote") from None
         accepted = error.interactive_parser.accepts()  # type: ignore[no-untyped-call]
@@ -140,14 +98,14 @@ def parse(text: str) -> list[Statement]:
             raise error.orig_exc from None
         raise
     if not statements:
-        raise SqlError(text, 0, f"found no statement, expected {_one_of(_VERBS)}")
+        raise SqlError(text, 0, f"found no statement, expected {_one_of(VERBS)}")
     return statements
 
 
 def parse_name(text: str) -> SqlName | None:
     """`text` as one name, for instance `db.schema.zone1`; None if it isn't one."""
     try:
-        tree = _NAMES.parse(text)
+        tree = NAMES.parse(text)
     except (UnexpectedCharacters, UnexpectedToken):
         return None
     name = _Name().transform(tree)
@@ -322,7 +280,7 @@ class _Statements(Transformer[Token, list[Statement]]):
                 fields[found.field] = found.read(value)
             except ValueError as error:
                 raise SqlError(
-                    self._text, value.at, f"found {value.text!r}, expected {error}"
+                    self._text, value.at, f"found {as_written(written)!r}, expected {error}"
                 ) from None
             if name.upper() == "DATA_NODES_FILTER":
                 self._check_filter(value)
@@ -384,9 +342,11 @@ class _Statements(Transformer[Token, list[Statement]]):
             raise SqlError(self._text, value.at, f"found {value.text!r}, expected a zone's name")
         return SqlName(parts=name.parts, written=name.written, at=value.at)
 
-    def _unknown(self, name: Token, known: Iterable[str]) -> SqlError:
+    def _unknown(self, name: Token, known: Collection[str]) -> SqlError:
+        near = difflib.get_close_matches(name.upper(), known, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
         return SqlError(
-            self._text, _at(name), f"found {str(name)!r}, expected {_one_of(list(known))}"
+            self._text, _at(name), f"found {str(name)!r}{hint}, expected {_one_of(list(known))}"
         )
 
 
@@ -404,13 +364,3 @@ def _name(parts: Sequence[Token]) -> SqlName:
 
 def _at(token: Token) -> int:
     return token.start_pos or 0
-
-
-def _keywords() -> str:
-    """Their terminals, which win over a NAME of the same text wherever both may stand."""
-    terminals = {word: word for word in _KEPT} | {f"_{word}": word for word in _DROPPED}
-    return "\n".join(rf"    {name}.2: /{word}\b/i" for name, word in terminals.items())
-
-
-_PARSER = Lark(_GRAMMAR + _keywords(), parser="lalr", maybe_placeholders=True)
-_NAMES = Lark(_GRAMMAR + _keywords(), parser="lalr", maybe_placeholders=True, start="name")

@@ -59,7 +59,7 @@ def _number(low: int, high: int) -> Callable[[Value], int]:
     def read(value: Value) -> int:
         number = _whole(value)
         if number is None or not low <= number <= high:
-            raise ValueError(f"a whole number from {low} to {high}")
+            raise _no_number(value, f"a whole number from {low} to {high}")
         return number
 
     return read
@@ -70,7 +70,7 @@ def _seconds(value: Value) -> int | str:
         return INFINITE
     number = _whole(value)
     if number is None or not 0 <= number <= MAX_INT:
-        raise ValueError("whole seconds (0 or more) or INFINITE")
+        raise _no_number(value, f"whole seconds (0 to {MAX_INT}) or INFINITE")
     return number
 
 
@@ -82,6 +82,11 @@ def _whole(value: Value) -> int | None:
         return int(value.text)
     except ValueError:
         return None
+
+
+def _no_number(value: Value, expected: str) -> ValueError:
+    is_quoted = value.form is not Form.NUMBER and value.text.replace("_", "").isdigit()
+    return ValueError(f"{expected}, without quotes" if is_quoted else expected)
 
 
 def _filter(value: Value) -> str | None:

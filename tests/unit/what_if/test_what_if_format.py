@@ -195,6 +195,15 @@ REFUSED = [
     ("zone: {partition: 1}", "zone: found the unknown key"),
     ("zone: {partitions: 0}", "zone.partitions: found 0, expected a whole number between 1"),
     ("zone: {replicas: x}", 'zone.replicas: found "x", expected a whole number between 1'),
+    (
+        "zone: {partitionDistributionResetTimeout: 2147483648}",
+        "zone.partitionDistributionResetTimeout: found 2147483648, expected whole seconds "
+        "(0 to 2147483647)",
+    ),
+    (
+        "zone: {dataNodesAutoAdjust: 2147483648}",
+        "found 2147483648, expected whole seconds (0 to 2147483647) or Infinite",
+    ),
     ("zone: {storage: Disk}", 'zone.storage: found "Disk", expected Persistent or Volatile'),
     (
         "zone: {dataNodesAutoAdjust: 1, dataNodesAutoAdjustScaleUp: 2}",

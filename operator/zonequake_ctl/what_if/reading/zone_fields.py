@@ -86,13 +86,13 @@ def _check(key: str, place: TextPlace) -> None:
             place.refuse(" or ".join(_NAMES[key]))
     elif key in (AUTO_ADJUST, SCALE_UP, SCALE_DOWN):
         if place.value != "Infinite":
-            _up_to(place, "whole seconds (0 or more) or Infinite", 0, MAX_SECONDS)
+            _up_to(place, f"whole seconds (0 to {MAX_SECONDS}) or Infinite", 0, MAX_SECONDS)
     elif key == "partitions":
         _up_to(place, f"a whole number between 1 and {MAX_PARTITIONS}", 1, MAX_PARTITIONS)
     elif key == "replicas":
         _up_to(place, f"a whole number between 1 and {MAX_REPLICAS}", 1, MAX_REPLICAS)
     elif key == "partitionDistributionResetTimeout":
-        _up_to(place, "whole seconds (0 or more)", 0, MAX_SECONDS)
+        _up_to(place, f"whole seconds (0 to {MAX_SECONDS})", 0, MAX_SECONDS)
     elif key == "catchUpBytesPerSecond":
         place.whole("bytes per second, or 0 for no limit")
     elif key == "dataNodesFilter":

@@ -105,3 +105,35 @@ def test_a_text_may_begin_with_a_comment(sql: Sql, begin: str) -> None:
 def test_an_option_that_there_is_not_is_no_comment(sql: Sql) -> None:
     code, _, error = sql("CREATE ZONE z", "--dryrun")
     assert (code, "--dryrun" in error) == (254, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-f", "ok.sql", "CREATE ZONE y"), "found statements and --file, expected one of them"),
+        ((), "expected statements, or a file with them"),
+    ],
+)
+def test_statements_come_from_one_place(sql: Sql, arguments: tuple[str, ...], said: str) -> None:
+    code, _, error = sql(*arguments)
+    assert (code, said in error) == (254, True), error
+
+
+@pytest.mark.parametrize("namespace", ["Bad NS", "a_b", "-a", "a" * 64, ""])
+def test_a_namespace_that_there_cannot_be_is_refused(sql: Sql, namespace: str) -> None:
+    code, out, error = sql("-n", namespace, "--dry-run", "--offline", "CREATE ZONE z")
+    assert (code, out) == (254, "")
+    assert f"--namespace: found {namespace!r}, expected" in error
+    assert sql("-n", "ns-1", "--dry-run", "--offline", "CREATE ZONE z")[0] == 0
+
+
+def test_a_kubeconfig_that_there_is_not_is_refused_in_a_dry_run_too(
+    sql: Sql, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setattr("zonequake_cluster.embedded.EmbeddedCluster.kubeconfig", tmp_path / "none")
+    code, _, error = sql("--dry-run", "CREATE ZONE z")
+    assert (code, "there is no kubeconfig" in error) == (254, True), error
+    monkeypatch.delenv("KUBECONFIG")
+    code, out, error = sql("--dry-run", "CREATE ZONE z")
+    assert (code, "no cluster" in error, "name: z" in out) == (0, True, True)

@@ -6,13 +6,15 @@
     ALTER TABLE GROUP zone1 WITH DATA_NODES_AUTO_ADJUST = 1000
 
 Keywords and unquoted names are the same in any case. WITH and SET mean the same, so do `,` and `&`;
-properties may stand in parentheses. WITH and SET are no names, unless in quotes: they stand where a
-forgotten name should. Source: `distribution-zones`, configuration syntax.
+properties may stand in parentheses. WITH, SET, GROUP and IF are no names, unless in quotes: they
+stand where a forgotten name should, or part a statement. Source: `distribution-zones`,
+configuration syntax.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from lark import Token, Transformer, v_args
@@ -43,6 +45,11 @@ from zonequake_kube.errors import SqlError
 from zonequake_operator.errors import FilterError
 from zonequake_operator.nodes import filters
 from zonequake_operator.resources.overrides import AUTO_ADJUST, SCALE_DOWN, SCALE_UP
+
+_NO_NAMES = ("group", "if")
+"""Keywords where a name may stand, too: TABLE GROUP z, ZONE IF EXISTS z."""
+_LAST_WORD = re.compile(rf"\b({'|'.join(_NO_NAMES)})\s*\Z", re.IGNORECASE)
+_BEHIND_A_NAME = ("$END", "SEMICOLON", "LPAR", "ELLIPSIS", "_WITH", "_SET")
 
 _EXPECTED = {
     "NAME": "a name",
@@ -81,18 +88,19 @@ def parse(text: str) -> list[Statement]:
                 text, at, "the comment that begins here has no end, expected '*/'"
             ) from None
         if text[at] in _QUOTES:
-            raise SqlError(text, at, "the text that begins here has no closing quote") from None
+            raise SqlError(
+                text, at, "the text that begins here has no closing quote of its kind"
+            ) from None
         accepted = error.interactive_parser.accepts()  # type: ignore[no-untyped-call]
         raise SqlError(text, at, f"found {text[at]!r}, {_expected(accepted)}") from None
     except UnexpectedToken as error:
-        if error.token.type == "$END":
-            raise SqlError(
-                text, len(text.rstrip()), f"found the end, {_expected(error.accepts)}"
-            ) from None
-        at = error.token.start_pos or 0
-        raise SqlError(
-            text, at, f"found {str(error.token)!r}, {_expected(error.accepts)}"
-        ) from None
+        ends = error.token.type == "$END"
+        at = len(text.rstrip()) if ends else error.token.start_pos or 0
+        found = "the end" if ends else repr(str(error.token))
+        word = _LAST_WORD.search(text, 0, at)
+        is_name = word is not None and error.token.type in _BEHIND_A_NAME
+        hint = f'; for the name {word[1]} write "{word[1]}"' if word and is_name else ""
+        raise SqlError(text, at, f"found {found}, {_expected(error.accepts)}{hint}") from None
     except VisitError as error:
         if isinstance(error.orig_exc, SqlError):
             raise error.orig_exc from None
@@ -258,6 +266,10 @@ class _Statements(Transformer[Token, list[Statement]]):
         return name
 
     def name(self, *parts: Token) -> SqlName:
+        for part in parts:
+            if part.type == "NAME" and part.lower() in _NO_NAMES:
+                expected = f'expected a name: one that is a keyword stands in quotes, "{part}"'
+                raise SqlError(self._text, _at(part), f"found {str(part)!r}, {expected}")
         name = _name(parts)
         if "" in name.parts:
             at = _at(parts[name.parts.index("")])

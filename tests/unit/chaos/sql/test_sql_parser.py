@@ -137,6 +137,8 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
         ("my-zone", ("my-zone",)),
         ("with-a", ("with-a",)),
         ('"with"', ("with",)),
+        ('"group"."if"', ("group", "if")),
+        ("group-1", ("group-1",)),
     ):
         name = parse_name(text)
         assert name is not None
@@ -291,6 +293,26 @@ def test_a_name_keeps_its_case_only_in_quotes() -> None:
             "found '\"\"', expected a zone's name",
         ),
         ('CREATE ZONE "', 1, 13, "the text that begins here has no closing quote"),
+        ('CREATE ZONE “Ab"', 1, 13, "has no closing quote of its kind"),
+        ('CREATE ZONE "Ab”', 1, 13, "has no closing quote of its kind"),
+        (
+            "CREATE TABLE group WITH PRIMARY_ZONE = z",
+            1,
+            14,
+            "found 'group', expected a name: one that is a keyword stands in quotes, \"group\"",
+        ),
+        ("DROP TABLE IF EXISTS Group", 1, 22, "found 'Group', expected a name: one that is a"),
+        ("CREATE TABLE t WITH PRIMARY_ZONE = if", 1, 36, 'stands in quotes, "if"'),
+        ("CREATE ZONE db.if", 1, 16, 'stands in quotes, "if"'),
+        ("DESCRIBE ZONE if", 1, 15, 'stands in quotes, "if"'),
+        (
+            "CREATE ZONE if",
+            1,
+            15,
+            'found the end, expected NOT; for the name if write "if"',
+        ),
+        ("CREATE TABLE IF WITH PRIMARY_ZONE = z", 1, 17, 'NOT; for the name IF write "IF"'),
+        ("DESCRIBE TABLE group;", 1, 21, 'expected a name; for the name group write "group"'),
         ("ALTER TABLE t WITH REPLICAS = 0", 1, 31, "found '0', expected a whole number from 1"),
         ("ALTER TABLE GROUP WITH REPLICAS = 3", 1, 19, "found 'WITH', expected IF or a name"),
         ("CREATE TABLE t WITH PRIMARY_ZONE = 3", 1, 36, "found 3, expected a zone's name"),

@@ -128,6 +128,21 @@ def test_data_nodes_are_named_and_none_at_all_is_a_warning() -> None:
     ]
 
 
+def test_a_change_that_was_asked_for_too_often_is_announced_once_as_a_warning() -> None:
+    def retried(message: str) -> Zone:
+        told = Condition(
+            type=ConditionType.PROGRESSING,
+            status=True,
+            reason=Reason.RETRY_THRESHOLD_PASSED,
+            message=message,
+        )
+        return replace(zone(moving=1), conditions=(SETTLED.conditions[0], told))
+
+    said_once = [(EventReason.RETRY_THRESHOLD_PASSED, "Asked for 11 times.", True)]
+    assert said(zone(moving=1), retried("Asked for 11 times.")) == said_once
+    assert said(retried("Asked for 11 times."), retried("Asked for 12 times.")) == []
+
+
 def test_a_rebalance_has_a_begin_and_an_end_whatever_moves_between() -> None:
     assert said(SETTLED, zone(moving=3, revision=2)) == [
         (

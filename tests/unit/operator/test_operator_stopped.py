@@ -184,6 +184,22 @@ def test_a_group_with_more_than_one_set_is_marked_also_while_all_are_starting(
     assert verdict(before, now, due=None).keys.is_stopped
 
 
+@pytest.mark.parametrize(
+    "stopped", [0, TOKEN], ids=["it never stopped", "it stopped, and led again"]
+)
+@pytest.mark.parametrize("alive", ["BC", "EF"], ids=["of stable", "of pending"])
+def test_while_stable_or_pending_is_alive_a_node_that_starts_recovers_as_usual(
+    alive: str, stopped: int
+) -> None:
+    links = (Link(nodes=tuple("BCD"), term=1, index=1), Link(nodes=tuple("BCD"), term=2, index=5))
+    before = keys(pending=of("DEF"), chain=links, stopped_token=stopped)
+    replicas = {**dict.fromkeys(alive, ALIVE), "D": WAITS}
+    found = verdict(before, holders(topology(alive + "D"), replicas), due=None)
+    assert found.keys == before
+    assert not found.withheld, "D may start"
+    assert not isinstance(found.awaits, chain.Unjudged)
+
+
 def test_a_strongly_consistent_partition_is_never_marked() -> None:
     assert judge(keys(), GONE, due=None, revision=12, automatic=False).keys == keys()
 

@@ -157,7 +157,7 @@ def test_a_loss_that_leaves_a_member_alive_is_reset_as_before() -> None:
 
 def test_members_of_a_granted_change_count_too() -> None:
     """Who is only being caught up may hold two entries of five thousand."""
-    lock = TokenPeers(token=5, peers=tuple(PeerName(node, "1") for node in "BCE"))
+    lock = TokenPeers(token=TOKEN, peers=peers("BCE"))
     moving = keys(pending=of("BCE"))
     granted = replace(moving, pending_lock=lock)
     now = holders(topology("E", departed=left("BCD")), {"E": ALIVE})
@@ -192,7 +192,8 @@ def test_while_stable_or_pending_is_alive_a_node_that_starts_recovers_as_usual(
     alive: str, stopped: int
 ) -> None:
     links = (Link(nodes=tuple("BCD"), term=1, index=1), Link(nodes=tuple("BCD"), term=2, index=5))
-    before = keys(pending=of("DEF"), chain=links, stopped_token=stopped)
+    lock = TokenPeers(token=TOKEN, peers=peers("DEF"))
+    before = keys(pending=of("DEF"), pending_lock=lock, chain=links, stopped_token=stopped)
     replicas = {**dict.fromkeys(alive, ALIVE), "D": WAITS}
     found = verdict(before, holders(topology(alive + "D"), replicas), due=None)
     assert found.keys == before

@@ -119,14 +119,8 @@ def replace_what_is_locked(patch: Patch) -> None:
     patch.setattr(key_changes, "counts_as_locked", lambda keys: False)
 
 
-def not_due_after_a_promotion(patch: Patch) -> None:
-    def unless_promoted(result: Any, keys: Any, *_: object) -> Any:
-        after, due = result
-        promoted = keys.planned is not None and after.planned is None
-        reset_ends = keys.is_resetting and not after.is_resetting
-        return after, due and (reset_ends or not promoted)
-
-    changed_result(patch, key_changes, "_on_report", unless_promoted)
+def judge_what_waits_from_stable(patch: Patch) -> None:
+    patch.setattr(key_changes, "_waits", lambda *_, **__: False)
 
 
 def wait_for_a_blocked_change(patch: Patch) -> None:
@@ -291,9 +285,9 @@ PLANTED = [
     ),
     planted(
         _AVAILABLE,
-        "hole 13: a partition isn't due again after a stable switch that promoted planned",
-        not_due_after_a_promotion,
-        "not-due-after-promotion",
+        "hole 14: a wish that waits behind pending starts from stable",
+        judge_what_waits_from_stable,
+        "waiting-wish-from-stable",
     ),
     planted(
         _VOLATILE,

@@ -65,7 +65,7 @@ BY_SCRIPTS = {
     "reset-ordered-once": "a-reset-that-its-survivor-forgot-is-ordered-again",
     "nobody-is-told-of-resets": "an-old-majority-is-told-before-it-is-permitted",
     "locked-pending-replaced": "a-locked-change-is-seen-through",
-    "not-due-after-promotion": "who-is-away-stays-in-a-set-that-it-has-joined",
+    "waiting-wish-from-stable": "who-is-away-stays-in-a-set-that-it-joins",
     "blocked-change-awaited": "a-change-that-waits-for-the-dead-gives-way",
     "absent-nodes-wished-for": "who-returns-is-taken-though-another-is-away",
     "configured-replica-erased": "a-replica-stays-while-its-group-goes-by-it",

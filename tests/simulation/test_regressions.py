@@ -88,6 +88,8 @@ KEPT = [
     ("operated-two", 1_795_550_001_361, "a committed configuration stood before two that were not"),
     ("operated", 1_795_570_000_610, "who was in no list counted as left before pods were listed"),
     ("operated-available", 1_795_570_001_459, "a fence of before its session counted a node out"),
+    ("operated-available", 1_795_600_000_600, "a node was permitted in no session yet, and left"),
+    ("operated-volatile", 1_795_600_000_226, "a lock was for peers that were lost for good"),
 ]
 
 

@@ -103,7 +103,8 @@ class KeyRules:
     def _locked(self, before: PartitionKeys, after: PartitionKeys) -> None:
         """Checks a lock that is let go, or whose peers are replaced: the group isn't on its way
         there. A leader of an older term proves nothing: a newer one may have told before it died
-        that it doesn't run what was locked (hole 15).
+        that it doesn't run what was locked (hole 15). Nor does one whose peers lost their majority
+        for good: it never gets there.
         """
         lock = before.pending_lock
         if lock is None or before.pending is None or after.pending_lock == lock:
@@ -113,6 +114,10 @@ class KeyRules:
         if after.stable is not None and _nodes(after.stable) == _nodes(before.pending):
             return
         wanted = {(peer.node, peer.incarnation) for peer in lock.peers}
+        homes = (node.home.present(self._group) for node in self._nodes.values())
+        present = {(peer.node, peer.incarnation) for peer in homes if peer is not None}
+        if 2 * len(present & wanted) <= len(wanted):
+            return
         found = leader_of(self._nodes, self._group)
         leads = found is not None and found[1].term == max(self.group.raft.leaders, default=0)
         configuration = found[1].configuration if found is not None and leads else None

@@ -67,8 +67,8 @@ class TopologyRules:
         )
 
     def _left(self, known: TopologyNode) -> None:
-        """Checks that its process has ended, or may not act any more: its Lease was taken from it,
-        and it isn't permitted in another session before it is in the topology with that one.
+        """Checks that its process was shown to have ended, or that its Lease was taken from it; and
+        that it may not act: nobody is permitted in a session before it is in the topology with it.
         """
         node = self._nodes[known.name]
         if not node.alive or node.process != _process(known):
@@ -81,8 +81,13 @@ class TopologyRules:
             and lease.holder == process
             and (lease.fenced is not None or 0 < known.lease_session < lease.session)
         )
+        may_act = (
+            lease is not None
+            and lease.is_live_for(process)
+            and known.lease_session >= lease.session
+        )
         require(
-            was_taken or lease is None or not lease.is_live_for(process),
+            was_taken or not may_act,
             "who may still act has not left",
             node=known.name,
             lease=lease,

@@ -61,13 +61,22 @@ class OperatedGroup:
 
     @property
     def under_way(self) -> tuple[tuple[Peer, ...], ...]:
-        """Peers that a leader may be granted, or is: a lock's, and those that are caught up."""
+        """Peers that a leader may be granted, or is: a lock's, those that are caught up, and those
+        of pending and planned, for which answers from before a loss may count for a while.
+        """
         found = self._control.partition(self.place.partition)
-        lock = found.keys.pending_lock if found is not None else None
+        if found is None:
+            return ()
+        lock = found.keys.pending_lock
         leader = leader_of(self._nodes, self.place.name)
         locked = tuple(Peer(p.node, p.incarnation) for p in lock.peers) if lock is not None else ()
         caught_up = leader[1].stage_peers if leader is not None and leader[1].caught_up else ()
-        return locked, caught_up
+        wished = (found.keys.pending, found.keys.planned)
+        holding = (tuple(map(self._peer, one.nodes)) for one in wished if one is not None)
+        return locked, caught_up, *filter(self._is_majority_present, holding)
+
+    def _is_majority_present(self, peers: tuple[Peer, ...]) -> bool:
+        return 2 * sum(bool(peer.incarnation) for peer in peers) > len(peers)
 
     def leader(self) -> tuple[Node, Status] | None:
         """The leader of the highest term, whoever can hear it."""

@@ -97,6 +97,12 @@ def _(wrong: bool) -> None:
     written(MOVES, switched, "ABD", "ABE")
 
 
+def holder(name: str, *, lost: bool = False) -> Any:
+    """A node that holds, or has lost, the replica that a lock names."""
+    peer = Peer(name, "2" if lost else "1")
+    return Made(replicas={}, home=Made(present=lambda group: peer))
+
+
 @breaks("what is locked gives way to its switch or a reset alone")
 def _(wrong: bool) -> None:
     """A leader of term 2 runs what is locked; a newer one may have been elected."""
@@ -106,8 +112,24 @@ def _(wrong: bool) -> None:
         _replica=Made(role=RaftRole.LEADER),
         status=lambda: Made(term=2, configuration=runs),
     )
-    nodes: Any = {"A": Made(replicas={"g": Made(core_now=lambda: core)})}
     group: Any = Made(raft=Made(leaders=dict.fromkeys((1, 2) if wrong else (1, 2, 3))))
+    nodes: Any = {name: holder(name) for name in "ABD"}
+    nodes["A"].replicas["g"] = Made(core_now=lambda: core)
+    KeyRules("g", rules=group, nodes=nodes, resets=None).written(LOCKED, released)
+
+
+@breaks("what is locked gives way to its switch or a reset alone")
+def _(wrong: bool) -> None:
+    """Of the peers of what is locked two have lost what they held, or none."""
+    released = replace(LOCKED, pending_lock=None, configuration_token=6)
+    runs = Configuration(peers=tuple(Peer(name, "1") for name in "ABD"), token=5)
+    core = Made(
+        _replica=Made(role=RaftRole.LEADER),
+        status=lambda: Made(term=2, configuration=runs),
+    )
+    group: Any = Made(raft=Made(leaders={2: None}))
+    nodes: Any = {name: holder(name, lost=not wrong and name != "A") for name in "ABD"}
+    nodes["A"].replicas["g"] = Made(core_now=lambda: core)
     KeyRules("g", rules=group, nodes=nodes, resets=None).written(LOCKED, released)
 
 

@@ -73,6 +73,15 @@ def test_demands_follow_what_was_stored_until_nothing_is_left_to_supply() -> Non
     assert world.demander._demanded == world.leader.raft.stored_position
 
 
+def test_a_turn_in_which_nothing_was_stored_asks_for_nothing() -> None:
+    world = World(50)
+    while not world.of(Demand):
+        world.run(most=1)
+    asked = len(world.of(Demand))
+    world.demander.progressed()
+    assert len(world.of(Demand)) == asked
+
+
 def test_what_no_connection_took_leaves_with_the_next_tick() -> None:
     world = World(50)
     world.waiting.clear()  # its first invitation

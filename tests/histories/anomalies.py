@@ -141,6 +141,13 @@ def _duplicate_element(k: _Key) -> None:
     k.read_list([1, 2, 1], 3, role=RoleCode.FINAL)
 
 
+def _retry_applied_twice(k: _Key) -> None:
+    """An append without an answer stands twice in a list."""
+    k.add(Function.APPEND, k.value(1), 0, type="info", index=None)
+    k.append(2, 10)
+    k.read_list([2, 1, 1], 20)
+
+
 def _applied_twice(k: _Key) -> None:
     slow = k.write(1, 5)
     k.operations[-1] = replace(slow, fin_ns=slow.fin_ns + 8 * MS)
@@ -201,6 +208,10 @@ _PLANTS: dict[str, tuple[Callable[[_Key], None], frozenset[tuple[str, str]]]] = 
     "duplicate": (
         _duplicate_element,
         frozenset({("sets", "duplicate"), ("black-box", "element-twice")}),
+    ),
+    "retry-applied-twice": (
+        _retry_applied_twice,
+        frozenset({("black-box", "element-twice"), ("claimed-order", "list")}),
     ),
     "applied-twice": (_applied_twice, frozenset({("sets", "applied-twice")})),
     "cas-fork": (

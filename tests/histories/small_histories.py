@@ -62,7 +62,8 @@ def _valid(rng: Random, number: int, *, lists: bool) -> list[SyntheticOperation]
     history = []
     instants = sorted(rng.sample(range(10, _SPAN), rng.randint(3, 7)))
     for i, at in enumerate(instants):
-        value = number * 100 + i + 1
+        # Of every other history the values are around 0, which others' histories use as well.
+        value = i - 3 + (number * 100 if number % 2 else 0)
         draw = rng.random()
         operation = SyntheticOperation(
             f=Function.READ,
@@ -114,8 +115,12 @@ def _spoilt(rng: Random, history: list[SyntheticOperation]) -> list[SyntheticOpe
     match rng.randrange(4):
         case 0 if o.f is Function.READ and isinstance(o.value, list):
             shown = list(o.value)
-            if rng.random() < 0.5:
+            draw = rng.random()
+            if draw < 0.4:
                 shown.pop(rng.randrange(len(shown)))
+            elif draw < 0.7:  # applied twice, rather one that was retried
+                retried = [h.value for h in history if h.type != "ok" and h.value in shown]
+                shown.append(rng.choice(retried or shown))
             else:
                 rng.shuffle(shown)
             changed = replace(o, value=shown or None)

@@ -136,7 +136,10 @@ def _placed(judged: DataFrame) -> DataFrame:
 
 
 def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
-    """For elements of lists with unanswered appends: the rank of the next answered one."""
+    """For elements of lists with unanswered appends: the rank of the next answered one.
+
+    An element that a list shows twice was appended once, where it stands first.
+    """
     append = F.col("f") == Function.APPEND.value
     lists = F.broadcast(unanswered.where(append).select(*_KEY).distinct())
     longest = (
@@ -152,11 +155,15 @@ def _followers(judged: DataFrame, unanswered: DataFrame) -> DataFrame:
         .select(*_KEY, F.col("value").alias("element"), "position")
     )
     behind = Window.partitionBy(*_KEY).orderBy(F.desc("place_in_list"))
-    return longest.join(answered, [*_KEY, "element"], "left").select(
+    shown = longest.join(answered, [*_KEY, "element"], "left").select(
         *_KEY,
         "element",
         "place_in_list",
         (F.shiftleft(F.min("position").over(behind), 1) - 1).alias("followed_rank"),
+    )
+    return shown.groupBy(*_KEY, "element").agg(
+        F.min("place_in_list").alias("place_in_list"),
+        F.min("followed_rank").alias("followed_rank"),
     )
 
 

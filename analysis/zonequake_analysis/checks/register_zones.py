@@ -28,12 +28,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from zonequake_analysis.checks.findings import findings
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
+from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, Function, OutcomeCode
 
 CHECK = "black-box"
-ABSENT = 0
-"""The value that stands for an absent key; the history's values are never 0."""
-
 BEFORE_ALL_NS = -(2**63)
 
 _KEY = ["partition_id", "key_id"]
@@ -81,9 +78,9 @@ def zones(ops: DataFrame) -> DataFrame:
             ),
             F.count_if("writes").alias("writes"),
             F.count_if(F.col("writes") & ok).alias("answered"),
+            F.bool_or(F.col("writes") & cas).alias("by_cas"),
             F.coalesce(
-                F.max(F.when(F.col("writes") & cas, F.coalesce(F.col("expected"), F.lit(ABSENT)))),
-                F.lit(-1),
+                F.max(F.when(F.col("writes") & cas, F.col("expected"))), F.lit(ABSENT)
             ).alias("expected"),
         )
     )
@@ -114,6 +111,7 @@ def _sweep_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
             first_read_end=columns["first_read_end"],
             writes=columns["writes"],
             answered=columns["answered"],
+            by_cas=columns["by_cas"],
             expected=columns["expected"],
         )
     )
@@ -133,7 +131,7 @@ def _sweep_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 class Clusters:
     """One row per key and value, as equally long arrays; times in ns.
 
-    `expected` is what the cas that wrote the value expected, -1 for a plain write.
+    `by_cas`: whether a cas wrote the value; `expected` is what it expected.
     """
 
     key: _Ints
@@ -144,6 +142,7 @@ class Clusters:
     first_read_end: _Ints
     writes: _Ints
     answered: _Ints
+    by_cas: _Bools
     expected: _Ints
 
 
@@ -160,7 +159,7 @@ def violations(given: Clusters) -> NDArray[np.int8]:
     initial = c.value == ABSENT
     live = _live((c.answered > 0) | reads | initial, parent)
     code[live & ~initial & (c.writes == 0)] = _PHANTOM
-    code[live & (c.expected >= 0) & (parent < 0)] = _PHANTOM
+    code[live & c.by_cas & (parent < 0)] = _PHANTOM
     code[live & (c.first_read_end < c.write_start) & (c.writes > 0)] = _FUTURE
     code[live & (c.writes > 1)] = _TWICE
     parent = np.where(live, parent, -1)
@@ -187,7 +186,7 @@ def _with_absent(c: Clusters) -> tuple[Clusters, _Ints]:
 
     Also returns, for each row, where it stood, -1 for an added one.
     """
-    wanted = np.unique(c.key[c.expected == ABSENT])
+    wanted = np.unique(c.key[c.by_cas & (c.expected == ABSENT)])
     missing = np.setdiff1d(wanted, c.key[c.value == ABSENT])
     count = len(missing)
 
@@ -208,7 +207,8 @@ def _with_absent(c: Clusters) -> tuple[Clusters, _Ints]:
             first_read_end=extended(c.first_read_end, NEVER_NS)[order],
             writes=extended(c.writes, 0)[order],
             answered=extended(c.answered, 0)[order],
-            expected=extended(c.expected, -1)[order],
+            by_cas=np.concatenate([c.by_cas, np.zeros(count, bool)])[order],
+            expected=extended(c.expected, ABSENT)[order],
         ),
         origin.astype(np.int64),
     )
@@ -217,7 +217,7 @@ def _with_absent(c: Clusters) -> tuple[Clusters, _Ints]:
 def _parents(c: Clusters) -> _Ints:
     """Row of the cluster that each cas expected, -1 where there is none."""
     parent = np.full(len(c.key), -1, dtype=np.int64)
-    cas = np.flatnonzero(c.expected >= 0)
+    cas = np.flatnonzero(c.by_cas)
     if len(cas) == 0:
         return parent
     names = np.empty(len(c.key), dtype=[("key", np.int64), ("value", np.int64)])

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from zonequake_analysis.inputs.ids import name_ids
 from zonequake_analysis.inputs.shapes import (
+    ABSENT,
     CORRUPT,
     INDEX_BITS,
     LINEAGE_BITS,
@@ -83,7 +84,7 @@ def typed(lines: pa.RecordBatch, *, writer: str, clock_offset_ns: int) -> tuple[
     sched = pc.coalesce(get("sched"), get("inv"))
     position = _positions(lines)
     needed = [outcome, f, role, get("inv"), get("process"), get("partition"), get("key")]
-    usable = _all_valid(needed) & (_true(invoke) | _valid(get("time")))
+    usable = _all_valid(needed) & (_true(invoke) | _valid(get("time"))) & ~_reserved(lines)
     columns: dict[str, pa.Array] = {
         name: get(name)
         for name in (
@@ -145,6 +146,14 @@ def _positions(lines: pa.RecordBatch) -> pa.Array:
         there &= number < 1 << bits
         packed = (packed << bits) | np.where(there, number, 0)
     return pa.array(packed, mask=~there)
+
+
+def _reserved(lines: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Which lines hold the number that stands for an absent key."""
+    result = np.zeros(len(lines), bool)
+    for name in ("value", "expected", "found"):
+        result |= _true(pc.equal(lines.column(name), ABSENT))
+    return result
 
 
 def _codes(names: pa.Array, known: type[IntEnum]) -> pa.Array:

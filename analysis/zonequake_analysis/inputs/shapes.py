@@ -20,6 +20,9 @@ CORRUPT = "_corrupt"
 NEVER_NS = 2**63 - 1
 """Finish of an operation whose outcome is unknown: it may take effect at any later time."""
 
+ABSENT = -(2**63)
+"""The number that stands for an absent key where no null can: no line may hold it."""
+
 PROBE_DEADLINE_NS = 500_000_000
 """A probe that isn't answered within this time of its scheduled start has failed (design §5)."""
 

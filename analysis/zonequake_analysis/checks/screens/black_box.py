@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from zonequake_analysis.checks.register_zones import ABSENT, Clusters, violations
+from zonequake_analysis.checks.register_zones import Clusters, violations
 from zonequake_analysis.checks.screens.columns import NULL, Bools, Columns, Ints
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode
+from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, Function, OutcomeCode
 
 _UNSEEN = -1
 
@@ -49,13 +49,10 @@ def registers(c: Columns) -> Bools:
         first_read_end=np.minimum.reduceat(np.where(wrote, NEVER_NS, fin), first),
         writes=np.add.reduceat(wrote.astype(np.int64), first),
         answered=np.add.reduceat((wrote & ok[rows]).astype(np.int64), first),
-        expected=np.maximum.reduceat(
-            np.where(wrote & cas[rows], np.maximum(expected, -1), -1), first
-        ),
+        by_cas=np.logical_or.reduceat(wrote & cas[rows], first),
+        expected=np.maximum.reduceat(np.where(wrote & cas[rows], expected, ABSENT), first),
     )
     flagged[key[first][violations(clusters) > 0]] = True
-    # A negative number could be taken for none: the exact check shall look at it.
-    flagged[key[wrote & cas[rows] & (expected < 0)]] = True
     return flagged
 
 

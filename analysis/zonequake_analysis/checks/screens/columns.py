@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.inputs.shapes import ABSENT, Function
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.int8]
 Bools = NDArray[np.bool_]
 
-NULL = -(2**63)
+NULL = ABSENT
 """Stands for a value that is absent. A row that really holds it is `odd`."""
 
 

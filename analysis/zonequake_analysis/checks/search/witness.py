@@ -17,9 +17,9 @@ import numpy as np
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from zonequake_analysis.checks.register_zones import ABSENT, Clusters, violations
+from zonequake_analysis.checks.register_zones import Clusters, violations
 from zonequake_analysis.checks.search.reference import ReferenceStep, State, is_linearizable
-from zonequake_analysis.inputs.shapes import NEVER_NS, Function, OutcomeCode, RoleCode
+from zonequake_analysis.inputs.shapes import ABSENT, NEVER_NS, Function, OutcomeCode, RoleCode
 
 _T = TypeVar("_T")
 
@@ -242,9 +242,12 @@ def registers_fail(steps: Sequence[ReferenceStep]) -> bool:
             ),
             writes=column(lambda g: len(writes(g))),
             answered=column(lambda g: sum(s.fin_ns != NEVER_NS for s in writes(g))),
+            by_cas=np.array(
+                [any(s.f is Function.CAS for s in writes(group)) for group in clusters.values()]
+            ),
             expected=column(
                 lambda g: max(
-                    (s.expected or ABSENT for s in writes(g) if s.f is Function.CAS), default=-1
+                    (s.expected for s in writes(g) if s.expected is not None), default=ABSENT
                 )
             ),
         )

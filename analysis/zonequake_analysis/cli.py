@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from zonequake_analysis.errors import AnalysisError
+from zonequake_analysis.errors import AnalysisError, FolderHeld
 from zonequake_analysis.judgement.judge import judge_run
+from zonequake_analysis.judgement.one_analysis import claimed, tell_broken_off
 from zonequake_analysis.report import write_report
 from zonequake_analysis.spark_pass.ingest import history_files
 from zonequake_analysis.spark_pass.session import build_session, size_of
@@ -27,10 +28,11 @@ def judge_folder(run: Path, master: str | None = None, remote: str | None = None
     AnalysisError for a folder that can't be judged at all.
     """
     files = history_files(run)
-    size = size_of(sum(file.stat().st_size for file in files))
-    spark = build_session(size=size, master=master, remote=remote)
-    judgement = judge_run(spark, run, progress=partial(_say, run))
-    write_report(run, judgement)
+    with claimed(run):
+        size = size_of(sum(file.stat().st_size for file in files))
+        spark = build_session(size=size, master=master, remote=remote)
+        judgement = judge_run(spark, run, progress=partial(_say, run))
+        write_report(run, judgement)
     for check in judgement.checks:
         if check.verdict is not Verdict.PASSED:
             _say(run, f"{check.verdict}: {check.name}: {check.summary}")
@@ -43,11 +45,22 @@ def analyze(run: Path, master: str | None = None, remote: str | None = None) -> 
     harness, never a pass."""
     try:
         return EXIT_CODES[judge_folder(run, master, remote)]
-    except AnalysisError as error:
+    except FolderHeld as error:
         _say(run, str(error))
-    except Exception:  # noqa: BLE001 - Python's own exit code for it would be that of a violation
+    except AnalysisError as error:
+        _break_off(run, str(error))
+    except Exception as error:  # noqa: BLE001 - Python's own exit code would be a violation's
         traceback.print_exc()
+        _break_off(run, f"{type(error).__name__}: {error}")
     return EXIT_CODES[Verdict.HARNESS_FAILED]
+
+
+def _break_off(run: Path, why: str) -> None:
+    _say(run, why)
+    try:
+        tell_broken_off(run, why)
+    except OSError as error:
+        _say(run, f"no verdict can be written: {error}")
 
 
 def _say(run: Path, text: str) -> None:

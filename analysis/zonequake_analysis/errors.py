@@ -2,6 +2,7 @@
 
 AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
+│   └── FolderHeld      another process analyses it
 ├── PrometheusError     remote_read was refused, or its answer could not be read
 └── SessionError        Spark could not be started
 """
@@ -15,6 +16,10 @@ class AnalysisError(Exception):
 
 class RunFolderError(AnalysisError):
     """A run folder lacks what it needs, or a file in it can't be read."""
+
+
+class FolderHeld(RunFolderError):
+    """Another process analyses the run folder."""
 
 
 class PrometheusError(AnalysisError):

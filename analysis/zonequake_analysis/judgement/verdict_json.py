@@ -17,9 +17,11 @@ import yaml
 from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.run_folder import target_in_words
 from zonequake_analysis.verdict import EXIT_CODES, Check, Kind, Verdict, worst
+from zonequake_analysis.whole_files import write_whole
 
 OURS = "zonequake"
 VERDICT_FILE, JUNIT_FILE, SUMMARY_FILE = "verdict.json", "junit.xml", "summary.md"
+REPORT_FILE = "report.html"
 
 
 class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +193,7 @@ def read_document(run: Path) -> VerdictDocument:
 def write_document(run: Path, document: VerdictDocument) -> None:
     """Writes `verdict.json`."""
     encoded = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    (run / VERDICT_FILE).write_bytes(encoded + b"\n")
+    write_whole(run / VERDICT_FILE, encoded + b"\n")
 
 
 def started(facts: RunFacts | None) -> str:

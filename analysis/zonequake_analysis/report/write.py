@@ -6,6 +6,7 @@ from pathlib import Path
 
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.verdict_json import (
+    REPORT_FILE,
     FaultEntry,
     Told,
     VerdictDocument,
@@ -19,12 +20,13 @@ from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import witnesses_by_check
 from zonequake_analysis.verdict import EXIT_CODES
+from zonequake_analysis.whole_files import write_whole
 
 
 def write_report(run: Path, judgement: Judgement) -> None:
-    """Writes the four files; each replaces the one before."""
+    """Writes the four files, verdict.json behind all others."""
+    write_whole(run / REPORT_FILE, render_page(run, judgement).encode())
     write_told(Told(document=verdict_document(run, judgement), folder=str(run)), run)
-    (run / "report.html").write_text(render_page(run, judgement))
 
 
 def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:

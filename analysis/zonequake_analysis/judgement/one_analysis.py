@@ -1,0 +1,77 @@
+"""A run folder belongs to one analysis at a time, and no verdict in it is another's.
+
+    claimed ── earlier verdict removed ── … ── report, summary, junit.xml ── verdict.json
+                                           └── breaks off: verdict.json says harness-failed
+                                           └── killed: no verdict at all
+
+Each file appears whole: it is written beside its place, and then renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from zonequake_analysis.errors import FolderHeld, RunFolderError
+from zonequake_analysis.judgement.verdict_json import (
+    JUNIT_FILE,
+    REPORT_FILE,
+    SUMMARY_FILE,
+    VERDICT_FILE,
+    CheckEntry,
+    RunFacts,
+    Told,
+    read_facts,
+    without_analysis,
+)
+from zonequake_analysis.judgement.write_reports import write_told
+from zonequake_analysis.verdict import Kind, Verdict
+
+TOLD_FILES = (VERDICT_FILE, REPORT_FILE, SUMMARY_FILE, JUNIT_FILE)
+"""What an analysis says of a run, the verdict first: without it the others say nothing."""
+
+
+@contextmanager
+def claimed(run: Path) -> Iterator[None]:
+    """Holds the folder for one analysis, without the verdict of an earlier one.
+
+    The kernel gives it back when this process ends. Raises FolderHeld if another process
+    analyses it.
+    """
+    held = os.open(run / "history", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(held)
+        raise FolderHeld(
+            f"{run}: another process analyses it; wait until it has ended, then try again"
+        ) from error
+    try:
+        for name in TOLD_FILES:
+            (run / name).unlink(missing_ok=True)
+        yield
+    finally:
+        os.close(held)
+
+
+def tell_broken_off(run: Path, why: str) -> None:
+    """Writes that the analysis broke off, as a verdict of its own; no report stands beside it."""
+    (run / REPORT_FILE).unlink(missing_ok=True)
+    check = CheckEntry(
+        name="analysis",
+        kind=Kind.HARNESS,
+        verdict=Verdict.HARNESS_FAILED,
+        summary=f"the analysis broke off: {why}",
+        checked=1,
+    )
+    write_told(Told(document=without_analysis([check], _facts(run)), folder=str(run)), run)
+
+
+def _facts(run: Path) -> RunFacts | None:
+    try:
+        return read_facts(run)
+    except RunFolderError:
+        return None

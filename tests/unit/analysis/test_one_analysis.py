@@ -1,0 +1,138 @@
+"""A run folder belongs to one analysis at a time, and no verdict in it is another's."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zonequake_analysis import cli
+from zonequake_analysis.errors import FolderHeld, RunFolderError
+from zonequake_analysis.judgement.one_analysis import TOLD_FILES, claimed
+from zonequake_analysis.whole_files import write_whole
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a history, and with all that an analysis told before: it passed."""
+    (tmp_path / "history").mkdir()
+    (tmp_path / "history" / "load-0.jsonl").write_text("{}\n")
+    for name in TOLD_FILES:
+        (tmp_path / name).write_text('{"schema":1,"verdict":"passed","checks":[]}')
+    monkeypatch.setattr(cli, "build_session", lambda **_: None)
+    return tmp_path
+
+
+def told(run: Path) -> set[str]:
+    return {name for name in TOLD_FILES if (run / name).exists()}
+
+
+def breaks_with(error: BaseException, seen: list[set[str]]) -> Any:
+    def judge_run(_: object, run: Path, **__: object) -> None:
+        seen.append(told(run))
+        raise error
+
+    return judge_run
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (RunFolderError("run.yaml: expected a mapping"), "run.yaml: expected a mapping"),
+        (MemoryError("of metrics"), "MemoryError: of metrics"),
+    ],
+)
+def test_an_analysis_that_breaks_off_says_so_and_leaves_nothing_of_the_one_before(
+    run: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    seen: list[set[str]] = []
+    monkeypatch.setattr(cli, "judge_run", breaks_with(error, seen))
+    assert cli.analyze(run) == 255
+    assert seen == [set()], "from its start on no verdict of an earlier one stands there"
+    document = json.loads((run / "verdict.json").read_text())
+    assert (document["verdict"], document["exit_code"]) == ("harness-failed", 255)
+    assert document["headline"] == f"the analysis broke off: {why}"
+    assert "report.html" not in told(run)
+
+
+def test_an_analysis_without_a_history_leaves_nothing_of_the_one_before(run: Path) -> None:
+    (run / "history" / "load-0.jsonl").unlink()
+    assert cli.analyze(run) == 255
+    assert json.loads((run / "verdict.json").read_text())["verdict"] == "harness-failed"
+
+
+def test_a_run_yaml_that_nobody_can_read_is_no_reason_to_say_nothing(run: Path) -> None:
+    (run / "run.yaml").write_text("- [")
+    assert cli.analyze(run) == 255
+    assert "run.yaml" in json.loads((run / "verdict.json").read_text())["headline"]
+
+
+def test_an_interrupted_analysis_leaves_no_verdict(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "judge_run", breaks_with(KeyboardInterrupt(), []))
+    with pytest.raises(KeyboardInterrupt):
+        cli.analyze(run)
+    assert told(run) == set()
+
+
+def test_a_full_disk_leaves_no_verdict(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli, "judge_run", breaks_with(OSError(28, "No space left"), []))
+    monkeypatch.setattr(cli, "tell_broken_off", full)
+    assert cli.analyze(run) == 255
+    assert told(run) == set()
+    assert "no verdict can be written" in capsys.readouterr().err
+
+
+def test_a_second_analysis_is_refused_and_touches_nothing(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with claimed(run):
+        (run / "verdict.json").write_text("the first one's")
+        assert cli.analyze(run) == 255
+        with pytest.raises(FolderHeld):
+            cli.judge_folder(run)
+    assert "another process analyses it" in capsys.readouterr().err
+    assert (run / "verdict.json").read_text() == "the first one's"
+
+
+def test_a_killed_analysis_leaves_no_verdict_and_the_folder_to_the_next(run: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path;"
+        "from zonequake_analysis.judgement.one_analysis import claimed;"
+        "folder = claimed(Path(sys.argv[1])); folder.__enter__();"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(run)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert told(run) == set()
+    with claimed(run):
+        pass
+
+
+def test_a_file_that_could_not_be_written_whole_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "verdict.json"
+    write_whole(file, b"before")
+
+    def half(draft: Path, content: bytes) -> int:
+        with draft.open("wb") as stream:
+            stream.write(content[: len(content) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(file, b"afterwards")
+    assert file.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [file]

@@ -21,16 +21,22 @@ from zonequake_analysis.verdict import EXIT_CODES, Verdict
 app = typer.Typer(help="Analyze run folders.", add_completion=False)
 
 
-def judge_folder(run: Path, master: str | None = None, remote: str | None = None) -> Verdict:
+def judge_folder(
+    run: Path,
+    master: str | None = None,
+    remote: str | None = None,
+    driver_host: str | None = None,
+) -> Verdict:
     """Judges `run` and writes verdict, report and tables into it.
 
-    `master`: a Spark master instead of `local[*]`; `remote`: a Spark Connect server. Raises
-    AnalysisError for a folder that can't be judged at all.
+    `master`: a Spark master instead of `local[*]`; `remote`: a Spark Connect server; `driver_host`:
+    the address at which executors find this process. Raises AnalysisError for a folder that can't
+    be judged at all.
     """
     files = history_files(run)
     with claimed(run):
         size = size_of(sum(file.stat().st_size for file in files))
-        spark = build_session(size=size, master=master, remote=remote)
+        spark = build_session(size=size, master=master, remote=remote, driver_host=driver_host)
         judgement = judge_run(spark, run, progress=partial(_say, run))
         write_report(run, judgement)
     for check in judgement.checks:
@@ -40,11 +46,16 @@ def judge_folder(run: Path, master: str | None = None, remote: str | None = None
     return judgement.verdict
 
 
-def analyze(run: Path, master: str | None = None, remote: str | None = None) -> int:
+def analyze(
+    run: Path,
+    master: str | None = None,
+    remote: str | None = None,
+    driver_host: str | None = None,
+) -> int:
     """As `judge_folder`, but returns the exit code: what can't be judged is a failure of the
     harness, never a pass."""
     try:
-        return EXIT_CODES[judge_folder(run, master, remote)]
+        return EXIT_CODES[judge_folder(run, master, remote, driver_host)]
     except FolderHeld as error:
         _say(run, str(error))
     except AnalysisError as error:
@@ -72,6 +83,10 @@ def analyze_command(
     run: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Run folder.")],
     master: Annotated[str | None, typer.Option(help="Spark master, default local[*].")] = None,
     remote: Annotated[str | None, typer.Option(help="Spark Connect, sc://host:port.")] = None,
+    driver_host: Annotated[
+        str | None,
+        typer.Option(help="Address at which the workers of --master find this process."),
+    ] = None,
 ) -> None:
     """Analyze a run folder again; `history/*.jsonl` alone is enough."""
-    raise typer.Exit(analyze(run, master, remote))
+    raise typer.Exit(analyze(run, master, remote, driver_host))

@@ -51,6 +51,7 @@ from zonequake_analysis.measures.timeline import Timeline, all_of, timeline
 from zonequake_analysis.measures.windows import availability
 from zonequake_analysis.spark_pass.bucket import Known
 from zonequake_analysis.spark_pass.ingest import Ingested, ingest
+from zonequake_analysis.spark_pass.placement import Placement, placement_of
 from zonequake_analysis.verdict import Check, Verdict, worst
 
 _T = TypeVar("_T")
@@ -89,6 +90,7 @@ class Judgement:
     timeline: Timeline
     shown: Sequence[Shown]
     steps_s: dict[str, float]
+    placement: Placement | None
 
 
 def judge_run(
@@ -167,6 +169,7 @@ def judge_run(
         timeline=drawn,
         shown=shown,
         steps_s=steps,
+        placement=placement_of(spark),
     )
 
 

@@ -78,6 +78,22 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     started_wall_ns: int = 0
 
 
+class ExecutorEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A Spark executor that ran tasks of the analysis."""
+
+    name: str
+    address: str
+    tasks: int
+
+
+class AnalysisPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the analysis ran: the only part of a verdict that depends on it."""
+
+    master: str
+    application: str
+    executors: list[ExecutorEntry]
+
+
 class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The file. `resets` are rows for the summary's table, under `reset_columns`."""
 
@@ -92,6 +108,7 @@ class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[FaultEntry] = []
     reset_columns: list[str] = []
     resets: list[list[str]] = []
+    analyzed: AnalysisPlace | None = None
 
     @property
     def duration_s(self) -> float:

@@ -7,6 +7,8 @@ from pathlib import Path
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.verdict_json import (
     REPORT_FILE,
+    AnalysisPlace,
+    ExecutorEntry,
     FaultEntry,
     Told,
     VerdictDocument,
@@ -19,6 +21,7 @@ from zonequake_analysis.measures.windows import Unavailability
 from zonequake_analysis.report.page import render_page
 from zonequake_analysis.report.summary import RESET_COLUMNS, headline, numbers, reset_rows
 from zonequake_analysis.report.witness_text import witnesses_by_check
+from zonequake_analysis.spark_pass.placement import Placement
 from zonequake_analysis.verdict import EXIT_CODES
 from zonequake_analysis.whole_files import write_whole
 
@@ -60,6 +63,20 @@ def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:
         ],
         reset_columns=list(RESET_COLUMNS) if e.resets else [],
         resets=[list(row) for row in reset_rows(e)],
+        analyzed=_place(judgement.placement),
+    )
+
+
+def _place(placement: Placement | None) -> AnalysisPlace | None:
+    if placement is None:
+        return None
+    return AnalysisPlace(
+        master=placement.master,
+        application=placement.application,
+        executors=[
+            ExecutorEntry(name=one.name, address=one.address, tasks=one.tasks)
+            for one in placement.executors
+        ],
     )
 
 

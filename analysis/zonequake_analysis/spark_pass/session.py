@@ -12,10 +12,14 @@ import sys
 from collections.abc import Mapping
 from enum import StrEnum
 
-from pyspark.errors import PySparkException
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from zonequake_analysis.errors import SessionError
+from zonequake_analysis.spark_pass.placement import check_placement, check_reachable, is_local
+
+LOCAL = "local[*]"
+"""The master of whoever names none."""
 
 SMALL_BYTES = 128 * 1024 * 1024
 """Up to this much history the start of the JVM and of its compilers outweighs the work."""
@@ -34,10 +38,13 @@ _PORTABLE = {
 _STATIC = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
+_ON_ONE_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""For local masters alone: executors on another machine could not connect to it."""
 
 
 class Size(StrEnum):
@@ -71,15 +78,20 @@ def build_session(
     size: Size,
     master: str | None = None,
     remote: str | None = None,
+    driver_host: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session at `master` (default `local[*]`), or through Spark Connect at `remote`.
 
-    `settings` come before the defaults of this module. Under `spark-submit` the master is already
-    set and stays. Raises SessionError.
+    `settings` come before the defaults of this module. Under `spark-submit` its `--master`,
+    `--conf` and `spark-defaults.conf` win. `driver_host`: the address at which executors find this
+    process; Spark's own choice if it is None and the master isn't local.
+
+    Raises:
+        SessionError: Spark doesn't start, runs elsewhere than asked for, or has no executor within
+            REACH_S.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("zonequake analyze")
     try:
         if remote is not None:
@@ -87,26 +99,54 @@ def build_session(
             for name, value in _PORTABLE.items():
                 session.conf.set(name, value)
             return session
-        from pyspark import SparkConf
-
-        given = SparkConf()
-        if master is not None:
-            builder = builder.master(master)
-        elif not given.contains("spark.master"):
-            builder = builder.master("local[*]")
-        cores = os.cpu_count() or 2
-        defaults = {
-            **_PORTABLE,
-            **_STATIC,
-            **_BY_SIZE[size],
-            "spark.sql.shuffle.partitions": str(2 if size is Size.SMALL else 4 * cores),
-            **(settings or {}),
-        }
+        given = _given()
+        wanted = given.get("spark.master", None) or master or LOCAL
+        if master is not None and wanted != master:
+            raise SessionError(
+                f"found --master {master} beside spark-submit's {wanted}, expected one of them"
+            )
+        defaults = _defaults(size, wanted) | dict(settings or {})
+        if driver_host is not None:
+            defaults["spark.driver.host"] = driver_host
+        check_reachable(wanted)
+        builder = builder.master(wanted)
         for name, value in defaults.items():
             if not given.contains(name):
                 builder = builder.config(name, value)
-        return builder.getOrCreate()
-    except (PySparkException, RuntimeError, OSError) as error:
+        session = builder.getOrCreate()
+    except SessionError:
+        raise
+    except Exception as error:  # whatever the JVM says, it comes as its bridge's own error
         raise SessionError(
-            f"Spark did not start ({error}); Java 17 is expected on PATH or in JAVA_HOME"
+            f"Spark did not start ({_first_line(error)}); Java 17 is expected on PATH or in "
+            "JAVA_HOME, and a master such as local[2] or spark://host:7077"
         ) from error
+    check_placement(session, wanted)
+    return session
+
+
+def _given() -> SparkConf:
+    """What `spark-submit` has set: only its JVM knows it before there is a context."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+    return SparkConf()
+
+
+def _defaults(size: Size, master: str) -> dict[str, str]:
+    cores = os.cpu_count() or 2
+    local = _ON_ONE_MACHINE if is_local(master) else {}
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return {
+        **_PORTABLE,
+        **_STATIC,
+        **local,
+        **_BY_SIZE[size],
+        "spark.sql.shuffle.partitions": str(2 if size is Size.SMALL else 4 * cores),
+    }
+
+
+def _first_line(error: BaseException) -> str:
+    """Returns what Java says first; its stack is no word for people."""
+    told = getattr(error, "java_exception", None)
+    return str(told if told is not None else error).strip().partition("\n")[0]

@@ -1,0 +1,128 @@
+"""Where Spark runs: whether it is where it was asked for, and which executors did the work.
+
+A master that nobody can reach, and executors that never come, make Spark wait without a word; a
+session that was open before keeps its own master. Each is an error here, with the likely cause.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from zonequake_analysis.errors import SessionError
+
+REACH_S = 60.0
+"""So long an executor may take to come."""
+_CONNECT_S = 5.0
+_POLL_S = 0.2
+_OTHER_MASTERS = re.compile(r"local(\[(\*|\d+)(, *\d+)?\]|-cluster\[.*\])?$|k8s://.|yarn$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """A process that ran tasks; `driver` on a local master."""
+
+    name: str
+    address: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where an analysis ran. Executors that ran no task are left out."""
+
+    master: str
+    application: str
+    executors: tuple[Executor, ...]
+
+
+def is_local(master: str) -> bool:
+    """Returns whether this master runs all tasks in the driver's own process or machine."""
+    return master.startswith("local")
+
+
+def check_reachable(master: str) -> None:
+    """Tries to connect to a standalone master. Raises SessionError if none of its hosts answers, or
+    if it is no master that Spark knows.
+    """
+    if not master.startswith("spark://"):
+        if _OTHER_MASTERS.match(master) is None:
+            raise SessionError(
+                f"--master: found {master}, expected local, local[4], local[*], spark://host:port, "
+                "k8s://https://host:port or yarn"
+            )
+        return
+    refused = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdigit():
+            raise SessionError(f"--master: found {master}, expected spark://host:port")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+        except OSError as error:
+            refused.append(f"{place}: {error}")
+        else:
+            return
+    raise SessionError(
+        f"the Spark master can't be reached ({'; '.join(refused)}); is it running there, and does "
+        "a firewall let this machine connect?"
+    )
+
+
+def check_placement(spark: SparkSession, wanted: str) -> None:
+    """Waits for the first executor. Raises SessionError if Spark runs elsewhere, or none comes."""
+    context = spark.sparkContext
+    if context.master != wanted:
+        raise SessionError(
+            f"asked for the master {wanted}, but a session of this process runs on "
+            f"{context.master} already; stop that one, or leave the master out"
+        )
+    if is_local(wanted):
+        return
+    ends_s = time.monotonic() + REACH_S
+    while not _others(spark):
+        if time.monotonic() >= ends_s:
+            host = context.getConf().get("spark.driver.host", "?")
+            spark.stop()
+            raise SessionError(
+                f"no executor of {wanted} came within {REACH_S:.0f} s: either no worker is free, "
+                f"or workers can't connect to this process at {host}; name an address that they "
+                "reach with --driver-host"
+            )
+        time.sleep(_POLL_S)
+
+
+def _others(spark: SparkSession) -> bool:
+    """Returns whether there is an executor beside the driver."""
+    return bool(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() > 1)
+
+
+def placement_of(spark: SparkSession) -> Placement | None:
+    """Returns where this session has run its tasks; None through Spark Connect, which can't say."""
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        return None
+    found = context._jsc.sc().statusStore().executorList(False)
+    executors = [found.apply(number) for number in range(found.size())]
+    return Placement(
+        master=context.master,
+        application=context.applicationId,
+        executors=tuple(
+            sorted(
+                (
+                    Executor(name=e.id(), address=_host(e.hostPort()), tasks=e.totalTasks())
+                    for e in executors
+                    if e.totalTasks()
+                ),
+                key=lambda executor: executor.name,
+            )
+        ),
+    )
+
+
+def _host(place: str) -> str:
+    return re.sub(r":\d+$", "", place)

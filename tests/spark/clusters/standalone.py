@@ -1,0 +1,87 @@
+"""A standalone Spark cluster of PySpark's own classes: a master and workers, as processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+
+BEGIN_S = 60.0
+_SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def started(folder: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a class of Spark's deployment, and ends it with all that it started."""
+    work = folder / name
+    work.mkdir(parents=True)
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_WORKER_DIR": str(work),
+    }
+    with (work / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [_SPARK_CLASS, f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]],
+            cwd=work,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextlib.contextmanager
+def standalone(folder: Path, *, workers: int) -> Iterator[str]:
+    """A cluster of so many workers with one core each; yields its master's URL."""
+    port, pages = free_port(), free_port()
+    with contextlib.ExitStack() as running:
+        running.enter_context(
+            started(
+                folder, "master", "master.Master", "--host", "127.0.0.1",
+                "--port", str(port), "--webui-port", str(pages),
+            )
+        )  # fmt: skip
+        _await_port(port)
+        master = f"spark://127.0.0.1:{port}"
+        for number in range(workers):
+            running.enter_context(
+                started(
+                    folder, f"worker-{number}", "worker.Worker", "--host", "127.0.0.1",
+                    "--cores", "1", "--memory", "1g", "--webui-port", str(free_port()), master,
+                )
+            )  # fmt: skip
+        yield master
+
+
+def _await_port(port: int) -> None:
+    ends_s = time.monotonic() + BEGIN_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            if time.monotonic() > ends_s:
+                raise
+            time.sleep(0.2)
+        else:
+            return

@@ -1,0 +1,102 @@
+"""The analysis on a standalone cluster: where it ran, and the verdict of the local one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from tests.histories.synthesize import Shape, synthesize
+from tests.spark.clusters.standalone import free_port, standalone
+from zonequake_analysis import submit
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "demo"
+    synthesize(folder, Shape(operations=2000, rate=1000, files=2, partitions=4, keys=16))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with standalone(tmp_path_factory.mktemp("cluster"), workers=2) as master:
+        yield master
+
+
+def zonequake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    code = "from zonequake_analysis.cli import app; app()"
+    return finished([sys.executable, "-c", code, *map(str, arguments)])
+
+
+def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, timeout=300
+    )
+
+
+def verdict(run: Path) -> dict[str, Any]:
+    """The file, without the time that the analysis took."""
+    document: dict[str, Any] = json.loads((run / "verdict.json").read_text())
+    document.get("numbers", {}).pop("analysis_s", None)
+    return document
+
+
+def copied(run: Path, folder: Path) -> Path:
+    """The same run in another place, under the same name."""
+    return Path(shutil.copytree(run, folder / run.name))
+
+
+def test_the_verdict_is_the_local_one_and_the_workers_did_the_work(
+    run: Path, cluster: str, tmp_path: Path
+) -> None:
+    here, there = copied(run, tmp_path / "here"), copied(run, tmp_path / "there")
+    local = zonequake(here, "--master", "local[1]")
+    distributed = zonequake(there, "--master", cluster, "--driver-host", "127.0.0.1")
+    assert local.returncode == distributed.returncode, distributed.stderr
+    told, elsewhere = verdict(here), verdict(there)
+    place, other = told.pop("analyzed"), elsewhere.pop("analyzed")
+    assert told == elsewhere
+    assert place["master"] == "local[1]"
+    assert [executor["name"] for executor in place["executors"]] == ["driver"]
+    assert other["master"] == cluster
+    assert other["executors"]
+    assert "driver" not in {executor["name"] for executor in other["executors"]}
+
+
+def test_spark_submits_master_is_the_one_that_judges(
+    run: Path, cluster: str, tmp_path: Path
+) -> None:
+    there = copied(run, tmp_path)
+    command = [SPARK_SUBMIT, "--master", cluster, "--conf", "spark.driver.host=127.0.0.1"]
+    ended = finished([*map(str, command), submit.__file__, str(there)])
+    document = verdict(there)
+    assert document["exit_code"] == ended.returncode, ended.stderr
+    assert document["analyzed"]["master"] == cluster
+    assert "driver" not in {one["name"] for one in document["analyzed"]["executors"]}
+
+
+@pytest.mark.parametrize("master", ["somewhere", f"spark://127.0.0.1:{free_port()}"])
+def test_a_master_that_is_not_there_is_an_error_without_a_stack(
+    run: Path, tmp_path: Path, master: str
+) -> None:
+    there = copied(run, tmp_path)
+    ended = zonequake(there, "--master", master)
+    assert ended.returncode == 255
+    assert master.removeprefix("spark://") in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "\tat org.apache" not in ended.stderr
+    assert verdict(there)["verdict"] == "harness-failed"

@@ -1,0 +1,126 @@
+"""Spark runs where it was asked to, or says why not."""
+
+from __future__ import annotations
+
+import re
+import socket
+from types import SimpleNamespace as Made
+from typing import Any
+
+import pytest
+
+from zonequake_analysis.errors import SessionError
+from zonequake_analysis.spark_pass import placement
+from zonequake_analysis.spark_pass.placement import (
+    check_placement,
+    check_reachable,
+    is_local,
+    placement_of,
+)
+
+
+class Executors:
+    """What Spark's JVM says of its executors: (name, address, tasks)."""
+
+    def __init__(self, *known: tuple[str, str, int]) -> None:
+        self._known = known
+
+    def size(self) -> int:
+        return len(self._known)
+
+    def apply(self, number: int) -> Any:
+        name, address, tasks = self._known[number]
+        return Made(id=lambda: name, hostPort=lambda: address, totalTasks=lambda: tasks)
+
+
+def session(master: str, *known: tuple[str, str, int]) -> Any:
+    stopped: list[bool] = []
+    context = Made(
+        getExecutorMemoryStatus=lambda: Made(size=lambda: len(known)),
+        statusStore=lambda: Made(executorList=lambda active: Executors(*known)),
+    )
+    spark = Made(
+        sparkContext=Made(
+            master=master,
+            applicationId="app-1",
+            _jsc=Made(sc=lambda: context),
+            getConf=lambda: {"spark.driver.host": "10.0.0.9"},
+        ),
+        stop=lambda: stopped.append(True),
+        stopped=stopped,
+    )
+    spark._sc = spark.sparkContext
+    return spark
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [("local", True), ("local[*]", True), ("local[2]", True), ("spark://a:7077", False),
+     ("k8s://https://a", False), ("yarn", False)],
+)  # fmt: skip
+def test_a_local_master_is_known_by_its_name(master: str, expected: bool) -> None:
+    assert is_local(master) == expected
+
+
+def test_a_master_where_nothing_listens_is_named_with_the_cause() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        with pytest.raises(SessionError, match=f"127.0.0.1:{port}.*refused.*is it running there"):
+            check_reachable(f"spark://127.0.0.1:{port}")
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as server:
+        closed.bind(("127.0.0.1", 0))
+        ports = closed.getsockname()[1], server.getsockname()[1]
+        check_reachable(f"spark://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
+
+
+@pytest.mark.parametrize("master", ["somewhere", "local[two]", "Yarn", "k8s://", ""])
+def test_a_master_that_spark_does_not_know_is_refused(master: str) -> None:
+    with pytest.raises(SessionError, match=f"found {re.escape(master)}, expected local, "):
+        check_reachable(master)
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[4]", "local[*]", "local[2, 3]", "yarn", "k8s://a"]
+)
+def test_other_masters_are_left_to_spark(master: str) -> None:
+    check_reachable(master)
+
+
+@pytest.mark.parametrize("master", ["spark://somewhere", "spark://:7077", "spark://a:port"])
+def test_a_master_without_host_or_port_is_refused(master: str) -> None:
+    with pytest.raises(SessionError, match="expected spark://host:port"):
+        check_reachable(master)
+
+
+def test_a_session_that_runs_elsewhere_is_refused() -> None:
+    with pytest.raises(SessionError, match=r"asked for the master spark://a:1.*local\[\*\]"):
+        check_placement(session("local[*]"), "spark://a:1")
+
+
+def test_executors_that_never_come_are_an_error_that_names_the_drivers_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(placement, "REACH_S", 0.0)
+    spark = session("spark://a:1", ("driver", "10.0.0.9:1", 0))
+    with pytest.raises(SessionError, match=r"no executor .*10\.0\.0\.9.*--driver-host"):
+        check_placement(spark, "spark://a:1")
+    assert spark.stopped == [True]
+
+
+def test_executors_that_did_nothing_are_left_out() -> None:
+    spark = session("spark://a:1", ("driver", "d:1", 0), ("1", "w2:7", 3), ("0", "w1:7", 5))
+    found = placement_of(spark)
+    assert found is not None
+    assert (found.master, found.application) == ("spark://a:1", "app-1")
+    assert [(e.name, e.address, e.tasks) for e in found.executors] == [
+        ("0", "w1", 5),
+        ("1", "w2", 3),
+    ]
+
+
+def test_through_connect_nobody_can_say() -> None:
+    assert placement_of(Made()) is None  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from tests.histories.synthesize import Shape, synthesize
 from tests.spark.clusters.standalone import free_port, standalone
 from zonequake_analysis import submit
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
@@ -44,7 +44,7 @@ def zonequake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False, timeout=300
+        command, capture_output=True, text=True, env=environment, check=False, timeout=500
     )
 
 

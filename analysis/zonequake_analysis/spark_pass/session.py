@@ -126,7 +126,7 @@ def build_session(
 
 
 def _given() -> SparkConf:
-    """What `spark-submit` has set: only its JVM knows it before there is a context."""
+    """Returns what `spark-submit` has set, which its JVM alone knows before there is a context."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
     return SparkConf()

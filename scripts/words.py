@@ -67,9 +67,13 @@ def without_verb(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def tracked() -> list[str]:
-    """The files that are looked at, from the root."""
+    """The files that are looked at, from the root: also those that nobody has added yet."""
     listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.splitlines()
     return [name for name in listed if name.endswith(_READ) and not name.startswith(_NOT_READ)]
 

@@ -23,6 +23,7 @@ EXIT_USAGE = 254
 EXIT_HARNESS_FAILED = 255
 
 app = typer.Typer(
+    add_completion=False,
     help="Start, stop and show a cluster: an embedded node, or a context.",
     no_args_is_help=True,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import yaml
 from tests.rules_audit.rules_table import ROOT, Row, place, unit_tests
 
 TABLE = Path(__file__).with_name("mutations.yaml")
+_NAME = re.compile(r"^([\w-]+):", re.MULTILINE)
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,8 +33,13 @@ def load(path: Path = TABLE) -> dict[str, Mutation]:
 
     Raises:
         msgspec.ValidationError: the file holds something else.
+        ValueError: a name stands there twice; YAML would take the last.
     """
-    return msgspec.convert(yaml.safe_load(path.read_text()), dict[str, Mutation])
+    text = path.read_text()
+    twice = [name for name, count in Counter(_NAME.findall(text)).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path.name}: found {', '.join(twice)} twice, expected each name once")
+    return msgspec.convert(yaml.safe_load(text), dict[str, Mutation])
 
 
 def apply(mutation: Mutation) -> str:

@@ -14,7 +14,11 @@ from zonequake_cluster.images.build import build_all, planned_images, push_all
 from zonequake_cluster.own_files import find_own_files
 from zonequake_kube.errors import HarnessError
 
-app = typer.Typer(help="Build and list container images, without Docker.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    help="Build and list container images, without Docker.",
+    no_args_is_help=True,
+)
 
 _EXIT_HARNESS_FAILED = 255
 _console = Console(highlight=False, soft_wrap=True)

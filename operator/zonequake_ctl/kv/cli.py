@@ -46,7 +46,9 @@ ABSENT_EXIT_CODE = 3
 
 _ATTEMPT_NS = 2_000_000_000
 
-app = typer.Typer(name="kv", help="Read and write single keys.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, name="kv", help="Read and write single keys.", no_args_is_help=True
+)
 
 
 Key = Annotated[str, typer.Argument(help="Key; its hash decides the partition.")]

@@ -15,7 +15,10 @@ from zonequake_ctl.release.tls_settings import TlsPlace
 from zonequake_kube.errors import UsageError
 
 app = typer.Typer(
-    name="certificates", help="Show and rotate the release's certificates.", no_args_is_help=True
+    add_completion=False,
+    name="certificates",
+    help="Show and rotate the release's certificates.",
+    no_args_is_help=True,
 )
 console = Console(highlight=False, soft_wrap=True)
 

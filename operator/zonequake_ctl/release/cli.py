@@ -16,7 +16,7 @@ from zonequake_kube.errors import UsageError
 
 LOOK, CLUSTER = "Look", "Cluster and release"
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 console = Console(highlight=False, soft_wrap=True)
 
 Images = Annotated[

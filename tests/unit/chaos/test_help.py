@@ -118,3 +118,11 @@ def test_a_command_loads_nothing_large_that_it_does_not_need(
     ).stdout.split()
     assert module in loaded
     assert not unneeded & set(loaded)
+
+
+@pytest.mark.parametrize("name", MOUNTED)
+def test_no_command_offers_a_completion_of_its_own(name: str) -> None:
+    """Installed, it would be for a program of that name."""
+    command = known(typer.main.get_command(MOUNTED[name]))
+    offered = {flag for option in command.params for flag in option.opts}
+    assert not {"--install-completion", "--show-completion"} & offered

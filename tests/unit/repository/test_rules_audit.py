@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules_audit.audit import audit, lines, main, processes, unmutated, verdicts
-from tests.rules_audit.mutations import Mutation, apply, problems
+from tests.rules_audit.mutations import Mutation, apply, load, problems
 from tests.rules_audit.rules_table import Row, rows, unit_tests
 
 ROW = Row(
@@ -166,3 +166,13 @@ def test_what_always_returns_something_keeps_its_docstring() -> None:
 def test_words_that_no_row_has_end_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no such word"]) == 1
     assert "no row of docs/rules.md has any of these words" in capsys.readouterr().out
+
+
+def test_a_mutation_that_stands_there_twice_is_refused(tmp_path: Path) -> None:
+    table = tmp_path / "mutations.yaml"
+    one = "a-wrong-idea:\n  function: a.b\n  returns: 'True'\n"
+    table.write_text(one)
+    assert list(load(table)) == ["a-wrong-idea"]
+    table.write_text(one + one)
+    with pytest.raises(ValueError, match="a-wrong-idea twice, expected each name once"):
+        load(table)

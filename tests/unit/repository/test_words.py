@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,17 @@ def words(*files: str) -> subprocess.CompletedProcess[str]:
 def test_no_text_of_the_repository_has_such_a_word() -> None:
     done = words()
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_new_file_is_looked_at_before_it_is_added(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    copy = shutil.copy(ROOT / "scripts" / "words.py", tmp_path / "scripts")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("The group begins anew.\n")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    done = subprocess.run([sys.executable, copy], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("docs/page.md:1: 'anew'")
 
 
 @pytest.mark.parametrize(

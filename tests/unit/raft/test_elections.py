@@ -1,4 +1,4 @@
-"""Elections: pre-vote, lease, one vote per term, check-quorum, transfer, draining."""
+"""Elections: pre-vote, lease, check-quorum, transfer, draining."""
 
 from __future__ import annotations
 
@@ -6,30 +6,8 @@ import pytest
 
 from tests.unit.raft.small_cluster import SmallCluster, peer, peers
 from zonequake_store.raft.api import LeaderChanged, LeaderElected, RaftRole
-from zonequake_store.raft.errors import BootstrapRefused, NotLeader, ReadyOutstanding
+from zonequake_store.raft.errors import BootstrapRefused, NotLeader
 from zonequake_store.raft.messages import Configuration, Kind, Message
-
-
-def vote(
-    to: str, sender: str, *, term: int, index: int, log_term: int, context: int = 0
-) -> Message:
-    return Message(
-        kind=Kind.VOTE,
-        to=peer(to),
-        sender=peer(sender),
-        term=term,
-        index=index,
-        log_term=log_term,
-        context=context,
-    )
-
-
-def granted(cluster: SmallCluster, voter: str) -> list[Message]:
-    return [
-        message
-        for message in cluster.sent
-        if message.kind is Kind.VOTE_REPLY and message.sender.node == voter and not message.reject
-    ]
 
 
 def test_three_replicas_elect_one_leader_and_say_so_once_its_entry_is_committed() -> None:
@@ -43,21 +21,6 @@ def test_three_replicas_elect_one_leader_and_say_so_once_its_entry_is_committed(
         assert cluster.status(name).commit == 2
 
 
-def test_a_single_member_elects_itself_only_after_its_vote_is_stored() -> None:
-    cluster = SmallCluster("a")
-    raft = cluster.rafts["a"]
-    while not raft.has_ready():
-        raft.tick()
-    ready = raft.ready()
-    assert ready.hard_state is not None
-    assert ready.hard_state.vote == peer("a")
-    assert raft.status().role is RaftRole.CANDIDATE
-    cluster.store("a", ready)
-    cluster.run()
-    assert raft.status().role is RaftRole.LEADER
-    assert raft.status().commit == 2
-
-
 def test_an_isolated_replica_raises_no_term_and_disturbs_nobody_when_it_returns() -> None:
     cluster = SmallCluster()
     cluster.elect("a")
@@ -69,68 +32,6 @@ def test_an_isolated_replica_raises_no_term_and_disturbs_nobody_when_it_returns(
     cluster.tick(5)
     assert cluster.leader() == "a"
     assert cluster.status("a").term == term
-
-
-def test_a_replica_that_hears_its_leader_refuses_votes_but_not_in_a_transfer() -> None:
-    cluster = SmallCluster()
-    cluster.elect("a")
-    last = cluster.status("b").last_index
-    refused = vote("b", "c", term=99, index=last, log_term=98)
-    cluster.rafts["b"].step(refused)
-    cluster.run()
-    assert cluster.status("b").term < 99
-    cluster.rafts["b"].step(vote("b", "c", term=99, index=last, log_term=98, context=1))
-    assert cluster.status("b").term == 99
-
-
-def test_one_vote_per_term_also_across_a_restart() -> None:
-    cluster = SmallCluster()
-    cluster.lose = lambda message: True
-    for candidate in "bc":
-        cluster.rafts["a"].step(vote("a", candidate, term=5, index=1, log_term=1))
-        cluster.run()
-        cluster.start("a")
-    cluster.rafts["a"].step(vote("a", "b", term=5, index=1, log_term=1))
-    cluster.run()
-    assert [message.to.node for message in granted(cluster, "a")] == ["b", "b"]
-
-
-def test_a_vote_leaves_only_after_it_is_stored() -> None:
-    cluster = SmallCluster()
-    raft = cluster.rafts["a"]
-    raft.step(vote("a", "b", term=5, index=1, log_term=1))
-    ready = raft.ready()
-    assert ready.messages == ()
-    assert [message.kind for message in ready.messages_after_store] == [Kind.VOTE_REPLY]
-    assert ready.hard_state is not None
-    assert (ready.hard_state.term, ready.hard_state.vote) == (5, peer("b"))
-    assert not raft.has_ready()
-    with pytest.raises(ReadyOutstanding):
-        raft.ready()
-
-
-@pytest.mark.parametrize(("index", "log_term"), [(1, 1), (9, 2)])
-def test_a_candidate_with_an_older_log_gets_no_vote(index: int, log_term: int) -> None:
-    cluster = SmallCluster()
-    cluster.write_log("a", 3, 3)
-    cluster.rafts["a"].step(vote("a", "b", term=7, index=index, log_term=log_term))
-    cluster.run()
-    assert granted(cluster, "a") == []
-
-
-def test_votes_of_another_incarnation_do_not_elect() -> None:
-    cluster = SmallCluster()
-    cluster.down = {"b", "c"}
-    raft = cluster.rafts["a"]
-    cluster.tick(11, "a")
-    assert raft.status().role is RaftRole.PRE_CANDIDATE
-    for sender in (peer("b", "2"), peer("c", "2"), peer("x")):
-        raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a"), sender=sender, term=2))
-    assert raft.status().role is RaftRole.PRE_CANDIDATE
-    raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a", "2"), sender=peer("b"), term=2))
-    assert raft.status().role is RaftRole.PRE_CANDIDATE
-    raft.step(Message(kind=Kind.PRE_VOTE_REPLY, to=peer("a"), sender=peer("b"), term=2))
-    assert raft.status().role is RaftRole.CANDIDATE
 
 
 def test_a_passive_replica_never_campaigns() -> None:
@@ -226,29 +127,6 @@ def test_whoever_speaks_in_an_old_term_is_told_the_present_one(kind: Kind, answe
     cluster.rafts["b"].step(Message(kind=kind, to=peer("b"), sender=peer("c"), term=term - 1))
     cluster.run()
     assert [(each.kind, each.term, each.reject) for each in cluster.sent] == [(answer, term, True)]
-
-
-def test_who_is_asked_whether_it_would_vote_changes_neither_term_nor_vote() -> None:
-    cluster = SmallCluster()
-    cluster.elect("a")
-    cluster.isolate("a")
-    cluster.tick(cluster.settings.election_ticks, "b")
-    before = cluster.status("b").term
-    cluster.sent.clear()
-    asked = Message(
-        kind=Kind.PRE_VOTE,
-        to=peer("b"),
-        sender=peer("c"),
-        term=before + 1,
-        index=cluster.status("c").last_index,
-        log_term=before,
-    )
-    cluster.rafts["b"].step(asked)
-    cluster.run()
-    (answer,) = [each for each in cluster.sent if each.kind is Kind.PRE_VOTE_REPLY]
-    assert (answer.reject, answer.term) == (False, before + 1)
-    assert cluster.status("b").term == before
-    assert cluster.stores["b"].hard_state.term == before
 
 
 def test_a_removed_replica_with_a_later_term_ends_no_leadership() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from scripts.check import QUICK, ROOT, chosen_tests, imports, module_of
 
-VOTES = "tests/unit/raft/test_elections.py"
+VOTES = "tests/unit/raft/test_votes.py"
 UNIT_TESTS = [ROOT / VOTES, ROOT / "tests/unit/repository/test_check.py"]
 
 

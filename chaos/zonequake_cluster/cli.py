@@ -25,6 +25,7 @@ EXIT_HARNESS_FAILED = 255
 app = typer.Typer(
     add_completion=False,
     help="Start, stop and show a cluster: an embedded node, or a context.",
+    epilog="Example: zonequake cluster up",
     no_args_is_help=True,
 )
 _console = Console(highlight=False, soft_wrap=True)

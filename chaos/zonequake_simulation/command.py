@@ -84,7 +84,8 @@ Out = Annotated[
     typer.Option("--out", help="Output of --trace (.svg) or --shrink (.json)."),
 ]
 Key = Annotated[
-    str | None, typer.Option("--key", help="Key whose operations to show; else the violating one.")
+    str | None,
+    typer.Option("--key", help="Key whose operations to show. Default: that of the violation."),
 ]
 Last = Annotated[int, typer.Option("--last", min=1, help="Number of events to show.")]
 Heartbeats = Annotated[bool, typer.Option("--heartbeats", help="Show heartbeats too.")]
@@ -110,13 +111,7 @@ def simulate(
     """Run whole clusters in virtual time, with faults drawn from a seed, and check every step.
 
     The data node's own code runs, and so do the clients' rules and the checkers of histories; only
-    clock, network, disks and operator are simulated. The same seed gives the same run.
-
-        zonequake simulate --seeds 0..999       hunt
-
-        zonequake simulate --seed 17 --trace    what happened, with a picture
-
-        zonequake simulate --seed 17 --shrink   which of its faults are needed
+    clock, network and disks are simulated. The same seed gives the same run.
     """
     found = find_scenario(scenario)
     steps = steps or found.steps

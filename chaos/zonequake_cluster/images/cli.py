@@ -17,6 +17,7 @@ from zonequake_kube.errors import HarnessError
 app = typer.Typer(
     add_completion=False,
     help="Build and list container images, without Docker.",
+    epilog="Example: zonequake images build",
     no_args_is_help=True,
 )
 

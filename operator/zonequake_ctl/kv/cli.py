@@ -47,7 +47,11 @@ ABSENT_EXIT_CODE = 3
 _ATTEMPT_NS = 2_000_000_000
 
 app = typer.Typer(
-    add_completion=False, name="kv", help="Read and write single keys.", no_args_is_help=True
+    add_completion=False,
+    name="kv",
+    help="Read and write single keys.",
+    epilog="Example: zonequake kv get k1 --zone z1",
+    no_args_is_help=True,
 )
 
 

@@ -18,6 +18,7 @@ app = typer.Typer(
     add_completion=False,
     name="certificates",
     help="Show and rotate the release's certificates.",
+    epilog="Example: zonequake certificates show",
     no_args_is_help=True,
 )
 console = Console(highlight=False, soft_wrap=True)

@@ -24,6 +24,7 @@ FAILED_EXIT_CODE = 1
 app = typer.Typer(
     name="kubectl-zq",
     help="Show zones, forecast the effect of a change, pause and resume rebalances.",
+    epilog="Example: kubectl zq status",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,

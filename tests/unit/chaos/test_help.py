@@ -72,7 +72,17 @@ ALL = dict(commands())
 def test_every_mounted_command_is_looked_at() -> None:
     mounted = inside(known(typer.main.get_command(zonequake)))
     assert set(MOUNTED) <= set(mounted)
-    assert {name for name, command in mounted.items() if not command.epilog} == set(MOUNTED)
+    groups = {name for name, command in mounted.items() if isinstance(command, TyperGroup)}
+    unsaid = {name for name, command in mounted.items() if not command.epilog}
+    assert groups | unsaid == set(MOUNTED)
+
+
+@pytest.mark.parametrize("name", [*MOUNTED, "zq"])
+def test_the_help_of_a_group_has_an_example_of_one_of_its_commands(name: str) -> None:
+    group = known(typer.main.get_command({**MOUNTED, "zq": zq}[name]))
+    if isinstance(group, TyperGroup):
+        examples = {f"Example: {words}" for words in ALL}
+        assert any((group.epilog or "").startswith(example) for example in examples)
 
 
 def test_commands_stand_in_groups() -> None:

@@ -294,6 +294,20 @@ def test_contracts_of_imports_name_folders_and_ignore_nothing() -> None:
     assert set(linter["root_packages"]) == named
 
 
+def test_the_harness_is_at_most_35_percent_of_the_product() -> None:
+    lines = Counter(
+        {
+            root: sum(
+                text_of(path).count("\n")
+                for path in tracked_files()
+                if path.suffix == ".py" and path.is_relative_to(ROOT / root)
+            )
+            for root in SOURCE_ROOTS
+        }
+    )
+    assert lines["chaos"] <= 0.35 * lines.total()
+
+
 def test_every_folder_of_product_code_has_a_line_in_the_map() -> None:
     page = (ROOT / "docs" / "code.md").read_text()
     listed = set(re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE))

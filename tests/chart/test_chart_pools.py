@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 
@@ -145,7 +146,7 @@ def test_the_schema_knows_every_planted_fault_of_the_interface() -> None:
 def test_the_harness_is_told_what_it_needs(render: Render, one: One) -> None:
     assert one(render(), "ConfigMap", "zq-harness")["data"] == {
         "release": "zq",
-        "loadImage": "zonequake/store:0.1.0",
+        "loadImage": f"zonequake/store:{version('zonequake')}",
         "loadPullPolicy": "IfNotPresent",
         "storeService": "zq-store",
         "prometheusService": "zq-prometheus",

@@ -100,15 +100,8 @@ def told(proofs: Sequence[Proof]) -> list[str]:
 
 
 def requests_for(proofs: Sequence[Proof]) -> dict[int, ResetRequest]:
-    """By partition. Token and version name the loss that was shown."""
-    return {
-        proof.partition.number: ResetRequest(
-            token=proof.partition.keys.configuration_token,
-            topology_version=proof.topology_version,
-            survivor=None if proof.survivor is None else proof.survivor.peer,
-        )
-        for proof in proofs
-    }
+    """Returns the requests by partition."""
+    return {proof.partition.number: proof.request for proof in proofs}
 
 
 async def request(kube: Kube, name: str, requests: Mapping[int, ResetRequest]) -> None:

@@ -10,7 +10,7 @@ from zonequake_ctl.reset_choices import Choice, choice_on, choices, hold_the_new
 from zonequake_ctl.zq.findings import partitions_text
 from zonequake_operator.high_availability.cold_start import awaits_its_chain, must_unwind
 from zonequake_operator.high_availability.reset import Holders, forced_node, has_lost_majority
-from zonequake_operator.resources.model import Partition
+from zonequake_operator.resources.model import Partition, ResetRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,15 @@ class Proof:
     is_led: bool = False
     choices: tuple[Choice, ...] = ()
     survivor: Choice | None = None
+
+    @property
+    def request(self) -> ResetRequest:
+        """The request that does what was shown. Token and version name the loss."""
+        return ResetRequest(
+            token=self.partition.keys.configuration_token,
+            topology_version=self.topology_version,
+            survivor=None if self.survivor is None else self.survivor.peer,
+        )
 
     def lines(self) -> list[str]:
         """For people."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from zonequake_ctl.reset_proof import prove
+from zonequake_ctl.reset_choices import waiting
+from zonequake_ctl.reset_proof import Proof, prove
 from zonequake_ctl.what_if.actions import Action, Do, action_of
 from zonequake_ctl.what_if.group_status import status_of
 from zonequake_ctl.what_if.world import WhatIfWorld
@@ -150,16 +151,23 @@ class Rounds:
             inspected=world.inspected,
         )
 
-    def why_not_reset(self, number: int, survivor: str | None) -> str:
-        """Returns why a reset by hand of this partition can't be carried out now, as `zonequake
-        reset` says it, or what it waits for; empty if nothing is known to stand in its way."""
+    def prove(self, number: int, survivor: str | None) -> Proof:
+        """Returns the proof of this partition that `zonequake reset` shows, which also looks at
+        replicas that wait, where nobody leads."""
+        world = self._world
+        group = world.groups[number]
+        snapshot = self._snapshot({number: world.partitions[number]})
+        ((partition, holders),) = each_with_holders(snapshot, groups_of(snapshot))
+        if holders.group.leader is None:
+            seen = {n: status_of(group, n, inspected=True) for n in waiting(holders)}
+            holders = replace(holders, inspected={**holders.inspected, **seen})
+        return prove(partition, holders, survivor)
+
+    def waits_for(self, number: int) -> str:
+        """Returns what this partition waits for, for people; empty if for nothing."""
         world = self._world
         snapshot = self._snapshot({number: world.partitions[number]})
         groups = groups_of(snapshot)
-        ((partition, holders),) = each_with_holders(snapshot, groups)
-        refused = prove(partition, holders, survivor).refused
-        if refused is not None:
-            return refused
         verdict = judge_zone(snapshot, world.spec, world.zone.status, groups).get(number)
         return "" if verdict is None else verdict.sentence(f"partition {number}")
 

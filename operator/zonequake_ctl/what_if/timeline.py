@@ -229,11 +229,14 @@ class _Run:
         return True
 
     def _reset_by_hand(self, event: ResetByHand) -> None:
-        """Asks for the reset, and says why if nothing comes of it."""
+        """Does what `zonequake reset` does, and says why if nothing comes of it."""
         world, number = self._world, event.partition
         before = world.keys(number)
-        world.ask_for_reset(number, event.survivor)
-        why = self._operator.why_not_reset(number, event.survivor)
+        proof = self._operator.prove(number, event.survivor)
+        why = proof.refused
+        if why is None:
+            world.ask_for_reset(number, proof.request)
+            why = self._operator.waits_for(number)
         self._operator.settle([number])
         if world.keys(number) == before:
             at = f"{world.now_ms / 1000:g}"

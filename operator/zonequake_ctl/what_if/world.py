@@ -35,7 +35,6 @@ from zonequake_operator.resources.overrides import override
 from zonequake_protocol.admin import (
     CancelChangePeers,
     Order,
-    PeerName,
     ReplicasReport,
     ReplicaStatus,
 )
@@ -226,19 +225,10 @@ class WhatIfWorld:
         )
         self.zone = replace(self.zone, status=replace(status, data_nodes=advanced))
 
-    def ask_for_reset(self, number: int, survivor: str | None) -> None:
-        """A request by hand for the keys as they are, and for the loss as it is now."""
-        replicas = self.groups[number].replicas
-        chosen = None
-        if survivor is not None:
-            known = replicas.get(survivor)
-            chosen = PeerName(survivor, known.incarnation if known is not None else "")
-        request = ResetRequest(
-            token=self.keys(number).configuration_token,
-            topology_version=self.topology.version,
-            survivor=chosen,
-        )
-        self.zone = replace(self.zone, reset_requests={number: request})
+    def ask_for_reset(self, number: int, request: ResetRequest) -> None:
+        """A request by hand, beside those for other partitions."""
+        requests = {**self.zone.reset_requests, number: request}
+        self.zone = replace(self.zone, reset_requests=requests)
 
     def alter(self, changes: Mapping[str, object]) -> None:
         """ALTER ZONE."""

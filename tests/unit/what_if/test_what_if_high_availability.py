@@ -327,21 +327,45 @@ def test_a_survivor_that_dies_before_its_stable_switch_is_replaced_after_the_tim
     assert "resetPeers B B" in answer.actions(replaced)
 
 
+DIED_UNCOPIED = (
+    FIVE
+    + LOGS_OF_FIVE
+    + EVENTS
+    + "- {at: 1, leave: [C, D, E]}\n"
+    + applied(7, "A", 3, 23)
+    + "- {at: 8, leave: [A], join: {C: {}, D: {}, E: {}}}\n"
+)
+"""Of five, A and B are left; A goes on alone, and dies before B has its log."""
+
+
 def test_a_survivor_that_died_uncopied_is_given_up_by_hand_alone(ask: Any) -> None:
-    """Of five, A and B are left; A goes on alone, and dies before B has its log."""
-    losses = (
-        "- {at: 1, leave: [C, D, E]}\n"
-        + applied(7, "A", 3, 23)
-        + "- {at: 8, leave: [A], join: {C: {}, D: {}, E: {}}}\n"
-    )
-    head = FIVE + LOGS_OF_FIVE + EVENTS + losses
-    hand = by_hand(30) + by_hand(40, "A") + by_hand(50, "C") + applied(51, "C", 4, 30)
-    answer = ask(head + hand)
+    hand = by_hand(40, "A") + by_hand(50, "C") + applied(51, "C", 4, 30)
+    answer = ask(DIED_UNCOPIED + hand)
     assert answer.sets(7) == ("A", "AB*", "")
-    assert not answer.sets(49)[1].endswith("!"), "nobody there has the newest data"
+    assert not answer.sets(49)[1].endswith("!"), "nobody there has the newest data, and A is away"
     assert answer.sets(50) == ("A", "C!", "BCDE*")
     assert answer.sets(51)[:2] == ("C", "BCDE*")
     assert [link[0] for link in chain(answer, 51)] == ["ABCDE", "C"], "A is awaited no more"
+
+
+def test_by_hand_without_a_survivor_the_newest_data_that_is_left_goes_on(ask: Any) -> None:
+    """As `zonequake reset` without --survivor: it names the first of those that it lists."""
+    assert ask(DIED_UNCOPIED + by_hand(30)).sets(30) == ("A", "B!", "BCDE*")
+    older = DIED_UNCOPIED.replace(
+        "B: {term: 1, index: 20, lastUserCmdIdx: 20}", "B: {term: 1, index: 19, lastUserCmdIdx: 19}"
+    )
+    assert ask(older + by_hand(30)).sets(30) == ("A", "C!", "BCDE*")
+
+
+def test_by_hand_what_the_command_refuses_is_not_carried_out_later_either(ask: Any) -> None:
+    """A and C lead; then C loses its replica, which nobody spoke of."""
+    zone = HA.replace("HighAvailability", "StrongConsistency")
+    zone = zone.replace("partitionDistributionResetTimeout: 5, ", "")
+    lost = "- {at: 30, replicaLost: {partition: 0, node: C}}\n"
+    events = "- {at: 10, leave: [B]}\n" + by_hand(20) + lost + by_hand(40)
+    answer = ask(ABC + zone + LOGS + EVENTS + events)
+    assert answer.sets(39) == ("ABC", "", "")
+    assert answer.sets(40) == ("ABC", "A!", "")
 
 
 # ---------------------------------------------------------------------------- Chain of assignments

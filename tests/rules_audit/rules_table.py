@@ -16,7 +16,7 @@ PACKAGES = {
     "zonequake_operator": ROOT / "operator" / "zonequake_operator",
     "zonequake_store": ROOT / "workloads" / "zonequake_store",
 }
-STORE_SECTIONS = ("update-counters",)
+STORE_SECTIONS = ("update-counters", "Elections")
 """Sections whose functions are the data node's; those of all others are the operator's."""
 
 

@@ -11,6 +11,7 @@ from tests.unit.made_up_nodes import left, topology
 from zonequake_operator.groups.reports import observe
 from zonequake_operator.high_availability.reset import Holders, Undecided
 from zonequake_operator.high_availability.verdicts import KeysVerdict, asked_for, is_due, judge
+from zonequake_operator.rebalance.key_changes import Wish, decide
 from zonequake_operator.rebalance.orders import ReplicaSettings, orders
 from zonequake_operator.resources.crd_schema import (
     RESET_ANNOTATION,
@@ -306,6 +307,13 @@ def test_a_reset_overwrites_a_running_change_and_its_switch_keys() -> None:
     assert (after.planned, after.switch_reduce, after.switch_append) == (None, (), ())
 
 
+def test_a_reset_takes_the_lock_of_a_running_change_away() -> None:
+    """Or the peers of that change would be counted on though nobody commits it any more."""
+    lock = TokenPeers(token=5, peers=tuple(peers("ABD")))
+    after = verdict(keys("ABC", of("ABD"), pending_lock=lock), ALONE).keys
+    assert (after.pending, after.pending_lock) == (of("A", force=True), None)
+
+
 def test_a_partition_that_was_never_bootstrapped_has_nothing_to_reset() -> None:
     fresh = keys("ABC", bootstrap=None)
     assert verdict(fresh, ALONE).keys == fresh
@@ -357,6 +365,35 @@ def test_the_reset_is_repeated_until_the_survivor_reports_that_it_leads_by_it() 
     )
     now = holders(TWO_LEFT, {"A": leads, "B": heard})
     assert not [order for _, order in told(RESETTING, now) if isinstance(order, ResetPeers)]
+
+
+@pytest.mark.parametrize(
+    ("leads_by", "commit", "ends"),
+    [
+        (ConfigurationReport(peers=peers("A"), token=5, index=11), 11, True),
+        (ConfigurationReport(peers=peers("A"), token=6, index=11), 12, True),
+        (ConfigurationReport(peers=peers("A"), token=5, index=11), 10, False),
+        (ConfigurationReport(peers=peers("A"), token=4, index=11), 11, False),
+        (
+            ConfigurationReport(peers=peers("A"), old_peers=peers("AB"), token=5, index=11),
+            11,
+            False,
+        ),
+        (ConfigurationReport(peers=peers("AB"), token=5, index=11), 11, False),
+    ],
+    ids=["this reset", "a later token", "uncommitted", "an older one", "joint", "not alone"],
+)
+def test_a_forced_pending_ends_with_the_survivor_that_leads_alone_by_this_reset_and_committed(
+    leads_by: ConfigurationReport, commit: int, ends: bool
+) -> None:
+    leads = replica("A", role=ReplicaRole.LEADER, configuration=leads_by, commit=commit)
+    now = holders(TWO_LEFT, {"A": leads, "B": replica("ABCDE", enforced_lineage=5)})
+    wish = Wish(target=of("AB"), revision=3, due=False)
+    after = decide(RESETTING, now.group, wish, frozenset("AB"))
+    assert after.is_forced is not ends
+    assert after.stable == (of("A") if ends else of("ABCDE"))
+    asked = [order for _, order in told(RESETTING, now) if isinstance(order, ResetPeers)]
+    assert bool(asked) is not ends, "until then it is asked for"
 
 
 def test_nobody_is_erased_before_the_reset_group_leads() -> None:

@@ -128,8 +128,16 @@ STOPPED = keys(stopped_token=TOKEN)
         holders(D_ALONE, {"D": RUNS}),
         holders(D_ALONE, {}),
         holders(topology("BCD"), {"B": RUNS, "C": WAITS, "D": WAITS}),
+        holders(topology("X", departed=left("BCD")), {"D": ALIVE}),
     ],
-    ids=["all left", "D waits", "D runs, unled", "D has nothing", "all are new"],
+    ids=[
+        "all left",
+        "D waits",
+        "D runs, unled",
+        "D has nothing",
+        "all are new",
+        "D is counted out",
+    ],
 )
 def test_a_group_of_which_no_member_is_alive_is_marked_and_not_reset(now: Holders) -> None:
     found = verdict(keys(), now)
@@ -281,6 +289,22 @@ def test_a_stopped_group_waits_for_the_members_of_its_change_before_it_is_given_
     assert verdict(moving, holders(all_are_back, {"D": RUNS})).keys.pending == of("D", force=True)
 
 
+def test_a_silent_member_of_a_stopped_group_must_answer_before_the_others_are_given_up() -> None:
+    """It is there: nobody is left to wait for but for its word."""
+    present = topology("BCD", 9, since=9, departed=left("BCD"))
+    found = verdict(STOPPED, holders(present, {}, answered="CD"))
+    assert (found.keys, found.awaits) == (STOPPED, Undecided(unheard=("B",)))
+
+
+def test_who_was_only_being_caught_up_is_not_what_is_left_of_a_stopped_group() -> None:
+    """B, C and D came back with nothing; E may lack nearly all: a person decides."""
+    moving = keys(pending=of("BCDE"), stopped_token=TOKEN)
+    present = topology("BCDE", 9, since=9, departed=left("BCDE"))
+    found = verdict(moving, holders(present, {"E": RUNS}))
+    assert found.keys == moving
+    assert found.awaits == Awaited(of=tuple("BCD"), nodes=tuple("BCD"), more=2)
+
+
 def test_a_volatile_group_says_that_it_begins_anew() -> None:
     found = verdict(STOPPED, holders(D_ALONE))
     assert found.sentence("partition 0", Storage.VOLATILE) == (
@@ -430,6 +454,16 @@ def test_by_hand_any_holder_of_an_older_lineage_can_go_on(node: str) -> None:
     assert after.chain == CHAIN_5[:1], "what was given up is waited for no more"
 
 
+def test_by_hand_links_stay_up_to_the_lineage_that_goes_on() -> None:
+    """[A..E] was reset to [A, B], then to [A], which died: B goes on, C holds what came before."""
+    middle = Link(nodes=tuple("AB"), term=4_000_000_001, index=8, token=TOKEN - 1)
+    before = keys("A", of("ABCDE"), chain=(CHAIN_5[0], middle, CHAIN_5[1]))
+    own = ConfigurationReport(peers=list(peers("AB")), token=4, lineage=4, index=8)
+    now = holders(FOUR.topology, {**OLD, "B": msgspec.structs.replace(OLD["B"], configuration=own)})
+    assert verdict(before, now, by_hand=chosen("B")).keys.chain == (CHAIN_5[0], middle)
+    assert verdict(before, now, by_hand=chosen("C")).keys.chain == CHAIN_5[:1]
+
+
 def test_a_holder_outside_the_last_sets_can_go_on_too() -> None:
     alone = keys("A", chain=CHAIN_5)
     assert verdict(alone, FOUR, by_hand=chosen("C")).keys.pending == of("C", force=True)
@@ -437,11 +471,13 @@ def test_a_holder_outside_the_last_sets_can_go_on_too() -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [chosen("C", "0"), chosen("X"), chosen("A")],
-    ids=["another incarnation", "no such node", "it has left"],
+    [chosen("C", "0"), chosen("X"), chosen("A"), chosen("E")],
+    ids=["another incarnation", "no such node", "it has left", "it holds nothing"],
 )
 def test_a_choice_that_is_not_there_any_more_comes_to_nothing(request_: ResetRequest) -> None:
-    found = verdict(DEAD, FOUR, by_hand=request_)
+    emptied = {**OLD, "E": msgspec.structs.replace(OLD["E"], configuration=None)}
+    now = holders(topology("BCDE", 9, departed=left("A")), emptied)
+    found = verdict(DEAD, now, by_hand=request_)
     assert (found.keys, found.awaits) == (DEAD, Undecided(unheard=()))
 
 

@@ -24,7 +24,14 @@ from zonequake_operator.rebalance.key_changes import decide
 from zonequake_operator.rebalance.orders import hosts, orders
 from zonequake_operator.rebalance.volatile_switch import on_rebalance_done
 from zonequake_operator.resources.model import PartitionKeys, Storage, TokenPeers
-from zonequake_protocol.admin import Bootstrap, ChangePeers, ConfigurationReport, Stage, StopReplica
+from zonequake_protocol.admin import (
+    Bootstrap,
+    ChangePeers,
+    ConfigurationReport,
+    ReplicaRole,
+    Stage,
+    StopReplica,
+)
 
 # ------------------------------------------------------------------------- On partition restart
 
@@ -245,6 +252,28 @@ def test_no_other_restart_begins_anew(name: str, found: Group, storage: Storage)
     assert decide(keys("ABC"), found, asked, EVERYONE) == keys("ABC"), name
     told = orders(keys("ABC"), found, SETTINGS, alive=EVERYONE, reachable=found.answered)
     assert told == [], "nobody starts with nothing while others may hold the data"
+
+
+@pytest.mark.parametrize("role", [ReplicaRole.WAITING, ReplicaRole.BROKEN])
+def test_a_replica_that_does_not_run_shows_nothing_and_is_not_known_to_be_empty(
+    role: ReplicaRole,
+) -> None:
+    found = observe(GROUP, {"C": replica("C", 2, role=role, leader=None)}, EVERYONE)
+    assert decide(keys("ABC"), found, wish("ABC"), EVERYONE) == keys("ABC")
+    fresh = observe(GROUP, {"C": replica("C", 2, leader=None)}, EVERYONE)
+    assert decide(keys("ABC"), fresh, wish("ABC"), EVERYONE).bootstrap is None
+
+
+def test_nobody_begins_anew_beside_a_leader_that_does_not_know_yet_that_it_leads_nobody() -> None:
+    """C has the majority of [C, D, E] no more; until it steps down it may answer its clients."""
+    moved = ConfigurationReport(peers=peers("CDE"), token=5, index=9)
+    leads = replica("C", role=ReplicaRole.LEADER, configuration=moved, leader="C")
+    before = keys("AB", "CDE", lock=True)
+    found = observe(GROUP, {"C": leads}, EVERYONE)
+    assert decide(before, found, wish("CDE"), EVERYONE).bootstrap == before.bootstrap
+    stepped_down = replace(found, replicas={"C": replica("C", configuration=moved, leader=None)})
+    stepped_down = replace(stepped_down, leader=None)
+    assert decide(before, stepped_down, wish("CDE"), EVERYONE).bootstrap is None
 
 
 def test_a_group_that_left_its_stable_members_may_still_be_led() -> None:

@@ -74,6 +74,22 @@ def test_whoever_refused_answers_when_its_own_proof_comes() -> None:
     assert leader(cluster) == "b", "without being asked again"
 
 
+def test_whoever_refused_grants_nothing_to_a_shorter_log_when_its_own_proof_comes() -> None:
+    cluster = led_by_a()
+    cluster.lose = lambda message: message.to == peer("b")
+    cluster.rafts["a"].propose([b"y"])
+    cluster.run()
+    cluster.heal()
+    cluster.down = {"a"}
+    cluster.rafts["b"].node_ended("a")
+    cluster.run()
+    cluster.sent.clear()
+    cluster.rafts["c"].node_ended("a")
+    cluster.run()
+    assert Kind.PRE_VOTE_REPLY not in kinds(cluster, "c")
+    assert Kind.VOTE not in kinds(cluster, "b"), "which would raise the term in vain"
+
+
 def test_a_wrong_proof_costs_a_question_and_no_leadership() -> None:
     cluster = led_by_a()
     term = cluster.status("a").term

@@ -153,6 +153,16 @@ def test_nothing_is_decided_while_a_majority_is_missing() -> None:
     assert group.broken == "a"
 
 
+def test_most_of_those_that_are_there_are_no_majority_of_all_members() -> None:
+    group = Group(4, 4, 5, 5, 5, down="de")
+    group.tick(20 * REPEAT_TICKS)
+    assert group.broken == "", "c is sound: it is a and b that lost an update"
+    group.down.clear()
+    for name in "de":
+        group.members[name].apply(9, 5)
+    assert group.broken == "a"
+
+
 def test_where_no_majority_agrees_the_leader_is_right() -> None:
     assert Group(5, 4).broken == "b"
     group = Group(5, 4, 3)

@@ -149,7 +149,8 @@ class Clusters:
 def violations(given: Clusters) -> NDArray[np.int8]:
     """For each cluster the code of what it did wrong (index into `KINDS`), 0 for nothing.
 
-    If every code of a key is 0, its history is linearizable; else it is not.
+    If every code of a key is 0, its history is linearizable; else it is not, unless one of them is
+    `value-twice`: then the key can't be judged.
     """
     c, origin = _with_absent(given)
     size = len(c.key)
@@ -161,7 +162,6 @@ def violations(given: Clusters) -> NDArray[np.int8]:
     code[live & ~initial & (c.writes == 0)] = _PHANTOM
     code[live & c.by_cas & (parent < 0)] = _PHANTOM
     code[live & (c.first_read_end < c.write_start) & (c.writes > 0)] = _FUTURE
-    code[live & (c.writes > 1)] = _TWICE
     parent = np.where(live, parent, -1)
     children = np.bincount(parent[parent >= 0], minlength=size)
     forked = (parent >= 0) & (children[np.maximum(parent, 0)] > 1)
@@ -171,6 +171,8 @@ def violations(given: Clusters) -> NDArray[np.int8]:
     first = np.where(initial, BEFORE_ALL_NS, c.first_finish)
     _check_chains(code, live, root, depth, first, c.last_start)
     _check_blocks(code, live, root, c.key, first, c.last_start)
+    # Last, since the others need unique values: write 0, cas 0 to 1, cas 1 to 0 is no cycle.
+    code[live & (c.writes > 1)] = _TWICE
     result = np.zeros(len(given.key), dtype=np.int8)
     own = origin >= 0
     result[origin[own]] = code[own]

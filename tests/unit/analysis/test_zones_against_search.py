@@ -2,10 +2,13 @@
 
 from random import Random
 
+import numpy as np
+
 from tests.histories.small_histories import histories, steps
+from zonequake_analysis.checks.register_zones import KINDS, Clusters, violations
 from zonequake_analysis.checks.search.reference import ReferenceStep, is_linearizable
 from zonequake_analysis.checks.search.witness import lists_fail, registers_fail
-from zonequake_analysis.inputs.shapes import Function
+from zonequake_analysis.inputs.shapes import NEVER_NS, Function
 
 
 def test_zones_agree_with_search_on_six_thousand_register_histories() -> None:
@@ -34,3 +37,22 @@ def test_search_knows_the_classic_stale_read() -> None:
     assert not is_linearizable(
         [write, ReferenceStep(f=Function.READ, inv_ns=2, fin_ns=3, value=None)]
     )
+
+
+def test_a_value_that_is_written_again_by_a_cas_is_named_and_not_taken_for_a_cycle() -> None:
+    """Write 0, cas 0 → 1, cas 1 → 0: an order exists, and the zones can't tell."""
+    codes = violations(
+        Clusters(
+            key=np.zeros(2, np.int64),
+            value=np.array([0, 1]),
+            first_finish=np.array([1, 3]),
+            last_start=np.array([4, 2]),
+            write_start=np.array([4, 2]),
+            first_read_end=np.full(2, NEVER_NS),
+            writes=np.array([2, 1]),
+            answered=np.array([2, 1]),
+            by_cas=np.array([True, True]),
+            expected=np.array([1, 0]),
+        )
+    )
+    assert "value-twice" in {KINDS[code] for code in codes}

@@ -4,6 +4,7 @@ AnalysisError
 ├── RunFolderError      the folder, or a file in it, is not what docs/interfaces.md says
 │   └── FolderHeld      another process analyses it
 ├── PrometheusError     remote_read was refused, or its answer could not be read
+├── ImportRefused       another tool's history can't be read, or holds what can't be judged
 └── SessionError        Spark could not be started
 """
 
@@ -24,6 +25,15 @@ class FolderHeld(RunFolderError):
 
 class PrometheusError(AnalysisError):
     """Prometheus refused remote_read, or its answer is not a remote_read answer."""
+
+
+class ImportRefused(AnalysisError):
+    """Another tool's history can't be turned into ours: where it fails, and what to do."""
+
+    def __init__(self, file: str, line: int, field: str, what: str) -> None:
+        """`line` counts from 1; `field` is empty where it is the whole entry."""
+        super().__init__(f"{file}, line {line}{f', {field}' if field else ''}: {what}")
+        self.line, self.field = line, field
 
 
 class SessionError(AnalysisError):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jinja2
 
+from zonequake_analysis.importing.values import original_values
 from zonequake_analysis.inputs.changed_metrics import moved_metrics
 from zonequake_analysis.judgement.judge import Judgement, Shown
 from zonequake_analysis.measures.rebalances import STAGES
@@ -56,6 +57,7 @@ def render_page(run: Path, judgement: Judgement) -> str:
     )
     environment.filters["duration"] = svg.duration
     e, drawn = judgement.evidence, judgement.timeline
+    originals = original_values(run)
     axis = svg.Axis(start_ns=drawn.start_ns, end_ns=drawn.end_ns)
     windows = sorted(e.availability.windows, key=lambda w: (-w.certain_ns, -w.possible_ns))
     return environment.get_template("page.html.j2").render(
@@ -74,7 +76,7 @@ def render_page(run: Path, judgement: Judgement) -> str:
         windows_left_out=max(0, len(windows) - MOST_WINDOWS),
         resets=reset_rows(e),
         reset_columns=RESET_COLUMNS,
-        violations=[_violation(shown) for shown in _distinct(judgement.shown)],
+        violations=[_violation(shown, originals) for shown in _distinct(judgement.shown)],
         found=sorted(e.found.counts.items(), key=lambda item: item[0]),
         metrics=moved_metrics(
             run,
@@ -122,14 +124,15 @@ def _distinct(shown: Sequence[Shown]) -> list[Shown]:
     return kept[:20]
 
 
-def _violation(shown: Shown) -> dict[str, object]:
+def _violation(shown: Shown, originals: dict[int, str]) -> dict[str, object]:
     finding, operations = shown.finding, shown.witness.operations
     names = aliases(operations)
     return {
         "finding": finding,
+        "value": None if finding.value is None else originals.get(finding.value, finding.value),
         "explained": _EXPLAINED.get(finding.kind, ""),
         "proven": shown.witness.proven,
         "chart": svg.witness_chart(operations, names),
-        "operations": [(o, svg.label(o, {}), svg.label(o, names)) for o in operations],
-        "aliases": [(alias, value) for value, alias in names.items()],
+        "operations": [(o, svg.label(o, originals), svg.label(o, names)) for o in operations],
+        "aliases": [(alias, originals.get(value, value)) for value, alias in names.items()],
     }

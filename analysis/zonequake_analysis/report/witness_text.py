@@ -20,6 +20,7 @@ _CHECKS = {
     "applied-twice": "duplicates",
     "wrong-refusal": "refusals",
 }
+_NONE: Mapping[int, str] = {}
 _WITHOUT_NAME = "linearizability"
 """The check of every kind that says only that there is no order."""
 
@@ -29,8 +30,13 @@ def check_of(kind: str) -> str:
     return _CHECKS.get(kind, _WITHOUT_NAME)
 
 
-def witness_text(finding: Finding, witness: Witness, *, start_ns: int) -> str:
-    """The finding in a line, then its operations, one a line; seconds count from `start_ns`."""
+def witness_text(
+    finding: Finding, witness: Witness, *, start_ns: int, originals: Mapping[int, str] = _NONE
+) -> str:
+    """The finding in a line, then its operations, one a line; seconds count from `start_ns`.
+
+    `originals`: what the values of an imported history stand for.
+    """
     where = f"{finding.zone}/{finding.partition} " if finding.partition is not None else ""
     proof = "no order explains these" if witness.proven else "as recorded"
     lines = [f"{finding.kind}: {where}key {finding.key} ({proof})"]
@@ -45,17 +51,20 @@ def witness_text(finding: Finding, witness: Witness, *, start_ns: int) -> str:
             f"  {(step.inv_ns - start_ns) / 1e9:9.3f} – {end:>9} s  process {operation.process:<4} "
             f"{operation.node or '–'}  {svg.label(operation, names)}{place}"
         )
-    lines += [f"  {alias} = {value}" for value, alias in names.items()]
+    lines += [f"  {alias} = {originals.get(value, value)}" for value, alias in names.items()]
     return "\n".join(lines)
 
 
 def witnesses_by_check(
-    shown: Sequence[tuple[Finding, Witness]], *, start_ns: int
+    shown: Sequence[tuple[Finding, Witness]],
+    *,
+    start_ns: int,
+    originals: Mapping[int, str] = _NONE,
 ) -> Mapping[str, list[str]]:
     """The texts under the names of their checks. Each finding also shows that there is no order."""
     texts: dict[str, list[str]] = {}
     for finding, witness in shown:
-        text = witness_text(finding, witness, start_ns=start_ns)
+        text = witness_text(finding, witness, start_ns=start_ns, originals=originals)
         for check in dict.fromkeys((check_of(finding.kind), _WITHOUT_NAME)):
             texts.setdefault(check, []).append(text)
     return texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from zonequake_analysis.importing.values import original_values
 from zonequake_analysis.judgement.judge import Judgement
 from zonequake_analysis.judgement.verdict_json import (
     REPORT_FILE,
@@ -38,6 +39,7 @@ def verdict_document(run: Path, judgement: Judgement) -> VerdictDocument:
     witnesses = witnesses_by_check(
         [(one.finding, one.witness) for one in judgement.shown],
         start_ns=judgement.ingested.start_ns,
+        originals=original_values(run),
     )
     return VerdictDocument(
         verdict=judgement.verdict,

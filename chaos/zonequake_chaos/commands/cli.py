@@ -295,6 +295,13 @@ _lazy(
     ZONES,
 )
 _lazy("analyze", "zonequake_analysis.cli", "analysis", "Analyze a run folder again.", ANALYSIS)
+_lazy(
+    "import",
+    "zonequake_analysis.importing.command",
+    "analysis",
+    "Import another tool's history as a run folder.",
+    ANALYSIS,
+)
 
 
 def _exit(verdict: Verdict) -> None:

@@ -12,6 +12,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from zonequake_analysis.cli import app as analyze
+from zonequake_analysis.importing.command import app as import_history
 from zonequake_chaos.commands.cli import app as zonequake
 from zonequake_cluster.cli import app as cluster
 from zonequake_cluster.images.cli import app as images
@@ -28,6 +29,7 @@ MOUNTED = {
     "certificates": certificates,
     "cluster": cluster,
     "images": images,
+    "import": import_history,
     "kv": kv,
     "reset": reset,
     "simulate": simulate,
@@ -115,6 +117,7 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
     ("module", "unneeded"),
     [
         ("zonequake_chaos.commands.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
+        ("zonequake_analysis.importing.command", {"aiohttp", "numpy", "pyarrow", "pyspark"}),
         ("zonequake_ctl.kv.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
         ("zonequake_ctl.what_if.cli", {"aiohttp", "kubernetes", "pyspark"}),
     ],

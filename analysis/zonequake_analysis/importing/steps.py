@@ -1,0 +1,36 @@
+"""What one line of Porcupine's did to single keys, or that it can't be judged. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zonequake_analysis.importing.operations import Function
+
+
+class Step(NamedTuple):
+    """One operation on one key; `value` is what was written, or what was read."""
+
+    f: Function
+    key: str
+    value: object = None
+    expected: object = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """All steps of a line, which have one outcome. `index`: the store's place of the answer."""
+
+    steps: Sequence[Step] = ()
+    outcome: str
+    error: str | None = None
+    index: int | None = None
+
+
+class Unjudged(Exception):
+    """An operation after which nothing can be said of `keys`."""
+
+    def __init__(self, field: str, what: str, keys: Sequence[str]) -> None:
+        super().__init__(what)
+        self.field, self.what, self.keys = field, what, tuple(keys)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 from typer.exceptions import TyperException
@@ -62,11 +62,18 @@ def _operations(
 
 
 def _entries(file: Path) -> Iterator[Entry]:
-    with file.open(encoding="utf-8") as stream:
+    with file.open("rb") as stream:
+        yield from entries(without_prefix(_decoded(file, stream)), file=str(file))
+
+
+def _decoded(file: Path, stream: BinaryIO) -> Iterator[str]:
+    for number, line in enumerate(stream, 1):
         try:
-            yield from entries(without_prefix(stream), file=str(file))
+            yield line.decode()
         except UnicodeDecodeError as error:
-            raise ImportRefused(str(file), 1, "", f"{error}; expected text in UTF-8") from error
+            raise ImportRefused(
+                str(file), number, "", f"{error}; expected text in UTF-8"
+            ) from error
 
 
 @app.command("import", epilog="Example: zonequake import --from jepsen store/latest/history.edn")

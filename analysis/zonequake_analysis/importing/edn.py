@@ -62,6 +62,8 @@ _CLOSES = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _OPENS = {"]", ")", "}"}
 _AROUND = ("", "[", "(")
 _MOST_KNOWN = 100_000
+_LONGEST_NUMBER = 300
+_DEEPEST = 100
 
 
 class _Open:
@@ -87,11 +89,15 @@ def entries(lines: Iterable[str], *, file: str) -> Iterator[Entry]:
         for word in _TOKEN.findall(line):
             begins = number
             first = word[0]
-            if first.isdecimal() and word.isdecimal():
+            if first.isdecimal() and word.isdecimal() and len(word) <= _LONGEST_NUMBER:
                 value: object = int(word)
             elif word in known:
                 value = known[word]
             elif word in _CLOSES:
+                if len(stack) > _DEEPEST:
+                    raise ImportRefused(
+                        file, number, "", f"found values more than {_DEEPEST} levels deep"
+                    )
                 stack.append(_Open(word, number))
                 continue
             elif word in _OPENS:
@@ -172,7 +178,7 @@ def _torn(line: str) -> bool:
 def _named(name: str) -> object:
     if name[0] == ":":
         return Keyword(name)
-    number = _NUMBER.match(name)
+    number = _NUMBER.match(name) if len(name) <= _LONGEST_NUMBER else None
     if number is None:
         return Symbol(name)
     digits = name.rstrip("NM")
@@ -182,9 +188,11 @@ def _named(name: str) -> object:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(
+    plain = _ESCAPE.sub(
         lambda m: chr(int(m[1][1:], 16)) if len(m[1]) > 1 else _ESCAPED.get(m[1], m[1]), text
     )
+    # A character beyond 16 bits is escaped as two halves; half of one is none.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def text_of(value: object) -> str:

@@ -130,7 +130,7 @@ def json_lines(files: Iterable[Path]) -> Iterator[JsonLine]:
                     continue
                 try:
                     fields = decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise ImportRefused(
                         str(file), number, "", f"{error}; expected one JSON object a line"
                     ) from error

@@ -302,6 +302,13 @@ _lazy(
     "Import another tool's history as a run folder.",
     ANALYSIS,
 )
+_lazy(
+    "compare",
+    "zonequake_analysis.many_runs.compare_command",
+    "analysis",
+    "Compare two runs, or two sets of runs, and find regressions.",
+    ANALYSIS,
+)
 
 
 def _exit(verdict: Verdict) -> None:

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from zonequake_analysis.cli import app as analyze
 from zonequake_analysis.importing.command import app as import_history
+from zonequake_analysis.many_runs.compare_command import app as compare
 from zonequake_chaos.commands.cli import app as zonequake
 from zonequake_cluster.cli import app as cluster
 from zonequake_cluster.images.cli import app as images
@@ -28,6 +29,7 @@ MOUNTED = {
     "analyze": analyze,
     "certificates": certificates,
     "cluster": cluster,
+    "compare": compare,
     "images": images,
     "import": import_history,
     "kv": kv,
@@ -120,6 +122,10 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
         ("zonequake_analysis.importing.command", {"aiohttp", "numpy", "pyarrow", "pyspark"}),
         ("zonequake_ctl.kv.cli", {"aiohttp", "kubernetes", "pyspark", "numpy"}),
         ("zonequake_ctl.what_if.cli", {"aiohttp", "kubernetes", "pyspark"}),
+        (
+            "zonequake_analysis.many_runs.compare_command",
+            {"aiohttp", "kubernetes", "pyspark", "numpy", "pyarrow"},
+        ),
     ],
 )
 def test_a_command_loads_nothing_large_that_it_does_not_need(

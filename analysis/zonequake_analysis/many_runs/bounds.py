@@ -1,0 +1,76 @@
+"""Bounds beyond which a difference is a regression: `p99=1.5`, `window=500`, `rate=0.8`. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """How candidate and base are set against each other."""
+
+    RATIO = "ratio"
+    ADDED = "added"
+
+
+KINDS = {
+    "p50": Kind.RATIO,
+    "p95": Kind.RATIO,
+    "p99": Kind.RATIO,
+    "rate": Kind.RATIO,
+    "window": Kind.ADDED,
+    "windows": Kind.ADDED,
+    "partitions": Kind.ADDED,
+    "unexplained": Kind.ADDED,
+    "resets": Kind.ADDED,
+    "sacrificed": Kind.ADDED,
+}
+"""What a bound may be said for: of latencies and rates a ratio, of the rest how much is added."""
+
+DEFAULTS: Mapping[str, float] = {"p99": 1.5, "window": 500.0, "rate": 0.8}
+ABOVE_MS = 10.0
+"""A latency up to this is never a regression: where 2 ms become 4 the machine may be at work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The bounds of one comparison by family; a family without one is shown and not judged."""
+
+    by_family: Mapping[str, float]
+    above_ms: float = ABOVE_MS
+
+
+def parse_bounds(given: Sequence[str], above_ms: float = ABOVE_MS) -> Bounds:
+    """The defaults with `NAME=VALUE` set, or taken away by `NAME=none`. Raises ValueError."""
+    chosen = dict(DEFAULTS)
+    if not above_ms >= 0:
+        raise ValueError(f"found --above-ms {above_ms:g}, expected 0 or more")
+    for text in given:
+        name, _, value = text.partition("=")
+        if name not in KINDS:
+            raise ValueError(
+                f"found --bound {text!r}, expected NAME=VALUE with one of the names "
+                f"{', '.join(KINDS)}"
+            )
+        if value == "none":
+            chosen.pop(name, None)
+            continue
+        chosen[name] = _number(text, name, value)
+    return Bounds(by_family=chosen, above_ms=above_ms)
+
+
+def _number(text: str, name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    lowest, highest, words = 0.0, math.inf, "0 or more, of what is added"
+    if name == "rate":
+        highest, words = 1.0, "a ratio from 0 to 1, for instance rate=0.8"
+    elif KINDS[name] is Kind.RATIO:
+        lowest, words = 1.0, f"a ratio of at least 1, for instance {name}=1.5"
+    if not (lowest <= number <= highest and math.isfinite(number)):
+        raise ValueError(f"found --bound {text!r}, expected {words}; {name}=none judges it not")
+    return number

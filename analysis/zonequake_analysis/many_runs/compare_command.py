@@ -1,0 +1,150 @@
+"""`zonequake compare`: two runs, or two sets of runs, side by side.
+
+Exit codes: 0 no regression, 3 a regression beyond its bound, 2 the runs show too little to tell,
+254 wrong usage, 255 a folder can't be read.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zonequake_analysis.errors import AnalysisError
+from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
+from zonequake_analysis.verdict import EXIT_CODES, Verdict
+from zonequake_analysis.whole_files import write_whole
+
+app = typer.Typer(help="Compare runs.", add_completion=False)
+
+_DEFAULTS = ", ".join(f"{name}={value:g}" for name, value in DEFAULTS.items())
+
+Runs = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[BASE CANDIDATE]", exists=True, file_okay=False, help="Two run folders."
+    ),
+]
+Base = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--base",
+        exists=True,
+        file_okay=False,
+        help="Run folder of the base, or a folder of them; repeatable.",
+    ),
+]
+Candidate = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--candidate",
+        exists=True,
+        file_okay=False,
+        help="Run folder of the candidate, or a folder of them; repeatable.",
+    ),
+]
+Bound = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bound",
+        help=f"NAME=VALUE, or NAME=none; repeatable. Names: {', '.join(KINDS)}. Default: "
+        f"{_DEFAULTS}.",
+    ),
+]
+AboveMs = Annotated[
+    float, typer.Option("--above-ms", help="A latency up to this is never a regression.")
+]
+MarkdownFile = Annotated[
+    Path | None, typer.Option("--markdown", help="Write Markdown, for a pull request.")
+]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write JSON, for programs.")]
+
+
+@app.command("compare", epilog="Example: zonequake compare runs/before runs/after --bound p99=1.3")
+def compare_command(
+    runs: Runs = None,
+    base: Base = None,
+    candidate: Candidate = None,
+    bound: Bound = None,
+    above_ms: AboveMs = ABOVE_MS,
+    markdown: MarkdownFile = None,
+    json: JsonFile = None,
+) -> None:
+    """Compare two runs, or two sets of runs, and find regressions.
+
+    Shows windows, latencies, rates, verdicts and resets of both with their intervals, and ends with
+    3 if a quantity is worse than its bound allows, and by more than chance.
+    """
+    sides = _sides(runs or [], base or [], candidate or [])
+    raise typer.Exit(_compared(sides, bound or [], above_ms, markdown, json))
+
+
+def _sides(
+    runs: Sequence[Path], base: Sequence[Path], candidate: Sequence[Path]
+) -> tuple[Sequence[Path], Sequence[Path]]:
+    """Returns the folders of both sides. Raises BadParameter."""
+    if len(runs) == 2 and not base and not candidate:
+        return runs[:1], runs[1:]
+    if base and candidate and not runs:
+        return base, candidate
+    raise typer.BadParameter(
+        f"found {len(runs)} run folders, {len(base)} --base and {len(candidate)} --candidate, "
+        "expected two run folders, or --base and --candidate before each folder of a side"
+    )
+
+
+def _each_once(folders: Sequence[Path]) -> Sequence[Path]:
+    """Returns the folders. Raises BadParameter if one is there twice: it would count twice."""
+    resolved = [folder.resolve() for folder in folders]
+    for folder in folders:
+        if resolved.count(folder.resolve()) > 1:
+            raise typer.BadParameter(f"found {folder} twice on one side, expected each run once")
+    return folders
+
+
+def _compared(
+    sides: tuple[Sequence[Path], Sequence[Path]],
+    bound: Sequence[str],
+    above_ms: float,
+    markdown: Path | None,
+    json: Path | None,
+) -> int:
+    # Only here: reading Parquet and numbers takes half a second to load.
+    from zonequake_analysis.many_runs.comparison import compare
+    from zonequake_analysis.many_runs.folders import read_run, run_folders
+    from zonequake_analysis.many_runs.tell_comparison import to_json, to_markdown, to_text
+
+    try:
+        bounds = parse_bounds(bound, above_ms)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    try:
+        base, candidate = (
+            [read_run(run) for run in _each_once(runs)]
+            for runs in (
+                [run for folder in side for run in run_folders(folder) or [folder]]
+                for side in sides
+            )
+        )
+        try:
+            found = compare(base, candidate, bounds)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+        print(to_text(found), end="")  # noqa: T201
+        for file, content in ((markdown, to_markdown(found).encode()), (json, to_json(found))):
+            if file is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(file, content)
+    except (AnalysisError, OSError) as error:
+        print(f"compare: {error}", file=sys.stderr)  # noqa: T201
+    except typer.BadParameter:
+        raise
+    except Exception:  # noqa: BLE001 - Python's own exit code would be a violation's
+        traceback.print_exc()
+    else:
+        return found.exit_code
+    return EXIT_CODES[Verdict.HARNESS_FAILED]

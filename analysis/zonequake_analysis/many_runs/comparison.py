@@ -1,0 +1,336 @@
+"""Two sets of runs side by side: what changed, beyond what is chance, and beyond its bound. Pure.
+
+    regression   beyond its bound, and beyond the intervals
+    suspect      beyond its bound, but chance alone could do that: compare more runs
+    better       the same in the other direction, beyond the intervals
+    missing      bounded, and measured in the base alone: nothing shows that it is well
+    within       none of these
+    shown        no bound is stated for it, or one side never had it
+
+From FEWEST_RUNS runs on each side a change is beyond chance if the bootstrap's interval of the
+change leaves out "no change"; with fewer, if the intervals of both sides don't touch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from zonequake_analysis.many_runs import intervals
+from zonequake_analysis.many_runs.bounds import KINDS, Bounds, Kind
+from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
+from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate, Quantity
+from zonequake_analysis.verdict import Verdict, worst
+
+SURE = 0.05
+"""Shares of verdicts differ where Fisher's exact test, one-sided, has less than this."""
+
+
+class Outcome(StrEnum):
+    """What a row, or the whole comparison, comes to."""
+
+    REGRESSION = "regression"
+    MISSING = "missing"
+    SUSPECT = "suspect"
+    BETTER = "better"
+    WITHIN = "within"
+    SHOWN = "shown"
+
+
+class Conclusion(StrEnum):
+    """The word for the whole comparison."""
+
+    REGRESSION = "regression"
+    UNKNOWN = "unknown"
+    NO_REGRESSION = "no-regression"
+
+
+EXIT_CODES = {Conclusion.REGRESSION: 3, Conclusion.UNKNOWN: 2, Conclusion.NO_REGRESSION: 0}
+"""As a missed objective, a run that showed too little, and a pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One quantity on both sides; None where a side doesn't have it. `change` is a ratio, or what
+    was added, with its interval where one is known."""
+
+    quantity: Quantity
+    base: Estimate | None
+    candidate: Estimate | None
+    kind: Kind
+    change: Estimate | None
+    bound: float | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The runs of one side: those that count, and those that showed too little."""
+
+    used: tuple[MeasuredRun, ...]
+    left_out: tuple[MeasuredRun, ...]
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        return Counter(run.verdict for run in (*self.used, *self.left_out))
+
+    @property
+    def enough(self) -> bool:
+        """Whether at least half of the runs count."""
+        return bool(self.used) and len(self.used) >= len(self.left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """A metric that moved on a side: its level during the faults, and before them."""
+
+    name: str
+    labels: str
+    base: MeasuredMetric | None
+    candidate: MeasuredMetric | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All that is told of a comparison. `verdict_note` says why verdicts are a regression."""
+
+    base: Side
+    candidate: Side
+    rows: tuple[Row, ...]
+    metrics: tuple[MetricRow, ...]
+    verdict_note: str
+    notes: tuple[str, ...]
+    conclusion: Conclusion
+    headline: str
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.conclusion]
+
+
+def compare(
+    base: Sequence[MeasuredRun], candidate: Sequence[MeasuredRun], bounds: Bounds
+) -> Comparison:
+    """Compares at least one run with at least one. Raises ValueError for several scenarios."""
+    scenarios = sorted({run.scenario for run in (*base, *candidate)} - {""})
+    if len(scenarios) > 1:
+        raise ValueError(
+            f"found runs of the scenarios {', '.join(scenarios)}, expected runs of one scenario: "
+            "other faults have other numbers"
+        )
+    old, new = _side(base), _side(candidate)
+    names = {name for run in (*old.used, *new.used) for name in run.estimates}
+    rows = tuple(
+        _row(quantity, _of(old, name), _of(new, name), bounds)
+        for name, quantity in QUANTITIES.items()
+        if name in names
+    )
+    note = _worse_verdicts(old, new)
+    conclusion, headline = _concluded(old, new, rows, note)
+    return Comparison(
+        base=old,
+        candidate=new,
+        rows=rows,
+        metrics=_metrics(old, new),
+        verdict_note=note,
+        notes=tuple(_notes(old, new)),
+        conclusion=conclusion,
+        headline=headline,
+    )
+
+
+def _side(runs: Sequence[MeasuredRun]) -> Side:
+    return Side(
+        used=tuple(run for run in runs if run.usable),
+        left_out=tuple(run for run in runs if not run.usable),
+    )
+
+
+def _of(side: Side, name: str) -> list[Estimate]:
+    return [run.estimates[name] for run in side.used if name in run.estimates]
+
+
+def _row(
+    quantity: Quantity, old: Sequence[Estimate], new: Sequence[Estimate], bounds: Bounds
+) -> Row:
+    kind, bound = KINDS[quantity.family], bounds.by_family.get(quantity.family)
+    base = intervals.of_runs(old, f"base {quantity.name}") if old else None
+    candidate = intervals.of_runs(new, f"candidate {quantity.name}") if new else None
+    change = None
+    if base is not None and candidate is not None:
+        change = _change(kind, quantity.name, old, new, base, candidate)
+    outcome = Outcome.SHOWN
+    if bound is not None and base is not None:
+        outcome = Outcome.MISSING
+        if candidate is not None and change is not None:
+            outcome = _judged(quantity, kind, bound, change, candidate, bounds.above_ms)
+    return Row(
+        quantity=quantity,
+        base=base,
+        candidate=candidate,
+        kind=kind,
+        change=change,
+        bound=bound,
+        outcome=outcome,
+    )
+
+
+def _change(
+    kind: Kind,
+    name: str,
+    old: Sequence[Estimate],
+    new: Sequence[Estimate],
+    base: Estimate,
+    candidate: Estimate,
+) -> Estimate:
+    """The candidate over the base, or without it, with an interval that leaves out "no change"
+    exactly where the change is beyond chance."""
+    value = _apart(kind, base.value, candidate.value)
+    if min(len(old), len(new)) < intervals.FEWEST_RUNS:
+        return Estimate(
+            value=value,
+            low=_apart(kind, base.high, candidate.low),
+            high=_apart(kind, base.low, candidate.high),
+        )
+    before = intervals.drawn_medians([one.value for one in old], f"base {name}")
+    after = intervals.drawn_medians([one.value for one in new], f"candidate {name}")
+    draws = np.array([_apart(kind, b, a) for b, a in zip(before, after, strict=True)])
+    low, high = intervals.between(draws)
+    return Estimate(value=value, low=low, high=high)
+
+
+def _apart(kind: Kind, base: float, candidate: float) -> float:
+    """The change from `base` to `candidate`; of ends that nothing bounds, the widest there is."""
+    if kind is Kind.ADDED:
+        return candidate - base
+    if math.isinf(base) or candidate <= 0:
+        return 1.0 if base == candidate else 0.0
+    return candidate / base if base > 0 else math.inf
+
+
+def _judged(
+    quantity: Quantity,
+    kind: Kind,
+    bound: float,
+    change: Estimate,
+    candidate: Estimate,
+    above_ms: float,
+) -> Outcome:
+    same = 1.0 if kind is Kind.RATIO else 0.0
+    is_lower_better = quantity.better is Better.LOWER
+    is_sure = change.low > same if is_lower_better else change.high < same
+    is_over = change.value > bound if is_lower_better else change.value < bound
+    is_felt = kind is not Kind.RATIO or quantity.unit != "ms" or candidate.value > above_ms
+    if is_over and is_felt:
+        return Outcome.REGRESSION if is_sure else Outcome.SUSPECT
+    is_better = change.high < same if is_lower_better else change.low > same
+    opposite = -bound if kind is Kind.ADDED else (1 / bound if bound else math.inf)
+    far = change.value < opposite if is_lower_better else change.value > opposite
+    return Outcome.BETTER if is_better and far else Outcome.WITHIN
+
+
+def _worse_verdicts(old: Side, new: Side) -> str:
+    """Returns why the candidate's verdicts are a regression; empty if they are none."""
+    before, after = old.verdicts, new.verdicts
+    if after[Verdict.VIOLATED] and not before[Verdict.VIOLATED]:
+        return f"{after[Verdict.VIOLATED]} of {after.total()} candidate runs are violated, none was"
+    if not old.used or not new.used:
+        return ""
+    bad = (Verdict.VIOLATED, Verdict.SLO_BREACHED)
+    old_bad, new_bad = (sum(run.found in bad for run in s.used) for s in (old, new))
+    if min(len(old.used), len(new.used)) < intervals.FEWEST_RUNS:
+        was, now = worst(r.found for r in old.used), worst(r.found for r in new.used)
+        order = list(Verdict)
+        return f"{now}, where the base is {was}" if order.index(now) < order.index(was) else ""
+    chance = fisher(old_bad, len(old.used), new_bad, len(new.used))
+    if chance >= SURE:
+        return ""
+    return (
+        f"{new_bad} of {len(new.used)} candidate runs miss an objective or are violated, and "
+        f"{old_bad} of {len(old.used)} did (chance alone: {chance:.3f})"
+    )
+
+
+def fisher(old_bad: int, old_all: int, new_bad: int, new_all: int) -> float:
+    """Returns the probability that so many of the bad ones, or more, are new ones by chance
+    (Fisher's exact test, one-sided)."""
+    bad = old_bad + new_bad
+    ways = math.comb(old_all + new_all, bad)
+    above = range(new_bad, min(bad, new_all) + 1)
+    return sum(math.comb(new_all, k) * math.comb(old_all, bad - k) for k in above) / ways
+
+
+def _concluded(old: Side, new: Side, rows: Sequence[Row], note: str) -> tuple[Conclusion, str]:
+    regressions = [row.quantity.words for row in rows if row.outcome is Outcome.REGRESSION]
+    told = ([note] if note else []) + regressions
+    if told:
+        more = f"; and {len(told) - 4} more" if len(told) > 4 else ""
+        return Conclusion.REGRESSION, f"Regression: {'; '.join(told[:4])}{more}."
+    for side, name in ((old, "base"), (new, "candidate")):
+        if not side.enough:
+            return Conclusion.UNKNOWN, (
+                f"Unknown: {len(side.left_out)} of {len(side.left_out) + len(side.used)} runs of "
+                f"the {name} showed too little (unknown or harness-failed). Run them again."
+            )
+    missing = [row.quantity.words for row in rows if row.outcome is Outcome.MISSING]
+    if missing:
+        return Conclusion.UNKNOWN, (
+            f"Unknown: the candidate has no {'; no '.join(missing[:3])}"
+            f"{f'; and {len(missing) - 3} more' if len(missing) > 3 else ''}. Run `zonequake "
+            "analyze` over its folders if tables/ops is absent."
+        )
+    judged = [row for row in rows if row.bound is not None and row.outcome is not Outcome.SHOWN]
+    if not judged:
+        return Conclusion.UNKNOWN, "Unknown: nothing that has a bound was measured in the base."
+    suspects = sum(row.outcome is Outcome.SUSPECT for row in judged)
+    headline = f"No regression in {len(judged)} quantities with a bound."
+    if suspects:
+        headline += (
+            f" {suspects} are beyond their bound and within what chance can do: compare more runs."
+        )
+    return Conclusion.NO_REGRESSION, headline
+
+
+def _notes(old: Side, new: Side) -> list[str]:
+    """Returns what a reader must know before the numbers."""
+    found = []
+    for side, name in ((old, "base"), (new, "candidate")):
+        if side.left_out:
+            listed = ", ".join(f"{run.run} ({run.verdict})" for run in side.left_out[:5])
+            found.append(f"left out of the {name}, for they showed too little: {listed}")
+        absent = [run.run for run in side.used if not run.has_operations]
+        if absent:
+            found.append(
+                f"without tables/ops in the {name}, so p99 of all operations alone and without an "
+                f"interval: {', '.join(absent[:5])}; run `zonequake analyze` over them"
+            )
+    targets = [sorted({run.target for run in side.used} - {""}) for side in (old, new)]
+    if targets[0] != targets[1]:
+        found.append(f"targets: {', '.join(targets[0]) or '–'} → {', '.join(targets[1]) or '–'}")
+    if 0 < min(len(old.used), len(new.used)) < intervals.FEWEST_RUNS:
+        found.append(
+            "intervals are those within a run: how much one run differs from the next can be told "
+            f"from {intervals.FEWEST_RUNS} runs on each side on"
+        )
+    return found
+
+
+def _metrics(old: Side, new: Side) -> tuple[MetricRow, ...]:
+    sides: list[Mapping[tuple[str, str], MeasuredMetric]] = [
+        {(m.name, m.labels): m for run in side.used for m in run.metrics} for side in (old, new)
+    ]
+    keys = sorted({*sides[0], *sides[1]})
+    return tuple(
+        MetricRow(
+            name=name,
+            labels=labels,
+            base=sides[0].get((name, labels)),
+            candidate=sides[1].get((name, labels)),
+        )
+        for name, labels in keys
+    )

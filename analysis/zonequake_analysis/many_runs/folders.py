@@ -1,0 +1,119 @@
+"""Reads run folders: which there are below a folder, and the numbers of one. No Spark is needed.
+
+The only module here that touches files of runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from zonequake_analysis.errors import RunFolderError
+from zonequake_analysis.inputs.run_folder import RecordedEvent
+from zonequake_analysis.inputs.shapes import Function, OutcomeCode, RoleCode
+from zonequake_analysis.judgement.verdict_json import VERDICT_FILE, read_document
+from zonequake_analysis.many_runs.measured_run import LoadOperations, MeasuredRun, measured
+
+DEEPEST = 3
+"""Folders below the one that is named in which runs are looked for."""
+
+_COLUMNS = ("role", "f", "outcome", "sched", "fin", "copy")
+_PHASE = b'"run.phase"'
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Returns the folders below `folder`, or itself, that have a verdict, in order of their names.
+
+    Links are not followed, and runs within a run are not looked for.
+    """
+    return sorted(_below(folder, DEEPEST))
+
+
+def _below(folder: Path, deeper: int) -> Iterator[Path]:
+    if (folder / VERDICT_FILE).is_file():
+        yield folder
+    elif deeper:
+        with os.scandir(folder) as entries:
+            inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for path in inner:
+            yield from _below(Path(path), deeper - 1)
+
+
+def read_run(run: Path) -> MeasuredRun:
+    """Returns the numbers of a run folder.
+
+    Raises:
+        RunFolderError: it has no verdict, or one of its files can't be read.
+    """
+    if not (run / VERDICT_FILE).is_file():
+        raise RunFolderError(
+            f"{run}: found no {VERDICT_FILE}, expected a run that was judged: run "
+            f"`zonequake analyze {run}` first"
+        )
+    document = read_document(run)
+    operations = read_load(run)
+    return measured(
+        str(run),
+        run.resolve().name,
+        document,
+        operations,
+        read_phases(run) if operations is not None else {},
+    )
+
+
+def read_load(run: Path) -> LoadOperations | None:
+    """Returns the answered operations of the load; None without `tables/ops`.
+
+    An operation of a partition that was reset is there once. Raises RunFolderError.
+    """
+    files = sorted((run / "tables" / "ops").glob("*.parquet"))
+    if not files:
+        return None
+    try:
+        table = pa.concat_tables(pq.read_table(file, columns=list(_COLUMNS)) for file in files)
+    except (OSError, pa.ArrowException) as error:
+        raise RunFolderError(
+            f"{run / 'tables' / 'ops'}: {error}; expected what `zonequake analyze` writes: run it "
+            "again"
+        ) from error
+    wanted = pc.and_(
+        pc.and_(
+            pc.equal(table.column("role"), RoleCode.LOAD.value),
+            pc.equal(table.column("outcome"), OutcomeCode.OK.value),
+        ),
+        pc.invert(pc.fill_null(table.column("copy"), False)),
+    )
+    load = table.filter(wanted)
+    due_ns = load.column("sched").to_numpy()
+    names = np.array([f.name.lower() for f in Function])
+    return LoadOperations(
+        due_ns=due_ns,
+        took_ns=np.maximum(load.column("fin").to_numpy() - due_ns, 1),
+        kind=names[load.column("f").to_numpy()],
+    )
+
+
+def read_phases(run: Path) -> dict[str, int]:
+    """Returns when each phase began by the events, in ns; lines that can't be read are skipped."""
+    file = run / "events.jsonl"
+    if not file.is_file():
+        return {}
+    decode = msgspec.json.Decoder(RecordedEvent).decode
+    found: dict[str, int] = {}
+    for line in file.read_bytes().splitlines():
+        if _PHASE not in line:
+            continue
+        try:
+            event = decode(line)
+        except msgspec.DecodeError:
+            continue
+        if event.kind == "run.phase":
+            found[event.text("phase")] = event.time
+    return found

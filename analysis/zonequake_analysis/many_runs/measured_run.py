@@ -1,0 +1,193 @@
+"""One run as a few numbers: from its verdict, and from the operations of its load. Pure.
+
+The verdict is all that is needed. Where `tables/ops` is there too, quantiles come with intervals,
+and for each class; without it there is p99 of all operations, as the verdict has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zonequake_analysis.judgement.verdict_json import OURS, RunFacts, VerdictDocument
+from zonequake_analysis.many_runs import intervals
+from zonequake_analysis.many_runs.quantities import (
+    ALL,
+    CLASSES,
+    PARTITIONS_OUT,
+    QUANTILES,
+    RESETS,
+    SACRIFICED,
+    UNEXPLAINED,
+    WINDOW,
+    WINDOWS,
+    Estimate,
+    latency,
+    rate,
+)
+from zonequake_analysis.verdict import Verdict
+
+SHOWED_TOO_LITTLE = frozenset({Verdict.UNKNOWN, Verdict.HARNESS_FAILED})
+"""Verdicts of runs whose numbers say little: a fault missed, or the harness broke off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOperations:
+    """Answered operations of the load: when each was due, how long it took, and its class."""
+
+    due_ns: NDArray[np.int64]
+    took_ns: NDArray[np.int64]
+    kind: NDArray[np.str_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredMetric:
+    """A Prometheus series that moved with the faults: its level before and during them."""
+
+    name: str
+    labels: str
+    before: float
+    during: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """A run's facts, and its estimates by the name of their quantity; `has_operations`: whether
+    `tables/ops` was there."""
+
+    folder: str
+    run: str
+    scenario: str
+    seed: str
+    version: str
+    target: str
+    started_wall_ns: int
+    verdict: Verdict
+    checks: Mapping[str, Verdict]
+    estimates: Mapping[str, Estimate]
+    has_operations: bool
+    metrics: tuple[MeasuredMetric, ...] = field(default=())
+
+    @property
+    def usable(self) -> bool:
+        """Whether its numbers may be compared: it showed enough."""
+        return self.verdict not in SHOWED_TOO_LITTLE
+
+    @property
+    def found(self) -> Verdict:
+        """The store's part of the verdict: a violation, a missed objective, or neither."""
+        for verdict in (Verdict.VIOLATED, Verdict.SLO_BREACHED):
+            if verdict in (self.verdict, *self.checks.values()):
+                return verdict
+        return Verdict.PASSED
+
+
+def measured(
+    folder: str,
+    name: str,
+    document: VerdictDocument,
+    operations: LoadOperations | None,
+    phases_ns: Mapping[str, int],
+    metrics: tuple[MeasuredMetric, ...] = (),
+) -> MeasuredRun:
+    """The numbers of a run. `name`: of its folder; `phases_ns`: when each phase began."""
+    facts = document.run
+    estimates = of_verdict(document)
+    if operations is not None:
+        estimates |= of_operations(operations, phases_ns)
+    return MeasuredRun(
+        folder=folder,
+        run=(facts.run if facts is not None else "") or name,
+        scenario=facts.scenario if facts is not None else "",
+        seed=facts.seed if facts is not None else "",
+        version=version_of(facts),
+        target=facts.target if facts is not None else "",
+        started_wall_ns=facts.started_wall_ns if facts is not None else 0,
+        verdict=document.verdict,
+        checks={check.name: check.verdict for check in document.checks if check.judged},
+        estimates=estimates,
+        has_operations=operations is not None,
+        metrics=metrics,
+    )
+
+
+def version_of(facts: RunFacts | None) -> str:
+    """Returns the version of what was under test: the target's own, else zonequake's."""
+    if facts is None:
+        return ""
+    name, _, version = facts.target.partition(" ")
+    if version:
+        return version if name == OURS else facts.target
+    return facts.versions.get(OURS, "")
+
+
+def of_verdict(document: VerdictDocument) -> dict[str, Estimate]:
+    """Returns what `verdict.json` alone says; a quantity that nobody measured is left out."""
+    numbers, judged = document.numbers, {c.name: c for c in document.checks if c.judged}
+    found: dict[str, Estimate] = {}
+    certain = numbers.get("longest_window_certain_ms")
+    probed = judged.get("availability")
+    if certain is not None and probed is not None and probed.checked:
+        possible = numbers.get("longest_window_possible_ms")
+        found[WINDOW] = Estimate(
+            value=float(certain),
+            low=float(certain),
+            high=max(float(certain), float(possible or 0)),
+        )
+        found[PARTITIONS_OUT] = Estimate.exact(len(document.windows))
+        for name, number in ((WINDOWS, "windows"), (UNEXPLAINED, "windows_unexplained")):
+            count = numbers.get(number)
+            if count is not None:
+                found[name] = Estimate.exact(float(count))
+    for span, number in (("before", "p99_before_ms"), ("faults", "p99_during_ms")):
+        p99 = numbers.get(number)
+        if p99 is not None:
+            found[latency(span, ALL, "p99")] = Estimate.unsure(float(p99))
+    if "resets" in judged:
+        found[RESETS] = Estimate.exact(len(document.resets))
+    if "sacrificed-writes" in judged:
+        found[SACRIFICED] = Estimate.exact(judged["sacrificed-writes"].violations)
+    return found
+
+
+def spans_ns(
+    operations: LoadOperations, phases_ns: Mapping[str, int]
+) -> dict[str, tuple[int, int]]:
+    """Returns each part of the run that is measured, from its begin to its end."""
+    end_ns = int((operations.due_ns + operations.took_ns).max())
+    if not {"before", "faults"} <= phases_ns.keys():
+        return {"whole": (int(operations.due_ns.min()), end_ns)}
+    quiet_ns = phases_ns.get("quiet", end_ns)
+    first_ns = phases_ns.get("control", phases_ns["faults"])
+    return {
+        "before": (phases_ns["before"], first_ns),
+        "faults": (phases_ns["faults"], quiet_ns),
+    }
+
+
+def of_operations(operations: LoadOperations, phases_ns: Mapping[str, int]) -> dict[str, Estimate]:
+    """Returns latencies in ms by span, class and quantile, and rates, with their intervals."""
+    found: dict[str, Estimate] = {}
+    if not len(operations.due_ns):
+        return found
+    for span, (begin_ns, end_ns) in spans_ns(operations, phases_ns).items():
+        if end_ns <= begin_ns:
+            continue
+        inside = (operations.due_ns >= begin_ns) & (operations.due_ns < end_ns)
+        offset = operations.due_ns[inside] - begin_ns
+        part = offset * intervals.PARTS // (end_ns - begin_ns)
+        took_ms = operations.took_ns[inside] / 1e6
+        kind = operations.kind[inside]
+        found[rate(span)] = intervals.rate(part, (end_ns - begin_ns) / 1e9)
+        for name in CLASSES:
+            chosen = np.ones(len(part), bool) if name == ALL else kind == name
+            if not chosen.any():
+                continue
+            for quantile, estimate in intervals.quantiles(
+                took_ms[chosen], part[chosen], QUANTILES
+            ).items():
+                found[latency(span, name, quantile)] = estimate
+    return found

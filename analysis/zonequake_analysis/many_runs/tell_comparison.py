@@ -1,0 +1,268 @@
+"""A comparison in words: a table for the terminal, Markdown for a pull request, JSON. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from zonequake_analysis.many_runs.bounds import Kind
+from zonequake_analysis.many_runs.comparison import Comparison, Conclusion, Outcome, Row, Side
+from zonequake_analysis.many_runs.measured_run import MeasuredRun
+from zonequake_analysis.many_runs.outside_text import markdown, plain
+from zonequake_analysis.many_runs.quantities import Better, Estimate
+
+MOST_RUNS = 12
+"""Runs of a side that are named; the rest is counted."""
+
+MOST_METRICS = 30
+"""Rows of metrics; the rest is counted."""
+
+MARKS = {
+    Outcome.REGRESSION: "✗",
+    Outcome.MISSING: "?",
+    Outcome.SUSPECT: "~",
+    Outcome.BETTER: "+",
+    Outcome.WITHIN: "✓",
+    Outcome.SHOWN: "",
+}
+CONCLUSION_MARKS = {
+    Conclusion.REGRESSION: "✗",
+    Conclusion.UNKNOWN: "?",
+    Conclusion.NO_REGRESSION: "✓",
+}
+_HEADINGS = ("", "quantity", "base", "candidate", "change", "bound")
+_FIRST = (Outcome.REGRESSION, Outcome.MISSING, Outcome.SUSPECT)
+_INTERVALS = (
+    "In brackets: intervals of 95 %; of a window from its certain to its possible length; ∞: "
+    "nothing bounds it."
+)
+
+
+def to_text(found: Comparison) -> str:
+    """Returns the table for a terminal: the headline first, then both sides, then the rows."""
+    lines = [f"{CONCLUSION_MARKS[found.conclusion]} {plain(found.headline, 1000)}", ""]
+    lines += [f"base       {_side(found.base)}", f"candidate  {_side(found.candidate)}"]
+    lines += [f"note       {plain(note, 600)}" for note in found.notes]
+    if found.rows:
+        lines += ["", *_aligned([_HEADINGS, *map(_cells, found.rows)]), "", _INTERVALS]
+    if found.metrics:
+        lines += ["", "Metrics that moved: median before → level during the faults", ""]
+        lines += _aligned(
+            [
+                (plain(m.name), plain(m.labels, 60), _moved(m.base), _moved(m.candidate))
+                for m in found.metrics[:MOST_METRICS]
+            ]
+        )
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown(found: Comparison) -> str:
+    """Returns the same for a pull request: what is wrong stands open, the rest is folded."""
+    lines = [
+        f"# {CONCLUSION_MARKS[found.conclusion]} zonequake compare: {found.conclusion}",
+        "",
+        markdown(found.headline, 1000),
+        "",
+        "| | runs | verdicts | version |",
+        "| --- | --- | --- | --- |",
+        _side_row("base", found.base),
+        _side_row("candidate", found.candidate),
+        "",
+    ]
+    lines += [f"- {markdown(note, 600)}" for note in found.notes]
+    wrong = [row for row in found.rows if row.outcome in _FIRST]
+    rest = [row for row in found.rows if row.outcome not in _FIRST]
+    lines += ["", *_table(wrong)] if wrong else []
+    if rest:
+        folded = f"{len(rest)} quantities within their bounds, better, or not judged"
+        lines += ["", f"<details><summary>{folded}</summary>", "", *_table(rest), "", "</details>"]
+    if found.metrics:
+        lines += [
+            "",
+            f"<details><summary>{len(found.metrics)} metrics that moved</summary>",
+            "",
+            "| metric | labels | base: before → during | candidate: before → during |",
+            "| --- | --- | ---: | ---: |",
+        ]
+        lines += [
+            f"| {markdown(m.name)} | {markdown(m.labels, 100)} | {_moved(m.base)} | "
+            f"{_moved(m.candidate)} |"
+            for m in found.metrics[:MOST_METRICS]
+        ]
+        lines += ["", "</details>"]
+    return "\n".join([*lines, "", f"<sub>{_INTERVALS}</sub>", ""])
+
+
+def to_json(found: Comparison) -> bytes:
+    """Returns all of it for programs; an end of an interval that nothing bounds is null."""
+    document = {
+        "schema": 1,
+        "conclusion": found.conclusion,
+        "exit_code": found.exit_code,
+        "headline": found.headline,
+        "verdict_note": found.verdict_note,
+        "notes": list(found.notes),
+        "base": _side_object(found.base),
+        "candidate": _side_object(found.candidate),
+        "rows": [
+            {
+                "name": row.quantity.name,
+                "words": row.quantity.words,
+                "unit": row.quantity.unit,
+                "better": row.quantity.better,
+                "family": row.quantity.family,
+                "kind": row.kind,
+                "bound": row.bound,
+                "outcome": row.outcome,
+                "base": _estimate_object(row.base),
+                "candidate": _estimate_object(row.candidate),
+                "change": _estimate_object(row.change),
+            }
+            for row in found.rows
+        ],
+        "metrics": [
+            {
+                "name": m.name,
+                "labels": m.labels,
+                "base": None if m.base is None else [m.base.before, m.base.during],
+                "candidate": None
+                if m.candidate is None
+                else [m.candidate.before, m.candidate.during],
+            }
+            for m in found.metrics
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _side(side: Side) -> str:
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(side.verdicts.items()))
+    return plain(f"{_names(side.used)}  [{verdicts}]{_version(side)}", 600)
+
+
+def _side_row(name: str, side: Side) -> str:
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(side.verdicts.items()))
+    return (
+        f"| {name} | {markdown(_names(side.used), 600)} | {verdicts} | "
+        f"{markdown(_version(side).strip()) or '–'} |"
+    )
+
+
+def _side_object(side: Side) -> dict[str, object]:
+    def runs(found: Sequence[MeasuredRun]) -> list[dict[str, object]]:
+        return [
+            {
+                "folder": run.folder,
+                "run": run.run,
+                "scenario": run.scenario,
+                "seed": run.seed,
+                "version": run.version,
+                "verdict": run.verdict,
+                "started_wall_ns": run.started_wall_ns,
+            }
+            for run in found
+        ]
+
+    return {"runs": runs(side.used), "left_out": runs(side.left_out)}
+
+
+def _names(runs: Sequence[MeasuredRun]) -> str:
+    named = ", ".join(run.run for run in runs[:MOST_RUNS]) or "no run"
+    more = len(runs) - MOST_RUNS
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _version(side: Side) -> str:
+    return f"  {', '.join(sorted({run.version for run in side.used} - {''}))}"
+
+
+def _estimate_object(estimate: Estimate | None) -> dict[str, float | None] | None:
+    if estimate is None:
+        return None
+    return {
+        name: value if math.isfinite(value) else None
+        for name, value in (
+            ("value", estimate.value),
+            ("low", estimate.low),
+            ("high", estimate.high),
+        )
+    }
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"| {' | '.join(_HEADINGS)} |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+        *(f"| {' | '.join(_cells(row))} |" for row in rows),
+    ]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    unit = row.quantity.unit
+    return (
+        MARKS[row.outcome],
+        row.quantity.words,
+        _shown(row.base, unit),
+        _shown(row.candidate, unit),
+        _changed(row),
+        _bounded(row),
+    )
+
+
+def _shown(estimate: Estimate | None, unit: str) -> str:
+    if estimate is None:
+        return "–"
+    words = (
+        f"{_number(estimate.value)} {unit}".strip()
+        if unit != "/s"
+        else (f"{_number(estimate.value)}/s")
+    )
+    if estimate.low == estimate.value == estimate.high:
+        return words
+    return f"{words} [{_number(estimate.low)} … {_number(estimate.high)}]"
+
+
+def _changed(row: Row) -> str:
+    if row.change is None:
+        return "–"
+    if row.kind is Kind.RATIO:
+        return f"×{_number(row.change.value)}"
+    sign = "+" if row.change.value >= 0 else "−"
+    return f"{sign}{_number(abs(row.change.value))}"
+
+
+def _bounded(row: Row) -> str:
+    if row.bound is None:
+        return ""
+    if row.kind is Kind.ADDED:
+        return f"+{_number(row.bound)}"
+    return f"×{_number(row.bound)} at {'most' if row.quantity.better is Better.LOWER else 'least'}"
+
+
+def _moved(metric: object) -> str:
+    before, during = getattr(metric, "before", None), getattr(metric, "during", None)
+    if before is None or during is None:
+        return "–"
+    return f"{before:.4g} → {during:.4g}"
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the rows in columns; numbers are to the right, the two first columns to the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

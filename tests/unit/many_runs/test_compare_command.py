@@ -1,0 +1,146 @@
+"""The command on folders: what it reads, its exit codes, the files that it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import typer.main
+
+from tests.histories.judged_runs import JudgedRun, write_run
+from zonequake_analysis.many_runs.compare_command import app
+from zonequake_analysis.many_runs.folders import read_run, run_folders
+
+
+def compared(*arguments: str | Path) -> int:
+    code = typer.main.get_command(app).main(
+        args=[str(argument) for argument in arguments], standalone_mode=False
+    )
+    assert isinstance(code, int)
+    return code
+
+
+def made(folder: Path, name: str, **fields: object) -> Path:
+    return write_run(folder, JudgedRun(name=name, **fields))  # type: ignore[arg-type]
+
+
+def test_a_sound_pair_of_folders_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base, candidate = made(tmp_path, "a", seed=1), made(tmp_path, "b", seed=2)
+    assert compared(base, candidate) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("✓ No regression in ")
+    assert "p99 of reads before the faults" in told
+
+
+def test_a_planted_regression_ends_with_3_and_is_in_every_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, candidate = made(tmp_path, "a", seed=1), made(tmp_path, "b", seed=2, slower=2.0)
+    markdown, written = tmp_path / "out" / "c.md", tmp_path / "out" / "c.json"
+    assert compared(base, candidate, "--markdown", markdown, "--json", written) == 3
+    rows = json.loads(written.read_text())["rows"]
+    regressions = [row["name"] for row in rows if row["outcome"] == "regression"]
+    assert regressions == ["faults.all.p99", "faults.read.p99", "faults.write.p99"]
+    change = next(row["change"] for row in rows if row["name"] == "faults.all.p99")
+    assert 1.7 < change["value"] < 2.3
+    assert "✗ | p99 of writes during the faults" in markdown.read_text()
+    assert capsys.readouterr().out.startswith("✗ Regression: ")
+
+
+def test_sets_are_given_as_a_folder_of_runs_or_one_by_one(tmp_path: Path) -> None:
+    for seed in range(4):
+        made(tmp_path / "old", f"a{seed}", seed=seed)
+        made(tmp_path / "new", f"b{seed}", seed=seed + 10, window_ms=1000.0 + seed)
+    assert compared("--base", tmp_path / "old", "--candidate", tmp_path / "new") == 3
+    alone = [tmp_path / "old" / "a0", tmp_path / "old" / "a1"]
+    sound = ("--base", alone[0], "--base", alone[1], "--candidate", tmp_path / "old" / "a2")
+    assert compared(*sound) == 0
+
+
+def test_a_copy_a_probe_and_an_unanswered_write_are_no_latency(tmp_path: Path) -> None:
+    run = made(tmp_path, "a")
+    found = read_run(run)
+    assert found.estimates["faults.all.p99"].high < 1000
+    assert found.estimates["before.rate"].value == pytest.approx(100.0, rel=0.01)
+    assert found.estimates["faults.rate"].value == pytest.approx(100.0, rel=0.01)
+
+
+def test_without_tables_p99_of_the_verdict_is_told_and_no_regression_of_a_pair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = made(tmp_path, "a", tables=False)
+    candidate = made(tmp_path, "b", tables=False, slower=2.0)
+    assert compared(base, candidate) == 0
+    told = capsys.readouterr().out
+    assert "1 are beyond their bound and within what chance can do" in told
+    assert "without tables/ops in the base" in told
+
+
+def test_tables_of_one_side_alone_are_unknown(tmp_path: Path) -> None:
+    base, candidate = made(tmp_path, "a"), made(tmp_path, "b", tables=False)
+    assert compared(base, candidate) == 2
+
+
+def test_without_events_the_whole_run_is_one_span(tmp_path: Path) -> None:
+    found = read_run(made(tmp_path, "a", events=False))
+    spans = {name.partition(".")[0] for name in found.estimates if name.endswith("rate")}
+    assert spans == {"whole"}
+
+
+def test_a_run_that_showed_too_little_is_unknown(tmp_path: Path) -> None:
+    assert compared(made(tmp_path, "a"), made(tmp_path, "b", unknown=True)) == 2
+
+
+def test_a_folder_without_a_verdict_is_no_verdict_and_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "raw").mkdir()
+    assert compared(made(tmp_path, "a"), tmp_path / "raw") == 255
+    assert f"run `zonequake analyze {tmp_path / 'raw'}` first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("broken", ["verdict.json", "tables/ops/part-00000.parquet"])
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    base, candidate = made(tmp_path, "a"), made(tmp_path, "b")
+    (candidate / broken).write_bytes(b"{torn")
+    assert compared(base, candidate) == 255
+    assert str((candidate / broken).parent if "ops" in broken else candidate / broken) in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["a"],
+        ["a", "b", "--base", "a"],
+        ["--base", "a"],
+        ["--base", "a", "--base", "a", "--candidate", "b"],
+        ["a", "b", "--bound", "p98=1"],
+        ["a", "b", "--above-ms", "-1"],
+        ["a", "other"],
+        ["a", "absent"],
+    ],
+)
+def test_wrong_usage_is_told(tmp_path: Path, arguments: list[str]) -> None:
+    made(tmp_path, "a")
+    made(tmp_path, "b")
+    made(tmp_path, "other", scenario="other")
+    words = [str(tmp_path / w) if w in ("a", "b", "other", "absent") else w for w in arguments]
+    with pytest.raises(typer.exceptions.TyperException):
+        compared(*words)
+
+
+def test_runs_are_found_below_a_folder_and_not_within_a_run(tmp_path: Path) -> None:
+    outer = made(tmp_path / "chaos", "seed-1")
+    made(outer / "history", "inner")
+    deep = made(tmp_path / "a" / "b", "c")
+    made(tmp_path / "a" / "b" / "c2" / "d", "too-deep")
+    assert run_folders(tmp_path) == [deep, outer]
+    assert run_folders(outer) == [outer]
+    assert pq.read_table(outer / "tables" / "ops").num_rows == 4003

@@ -1,0 +1,243 @@
+"""A planted regression is found, and a sound pair passes, with its numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from zonequake_analysis.many_runs.bounds import Bounds, parse_bounds
+from zonequake_analysis.many_runs.comparison import Comparison, Conclusion, Outcome, compare, fisher
+from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
+from zonequake_analysis.many_runs.quantities import Estimate
+from zonequake_analysis.many_runs.tell_comparison import to_json, to_markdown, to_text
+from zonequake_analysis.verdict import Verdict
+
+P99, RATE, WINDOW = "faults.all.p99", "faults.rate", "window.longest"
+DEFAULT = parse_bounds([])
+
+
+def near(value: float, margin: float = 0.05) -> Estimate:
+    return Estimate(value=value, low=value * (1 - margin), high=value * (1 + margin))
+
+
+def run(
+    name: str = "a",
+    verdict: Verdict = Verdict.PASSED,
+    *,
+    scenario: str = "leader-kill",
+    metrics: tuple[MeasuredMetric, ...] = (),
+    target: str = "",
+    **estimates: Estimate | float,
+) -> MeasuredRun:
+    named: Mapping[str, str] = {"p99": P99, "rate": RATE, "window": WINDOW}
+    known: dict[str, Estimate | float] = {"p99": near(40.0), "rate": near(100.0), "window": 300.0}
+    return MeasuredRun(
+        folder=f"runs/{name}",
+        run=name,
+        scenario=scenario,
+        seed="1",
+        version="0.1.0",
+        target=target,
+        started_wall_ns=0,
+        verdict=verdict,
+        checks={"lost-writes": verdict},
+        estimates={
+            named.get(key, key): value if isinstance(value, Estimate) else Estimate.exact(value)
+            for key, value in (known | estimates).items()
+        },
+        has_operations=True,
+        metrics=metrics,
+    )
+
+
+def outcome(found: Comparison, name: str) -> Outcome:
+    return next(row.outcome for row in found.rows if row.quantity.name == name)
+
+
+def test_a_sound_pair_passes() -> None:
+    found = compare([run("a")], [run("b", p99=near(44.0), rate=near(97.0), window=420)], DEFAULT)
+    assert found.conclusion is Conclusion.NO_REGRESSION
+    assert found.exit_code == 0
+    assert {row.outcome for row in found.rows} == {Outcome.WITHIN}
+
+
+@pytest.mark.parametrize(
+    ("name", "worse"),
+    [
+        (P99, run("b", p99=near(80.0))),
+        (RATE, run("b", rate=near(70.0))),
+        (WINDOW, run("b", window=Estimate(value=900, low=900, high=1100))),
+    ],
+)
+def test_a_planted_regression_is_found_alone(name: str, worse: MeasuredRun) -> None:
+    found = compare([run("a")], [worse], DEFAULT)
+    assert found.exit_code == 3
+    assert [r.quantity.name for r in found.rows if r.outcome is Outcome.REGRESSION] == [name]
+
+
+def test_what_is_beyond_the_bound_and_within_the_interval_is_told_and_no_regression() -> None:
+    wide = Estimate(value=80.0, low=30.0, high=math.inf)
+    found = compare([run("a")], [run("b", p99=wide)], DEFAULT)
+    assert outcome(found, P99) is Outcome.SUSPECT
+    assert found.exit_code == 0
+    assert "1 are beyond their bound" in found.headline
+
+
+def test_what_is_worse_for_certain_and_within_the_bound_is_no_regression() -> None:
+    found = compare([run("a")], [run("b", p99=near(55.0))], DEFAULT)
+    assert outcome(found, P99) is Outcome.WITHIN
+
+
+def test_a_longer_window_counts_from_what_the_base_may_have_been() -> None:
+    base = run("a", window=Estimate(value=300, low=300, high=1000))
+    assert outcome(compare([base], [run("b", window=900)], DEFAULT), WINDOW) is Outcome.SUSPECT
+    assert outcome(compare([base], [run("b", window=1001)], DEFAULT), WINDOW) is Outcome.REGRESSION
+
+
+def test_a_latency_that_no_client_minds_is_no_regression() -> None:
+    slow = compare([run("a", p99=near(2.0))], [run("b", p99=near(9.0))], DEFAULT)
+    assert outcome(slow, P99) is Outcome.WITHIN
+    strict = compare(
+        [run("a", p99=near(2.0))], [run("b", p99=near(9.0))], parse_bounds([], above_ms=5)
+    )
+    assert outcome(strict, P99) is Outcome.REGRESSION
+
+
+def test_the_same_the_other_way_round_is_better() -> None:
+    found = compare([run("a", p99=near(80.0))], [run("b")], DEFAULT)
+    assert outcome(found, P99) is Outcome.BETTER
+    assert found.exit_code == 0
+
+
+def test_what_the_candidate_did_not_measure_is_unknown_and_no_pass() -> None:
+    candidate = run("b")
+    lacking = {k: v for k, v in candidate.estimates.items() if k != WINDOW}
+    found = compare([run("a")], [replace(candidate, estimates=lacking)], DEFAULT)
+    assert outcome(found, WINDOW) is Outcome.MISSING
+    assert found.exit_code == 2
+
+
+def test_runs_without_anything_that_has_a_bound_are_unknown() -> None:
+    found = compare([run("a")], [run("b")], Bounds(by_family={}))
+    assert found.exit_code == 2
+    assert {row.outcome for row in found.rows} == {Outcome.SHOWN}
+
+
+@pytest.mark.parametrize("verdict", [Verdict.UNKNOWN, Verdict.HARNESS_FAILED])
+def test_a_run_that_showed_too_little_is_left_out(verdict: Verdict) -> None:
+    slow = run("slow", verdict, p99=near(900.0))
+    good = [run(f"b{i}") for i in range(3)]
+    assert compare([run("a")], [*good, slow], DEFAULT).exit_code == 0
+    alone = compare([run("a")], [slow], DEFAULT)
+    assert alone.exit_code == 2
+    assert alone.rows
+    assert "1 of 1 runs of the candidate" in alone.headline
+
+
+def test_a_violation_where_there_was_none_is_a_regression_whatever_the_numbers_say() -> None:
+    found = compare([run("a")] * 9, [run("b")] * 8 + [run("c", Verdict.VIOLATED)], DEFAULT)
+    assert found.exit_code == 3
+    assert "1 of 9 candidate runs are violated" in found.headline
+
+
+def test_a_missed_objective_is_a_regression_of_a_pair_and_of_sets_if_it_is_no_chance() -> None:
+    missed = Verdict.SLO_BREACHED
+    assert compare([run("a")], [run("b", missed)], DEFAULT).exit_code == 3
+    assert compare([run("a", missed)], [run("b", missed)], DEFAULT).exit_code == 0
+    once = [run("b", missed), *[run("b")] * 5]
+    assert compare([run("a")] * 6, once, DEFAULT).exit_code == 0
+    assert compare([run("a")] * 6, [run("b", missed)] * 5 + [run("b")], DEFAULT).exit_code == 3
+
+
+def test_a_cleanup_that_is_not_proven_is_no_regression_of_the_store() -> None:
+    candidate = run("b", Verdict.CLEANUP_NOT_PROVEN)
+    assert compare([run("a")], [candidate], DEFAULT).exit_code == 0
+
+
+def test_fishers_test_has_the_numbers_of_the_tea_tasting() -> None:
+    """Fisher, The Design of Experiments (1935): 4 of 4 and 3 of 4 cups of 8."""
+    assert fisher(0, 4, 4, 4) == pytest.approx(1 / 70)
+    assert fisher(1, 4, 3, 4) == pytest.approx(17 / 70)
+
+
+def test_sets_are_compared_by_their_medians_so_that_one_bad_run_is_no_regression() -> None:
+    base = [run("a", p99=near(v)) for v in (38.0, 40.0, 41.0, 39.0, 42.0)]
+    same = [run("b", p99=near(v)) for v in (39.0, 41.0, 300.0, 40.0, 38.0)]
+    assert compare(base, same, DEFAULT).exit_code == 0
+    worse = [run("b", p99=near(v)) for v in (70.0, 74.0, 69.0, 80.0, 66.0)]
+    found = compare(base, worse, DEFAULT)
+    assert outcome(found, P99) is Outcome.REGRESSION
+    row = next(row for row in found.rows if row.quantity.name == P99)
+    assert row.change is not None
+    assert row.change.value == pytest.approx(1.75)
+    assert 1.5 < row.change.low < 1.75 < row.change.high < 2.2
+
+
+def test_runs_of_two_scenarios_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="found runs of the scenarios leader-kill, other-one"):
+        compare([run("a")], [run("b", scenario="other-one")], DEFAULT)
+
+
+def test_a_bound_that_is_asked_for_is_judged() -> None:
+    bounds = parse_bounds(["resets=0", "sacrificed=10", "p99=none"])
+    base = run("a", resets=1, sacrificed=100)
+    assert compare([base], [run("b", resets=1, sacrificed=110)], bounds).exit_code == 0
+    found = compare([base], [run("b", resets=2, sacrificed=111, p99=near(400.0))], bounds)
+    worse = [r.quantity.name for r in found.rows if r.outcome is Outcome.REGRESSION]
+    assert worse == ["resets", "sacrificed"]
+
+
+@pytest.mark.parametrize(
+    "given", ["p98=2", "p99", "p99=0.5", "rate=1.5", "window=-1", "p99=nan", "window=inf", "=1"]
+)
+def test_a_bound_that_makes_no_sense_is_refused(given: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        parse_bounds([given])
+
+
+EVIL = "x|y <script>alert(1)</script> [a](http://b) `c` *d* @user #12 www.e.org \x1b[31m\n# f"
+
+
+def evil_comparison() -> Comparison:
+    metric = MeasuredMetric(name=EVIL, labels=EVIL, before=1.0, during=2.0)
+    return compare([run(EVIL, metrics=(metric,), target=EVIL)], [run("b", p99=near(90.0))], DEFAULT)
+
+
+def test_no_text_from_outside_is_markup_in_markdown() -> None:
+    text = re.sub(r"&#\d+;", "¤", to_markdown(evil_comparison()))
+    for mark in ("<script", "](", "`c`", "*d*", "@user", "#12", "www.e", "http://", "\x1b"):
+        assert mark not in text, mark
+    columns = {line.count("|") for line in text.splitlines() if line.startswith("| x")}
+    assert columns == {5}
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "# ✗ zonequake compare: regression"
+    ]
+
+
+def test_no_text_from_outside_moves_the_cursor_of_a_terminal() -> None:
+    text = to_text(evil_comparison())
+    assert "\x1b" not in text
+    assert "\\x1b[31m" in text
+
+
+def test_the_table_tells_numbers_intervals_and_bounds() -> None:
+    text = to_text(compare([run("a")], [run("b", p99=near(80.0))], DEFAULT))
+    assert text.startswith("✗ Regression: p99 of operations during the faults.")
+    line = next(line for line in text.splitlines() if line.startswith("✗  p99"))
+    assert " ".join(line.split()) == (
+        "✗ p99 of operations during the faults 40 ms [38 … 42] 80 ms [76 … 84] ×2 ×1.5 at most"
+    )
+
+
+def test_the_json_says_the_same_with_null_for_an_open_end() -> None:
+    wide = Estimate(value=80.0, low=30.0, high=math.inf)
+    told = json.loads(to_json(compare([run("a")], [run("b", p99=wide)], DEFAULT)))
+    row = next(row for row in told["rows"] if row["name"] == P99)
+    assert (told["conclusion"], told["exit_code"]) == ("no-regression", 0)
+    assert row["candidate"] == {"value": 80.0, "low": 30.0, "high": None}
+    assert (row["bound"], row["outcome"]) == (1.5, "suspect")

@@ -47,7 +47,7 @@ class Estimate:
 
     @classmethod
     def unsure(cls, value: float) -> Estimate:
-        """A value of which nobody knows how far chance moved it."""
+        """A value that chance may have moved by any amount."""
         return cls(value=value, low=0.0, high=math.inf)
 
 

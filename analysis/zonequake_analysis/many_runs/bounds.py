@@ -19,6 +19,7 @@ KINDS = {
     "p50": Kind.RATIO,
     "p95": Kind.RATIO,
     "p99": Kind.RATIO,
+    "p99_ratio": Kind.RATIO,
     "rate": Kind.RATIO,
     "window": Kind.ADDED,
     "windows": Kind.ADDED,
@@ -26,6 +27,8 @@ KINDS = {
     "unexplained": Kind.ADDED,
     "resets": Kind.ADDED,
     "sacrificed": Kind.ADDED,
+    "lost": Kind.ADDED,
+    "stale": Kind.ADDED,
 }
 """What a bound may be said for: of latencies and rates a ratio, of the rest how much is added."""
 

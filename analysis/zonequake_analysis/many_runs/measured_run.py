@@ -17,10 +17,13 @@ from zonequake_analysis.many_runs import intervals
 from zonequake_analysis.many_runs.quantities import (
     ALL,
     CLASSES,
+    LOST,
+    P99_RATIO,
     PARTITIONS_OUT,
     QUANTILES,
     RESETS,
     SACRIFICED,
+    STALE,
     UNEXPLAINED,
     WINDOW,
     WINDOWS,
@@ -148,8 +151,17 @@ def of_verdict(document: VerdictDocument) -> dict[str, Estimate]:
             found[latency(span, ALL, "p99")] = Estimate.unsure(float(p99))
     if "resets" in judged:
         found[RESETS] = Estimate.exact(len(document.resets))
-    if "sacrificed-writes" in judged:
-        found[SACRIFICED] = Estimate.exact(judged["sacrificed-writes"].violations)
+    for name, check in (
+        (SACRIFICED, "sacrificed-writes"),
+        (LOST, "lost-writes"),
+        (STALE, "stale-reads"),
+    ):
+        if check in judged:
+            found[name] = Estimate.exact(judged[check].violations)
+    during = numbers.get("p99_during_ms")
+    quiet = max((numbers.get(f"p99_{name}_ms") or 0.0) for name in ("before", "control"))
+    if during is not None and quiet > 0:
+        found[P99_RATIO] = Estimate.unsure(during / quiet)
     return found
 
 

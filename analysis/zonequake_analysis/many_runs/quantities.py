@@ -76,6 +76,7 @@ def rate(span: str) -> str:
 
 WINDOW, WINDOWS, UNEXPLAINED = "window.longest", "windows", "windows.unexplained"
 PARTITIONS_OUT, RESETS, SACRIFICED = "windows.partitions", "resets", "sacrificed"
+LOST, STALE, P99_RATIO = "lost", "stale", "p99.ratio"
 
 
 def _all() -> list[Quantity]:
@@ -95,6 +96,15 @@ def _all() -> list[Quantity]:
         count(UNEXPLAINED, "windows without a cause", "unexplained"),
         count(RESETS, "forced resets"),
         count(SACRIFICED, "writes sacrificed by resets"),
+        count(LOST, "acknowledged writes lost"),
+        count(STALE, "stale reads"),
+        Quantity(
+            name=P99_RATIO,
+            words="p99 during the faults over the quiet time's",
+            unit="times",
+            better=Better.LOWER,
+            family="p99_ratio",
+        ),
     ]
     for span, when in SPANS.items():
         found.append(

@@ -214,11 +214,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _shown(estimate: Estimate | None, unit: str) -> str:
     if estimate is None:
         return "–"
-    words = (
-        f"{_number(estimate.value)} {unit}".strip()
-        if unit != "/s"
-        else (f"{_number(estimate.value)}/s")
-    )
+    words = f"{_number(estimate.value)} {unit}".strip().replace(" /s", "/s")
     if estimate.low == estimate.value == estimate.high:
         return words
     return f"{words} [{_number(estimate.low)} … {_number(estimate.high)}]"

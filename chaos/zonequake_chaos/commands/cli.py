@@ -309,6 +309,13 @@ _lazy(
     "Compare two runs, or two sets of runs, and find regressions.",
     ANALYSIS,
 )
+_lazy(
+    "trend",
+    "zonequake_analysis.many_runs.trend_command",
+    "analysis",
+    "Show how each objective went over many runs and versions.",
+    ANALYSIS,
+)
 
 
 def _exit(verdict: Verdict) -> None:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from zonequake_analysis.cli import app as analyze
 from zonequake_analysis.importing.command import app as import_history
 from zonequake_analysis.many_runs.compare_command import app as compare
+from zonequake_analysis.many_runs.trend_command import app as trend
 from zonequake_chaos.commands.cli import app as zonequake
 from zonequake_cluster.cli import app as cluster
 from zonequake_cluster.images.cli import app as images
@@ -36,6 +37,7 @@ MOUNTED = {
     "reset": reset,
     "simulate": simulate,
     "sql": sql,
+    "trend": trend,
     "what-if": what_if,
 }
 RIDDLES = {"anew", "behind", "nobody", "somebody", "whoever", "else."}
@@ -124,6 +126,10 @@ def test_a_commands_help_says_what_it_does_in_plain_words(words: str) -> None:
         ("zonequake_ctl.what_if.cli", {"aiohttp", "kubernetes", "pyspark"}),
         (
             "zonequake_analysis.many_runs.compare_command",
+            {"aiohttp", "kubernetes", "pyspark", "numpy", "pyarrow"},
+        ),
+        (
+            "zonequake_analysis.many_runs.trend_command",
             {"aiohttp", "kubernetes", "pyspark", "numpy", "pyarrow"},
         ),
     ],

@@ -1,0 +1,215 @@
+"""Rows of the table `trend`, series with planted changes, and the page that shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from tests.histories.judged_runs import JudgedRun, write_run
+from zonequake_analysis.inputs.run_folder import read_description
+from zonequake_analysis.many_runs.folders import read_run
+from zonequake_analysis.many_runs.trend_job import TABLE, write_table
+from zonequake_analysis.many_runs.trend_page import render_trend
+from zonequake_analysis.many_runs.trend_rows import RUN, ScenarioTrend, TrendRow, rows_of, trends
+
+P99, WINDOW = "faults.all.p99", "window.longest"
+
+
+def rows_in(folder: Path, made: Sequence[JudgedRun]) -> list[TrendRow]:
+    found = []
+    for one in made:
+        run = write_run(folder, one)
+        found += rows_of(read_run(run), read_description(run).expectations)
+    return found
+
+
+def history(count: int, slow_from: int) -> list[JudgedRun]:
+    """Runs of each half day; from `slow_from` on, a new version, latencies are 1.6 times as
+    high."""
+    return [
+        JudgedRun(
+            name=f"leader-kill-{number:03}",
+            version="0.2.0" if number >= slow_from else "0.1.0",
+            day=number / 2,
+            seed=number,
+            operations=800,
+            slower=1.6 if number >= slow_from else 1.0,
+            window_ms=300.0 + 20 * (number % 5),
+        )
+        for number in range(count)
+    ]
+
+
+def row(number: int, value: float | None, **fields: object) -> TrendRow:
+    known: dict[str, object] = {
+        "run": f"run-{number}",
+        "folder": f"runs/run-{number}",
+        "time_ns": (number + 1) * 10**15,
+        "version": "0.1.0",
+        "target": "",
+        "scenario": "leader-kill",
+        "objective": P99,
+        "unit": "ms",
+        "value": value,
+    }
+    return msgspec.convert(known | fields, TrendRow)
+
+
+def run_row(number: int, verdict: str = "passed", **fields: object) -> TrendRow:
+    return row(number, None, **({"objective": RUN, "verdict": verdict} | fields))
+
+
+def test_a_run_has_a_row_for_its_verdict_and_one_for_each_objective(tmp_path: Path) -> None:
+    made = JudgedRun(version="0.3.0", day=2, window_ms=6000.0, resets=1, sacrificed=7)
+    rows = {one.objective: one for one in rows_in(tmp_path, [made])}
+    assert rows[RUN].verdict == "slo-breached"
+    window = rows[WINDOW]
+    assert (window.value, window.bound, window.verdict) == (6000.0, 5000.0, "slo-breached")
+    assert (window.run, window.version, window.scenario) == (made.name, "0.3.0", "leader-kill")
+    assert rows["p99.ratio"].bound == 20
+    assert (rows["sacrificed"].value, rows["sacrificed"].bound) == (7, None)
+    assert rows["faults.read.p99"].verdict is None
+    assert len({one.time_ns for one in rows.values()}) == 1
+
+
+def test_a_run_that_nobody_probed_has_no_window_rather_than_one_of_0_ms(tmp_path: Path) -> None:
+    rows = rows_in(tmp_path, [JudgedRun(probed=False)])
+    assert WINDOW not in {one.objective for one in rows}
+
+
+@pytest.mark.parametrize(
+    ("target", "version"), [("", "0.1.0"), ("zonequake 0.9.1", "0.9.1"), ("etcd 3.6.4",) * 2]
+)
+def test_the_version_is_that_of_what_was_under_test(
+    tmp_path: Path, target: str, version: str
+) -> None:
+    assert rows_in(tmp_path, [JudgedRun(target=target)])[0].version == version
+
+
+def test_a_planted_regression_is_a_change_point_at_its_run_and_version(tmp_path: Path) -> None:
+    (trend,) = trends(rows_in(tmp_path, history(30, slow_from=20)))
+    steps = {s.quantity.name: [(t.number, t.is_worse) for t in s.steps] for s in trend.series}
+    assert steps[P99] == [(20, True)]
+    assert steps["faults.read.p99"] == [(20, True)]
+    assert steps[WINDOW] == steps["before.all.p99"] == steps["faults.rate"] == []
+    series = next(s for s in trend.series if s.quantity.name == P99)
+    assert series.steps[0].ratio == pytest.approx(1.6, rel=0.1)
+    assert series.by_version["0.2.0"].value / series.by_version["0.1.0"].value == pytest.approx(
+        1.6, rel=0.1
+    )
+
+
+def test_runs_that_showed_too_little_count_for_no_level() -> None:
+    rows = [*(run_row(i, "unknown" if i >= 20 else "passed") for i in range(30))]
+    rows += [row(i, 100.0 if i >= 20 else 50.0 + i % 3) for i in range(30)]
+    (trend,) = trends(rows)
+    assert trend.series[0].steps == ()
+    assert list(trend.series[0].by_version) == ["0.1.0"]
+    assert trend.series[0].by_version["0.1.0"].high < 100
+
+
+def test_a_change_point_names_the_run_where_others_have_no_value() -> None:
+    """Places in a series and numbers of runs differ as soon as one run lacks the objective."""
+    rows = [run_row(i) for i in range(40)]
+    rows += [row(i, 90.0 + i % 3 if i >= 30 else 50.0 + i % 3) for i in range(40) if i % 4]
+    (trend,) = trends(rows)
+    assert [step.number for step in trend.series[0].steps] == [30]
+
+
+def test_a_higher_rate_is_better_and_a_lower_one_worse() -> None:
+    rows = [run_row(i) for i in range(60)]
+    levels = [100.0] * 20 + [150.0] * 20 + [80.0] * 20
+    rows += [
+        row(i, level + i % 3, objective="faults.rate", unit="/s") for i, level in enumerate(levels)
+    ]
+    (trend,) = trends(rows)
+    assert [step.is_worse for step in trend.series[0].steps] == [False, True]
+
+
+def test_scenarios_and_targets_are_series_of_their_own_and_runs_without_a_time_are_none() -> None:
+    rows = [run_row(0), run_row(1, target="etcd 3.6.4"), run_row(2, target="etcd 3.6.5")]
+    rows += [run_row(3, scenario="other"), run_row(4, time_ns=0)]
+    found = [(t.scenario, t.target, len(t.runs)) for t in trends(rows)]
+    assert found == [("leader-kill", "", 1), ("leader-kill", "etcd", 2), ("other", "", 1)]
+
+
+def test_the_table_is_sorted_and_without_folders_that_could_not_be_read(tmp_path: Path) -> None:
+    rows = [run_row(1), row(1, 51.0), row(0, 50.0, bound=150.0), run_row(0)]
+    write_table(tmp_path / "trend.parquet", [*rows, run_row(2, problem="torn")])
+    table = pq.read_table(tmp_path / "trend.parquet")
+    assert table.schema == TABLE
+    assert table.column("run").to_pylist() == ["run-0", "run-1"] * 2
+    assert table.column("value").to_pylist() == [50.0, 51.0, None, None]
+    assert table.column("bound").to_pylist() == [150.0, None, None, None]
+
+
+class Page(HTMLParser):
+    """Collects tags and attributes, as a browser would see them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def rendered(rows: Sequence[TrendRow]) -> tuple[list[ScenarioTrend], str]:
+    found = trends(rows)
+    return found, render_trend(found, rows, "runs")
+
+
+def test_the_page_names_the_change_and_loads_nothing(tmp_path: Path) -> None:
+    _, page = rendered(rows_in(tmp_path, history(30, slow_from=20)))
+    seen = Page(page)
+    assert seen.addresses == []
+    assert "@import" not in page
+    assert "url(" not in page
+    assert seen.tags.count("script") == 1
+    assert re.search(r"<h1>\w.+ of leader-kill went from .+ to .+ on 2026-11-28 \(0\.2\.0\)", page)
+    assert "×1.6" in page or "×1.5" in page
+    assert page.count('class="step worse"') >= 4
+
+
+def test_a_page_without_a_change_says_so() -> None:
+    rows = [run_row(i) for i in range(20)] + [row(i, 50.0 + i % 5) for i in range(20)]
+    _, page = rendered(rows)
+    assert "No objective of 20 runs has changed for the worse" in page
+    assert "No objective has changed its level." in page
+
+
+def test_no_text_from_runs_is_markup_and_none_ends_the_script() -> None:
+    evil = "</script><script>alert(1)</script><b onload=x>\x00&"
+    rows = [run_row(i, run=evil, version=evil, scenario=evil, target=evil) for i in range(20)]
+    rows += [row(i, 50.0 + i % 5, scenario=evil, target=evil) for i in range(20)]
+    rows += [run_row(30, run=evil, problem=evil), run_row(31, run=evil, verdict=evil, time_ns=0)]
+    _, page = rendered(rows)
+    seen = Page(page)
+    assert seen.tags.count("script") == 1
+    assert "<b onload" not in page
+    data = re.search(r"const d=(\{.*?\}),tip=", page)
+    assert data is not None
+    assert json.loads(data[1])["runs"][0][0].startswith("</script>")
+
+
+def test_a_folder_that_could_not_be_read_and_a_run_without_a_time_are_named() -> None:
+    rows = [run_row(0), run_row(1, run="torn-run", problem="verdict.json: torn")]
+    rows += [run_row(2, run="timeless", time_ns=0)]
+    _, page = rendered(rows)
+    assert "torn-run</td><td>verdict.json: torn" in page
+    assert "timeless</td><td>run.yaml has no started_wall_ns" in page
+
+
+def test_a_single_run_and_none_make_a_page(tmp_path: Path) -> None:
+    assert "<svg" in rendered(rows_in(tmp_path, [JudgedRun()]))[1]
+    assert "No run with a verdict and a time was found." in rendered([])[1]

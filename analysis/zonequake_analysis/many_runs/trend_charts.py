@@ -58,11 +58,14 @@ def x_of(place: float, count: int, *, width: int = WIDTH, left: int = LEFT) -> f
 
 
 def highest(series: Series) -> float:
-    """The upper edge of a drawing: a few outliers don't flatten the rest, and the bound is in it
-    if it is near."""
+    """The upper edge of a drawing: a few outliers don't flatten the rest but of counts, where they
+    are what matters; and the bound is in it if it is near."""
     values = np.array([point.value for point in series.points])
-    top = max(float(np.quantile(values, 0.98)) * 1.25, 1e-9)
-    top = max([top, *(step.point.after * 1.25 for step in series.steps)])
+    is_count = not series.quantity.unit
+    usual = float(values.max() if is_count else np.quantile(values, 0.98))
+    if usual <= 0:
+        usual = float(values.max()) or 1.0
+    top = max([usual * 1.25, *(step.point.after * 1.25 for step in series.steps)])
     if series.bound is not None and top < series.bound * 1.08 <= 2.5 * top:
         top = series.bound * 1.08
     return top
@@ -81,7 +84,7 @@ def chart(series: Series, runs: Sequence[TrendRow], name: str) -> str:
         return bottom - min(1.0, value / top) * (bottom - TOP)
 
     body = _versions(runs, TOP, bottom)
-    for value in _round_values(top):
+    for value in _round_values(top, least=0.0 if unit else 1.0):
         body.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "grid"))
         body.append(_text(LEFT - 6, y(value) + 4, with_unit(value, unit), "tick", "end"))
     body += _dates(runs, bottom + 17)
@@ -107,10 +110,11 @@ def chart(series: Series, runs: Sequence[TrendRow], name: str) -> str:
     )
 
 
-def _round_values(top: float) -> list[float]:
-    """Returns two to five round values from 0 up to at most `top`."""
+def _round_values(top: float, least: float) -> list[float]:
+    """Returns two to five round values from 0 up to at most `top`, `least` apart."""
     power = 10.0 ** math.floor(math.log10(top))
     step = next(s * power for s in (0.2, 0.5, 1.0, 2.0, 5.0) if top / (s * power) < 5)
+    step = max(step, least)
     return [i * step for i in range(int(top / step) + 1)]
 
 
@@ -187,7 +191,7 @@ def verdict_strip(runs: Sequence[TrendRow]) -> str:
     least."""
     count = len(runs)
     full = STRIP_WIDTH / max(1, count)
-    width = max(full - (1 if full > 4 else 0), 1.5)
+    width = max(full - (1 if full > 4 else 0), 2.5)
     body = []
     # The better ones first, so that no neighbour covers the worse.
     for verdict in reversed(Verdict):

@@ -210,6 +210,26 @@ def test_a_folder_that_could_not_be_read_and_a_run_without_a_time_are_named() ->
     assert "timeless</td><td>run.yaml has no started_wall_ns" in page
 
 
+@pytest.mark.parametrize(
+    ("values", "objective", "unit", "shown"),
+    [
+        ([0.0] * 50 + [1.0], "lost", "", ["0", "1"]),
+        ([0.0] * 3 + [7.0], "resets", "", ["0", "2", "4", "6", "8"]),
+        ([0.0] * 60 + [900.0], WINDOW, "ms", ["0 ms", "500 ms", "1,000 ms"]),
+        ([40.0] * 99 + [90_000.0], P99, "ms", ["0 ms", "20 ms", "40 ms"]),
+    ],
+)
+def test_an_axis_is_round_and_counts_of_one_are_seen_beside_many_of_none(
+    values: list[float], objective: str, unit: str, shown: list[str]
+) -> None:
+    rows = [run_row(i) for i in range(len(values))]
+    rows += [row(i, value, objective=objective, unit=unit) for i, value in enumerate(values)]
+    _, page = rendered(rows)
+    labels = re.findall(r'text-anchor="end" class="tick">([\d,]+(?: ms)?)</text>', page)
+    assert labels == shown
+    assert page.count('class="over') == (1 if values[-1] == 90_000.0 else 0)
+
+
 def test_a_single_run_and_none_make_a_page(tmp_path: Path) -> None:
     assert "<svg" in rendered(rows_in(tmp_path, [JudgedRun()]))[1]
     assert "No run with a verdict and a time was found." in rendered([])[1]

@@ -14,7 +14,7 @@ change leaves out "no change"; with fewer, if the intervals of both sides don't 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,6 +26,9 @@ from zonequake_analysis.many_runs.bounds import KINDS, Bounds, Kind
 from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
 from zonequake_analysis.many_runs.quantities import QUANTITIES, Better, Estimate, Quantity
 from zonequake_analysis.verdict import Verdict, worst
+
+MOVED = 3.0
+"""A metric has moved if it did so by this many times its spread before the faults."""
 
 SURE = 0.05
 """Shares of verdicts differ where Fisher's exact test, one-sided, has less than this."""
@@ -87,12 +90,18 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
-    """A metric that moved on a side: its level during the faults, and before them."""
+    """A metric that moved on a side; of several runs the medians. None: no run of it has any."""
 
     name: str
-    labels: str
+    measure: str
+    unit: str
     base: MeasuredMetric | None
     candidate: MeasuredMetric | None
+
+    @property
+    def score(self) -> float:
+        """How far it moved, on the side where it moved further."""
+        return max(side.score for side in (self.base, self.candidate) if side is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,16 +330,36 @@ def _notes(old: Side, new: Side) -> list[str]:
 
 
 def _metrics(old: Side, new: Side) -> tuple[MetricRow, ...]:
-    sides: list[Mapping[tuple[str, str], MeasuredMetric]] = [
-        {(m.name, m.labels): m for run in side.used for m in run.metrics} for side in (old, new)
-    ]
-    keys = sorted({*sides[0], *sides[1]})
-    return tuple(
+    """Returns the metrics that moved on either side, those that moved furthest first. They
+    explain, so none is a regression."""
+    before, after = _medians(old), _medians(new)
+    rows = [
         MetricRow(
             name=name,
-            labels=labels,
-            base=sides[0].get((name, labels)),
-            candidate=sides[1].get((name, labels)),
+            measure=measure,
+            unit=(after.get((name, measure)) or before[name, measure]).unit,
+            base=before.get((name, measure)),
+            candidate=after.get((name, measure)),
         )
-        for name, labels in keys
-    )
+        for name, measure in {**before, **after}
+    ]
+    moved = [row for row in rows if row.score >= MOVED]
+    return tuple(sorted(moved, key=lambda row: (-row.score, row.name, row.measure)))
+
+
+def _medians(side: Side) -> Mapping[tuple[str, str], MeasuredMetric]:
+    found: dict[tuple[str, str], list[MeasuredMetric]] = defaultdict(list)
+    for run in side.used:
+        for metric in run.metrics:
+            found[metric.name, metric.measure].append(metric)
+    return {
+        key: MeasuredMetric(
+            name=several[0].name,
+            measure=several[0].measure,
+            unit=several[0].unit,
+            before=float(np.median([metric.before for metric in several])),
+            during=float(np.median([metric.during for metric in several])),
+            score=float(np.median([metric.score for metric in several])),
+        )
+        for key, several in found.items()
+    }

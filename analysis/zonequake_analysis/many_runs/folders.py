@@ -19,7 +19,14 @@ from zonequake_analysis.errors import RunFolderError
 from zonequake_analysis.inputs.run_folder import RecordedEvent
 from zonequake_analysis.inputs.shapes import Function, OutcomeCode, RoleCode
 from zonequake_analysis.judgement.verdict_json import VERDICT_FILE, read_document
-from zonequake_analysis.many_runs.measured_run import LoadOperations, MeasuredRun, measured
+from zonequake_analysis.many_runs.measured_run import (
+    LoadOperations,
+    MeasuredMetric,
+    MeasuredRun,
+    measured,
+)
+
+_METRICS = ("span_kind", "metric", "measure", "unit", "before", "during", "score")
 
 DEEPEST = 3
 """Folders below the one that is named in which runs are looked for."""
@@ -65,6 +72,7 @@ def read_run(run: Path) -> MeasuredRun:
         document,
         operations,
         read_phases(run) if operations is not None else {},
+        read_metrics(run),
     )
 
 
@@ -98,6 +106,32 @@ def read_load(run: Path) -> LoadOperations | None:
         took_ns=np.maximum(load.column("fin").to_numpy() - due_ns, 1),
         kind=names[load.column("f").to_numpy()],
     )
+
+
+def read_metrics(run: Path) -> tuple[MeasuredMetric, ...]:
+    """Returns how metrics moved with the faults, of each metric the series that moved most; none
+    without `tables/metric_changes`, or where it has other columns. Raises RunFolderError."""
+    files = sorted((run / "tables" / "metric_changes").glob("*.parquet"))
+    try:
+        if not files or not set(_METRICS) <= set(pq.read_schema(files[0]).names):
+            return ()
+        rows = pa.concat_tables(
+            pq.read_table(file, columns=list(_METRICS)) for file in files
+        ).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise RunFolderError(
+            f"{run / 'tables' / 'metric_changes'}: {error}; expected what `zonequake analyze` "
+            "writes: run it again"
+        ) from error
+    strongest: dict[tuple[str, str], MeasuredMetric] = {}
+    for row in rows:
+        if row.pop("span_kind") != "fault" or None in row.values():
+            continue
+        found = MeasuredMetric(name=row.pop("metric"), **row)
+        known = strongest.get((found.name, found.measure))
+        if known is None or found.score > known.score:
+            strongest[found.name, found.measure] = found
+    return tuple(strongest.values())
 
 
 def read_phases(run: Path) -> dict[str, int]:

@@ -48,12 +48,15 @@ class LoadOperations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredMetric:
-    """A Prometheus series that moved with the faults: its level before and during them."""
+    """A Prometheus metric with the faults: of its series the one that moved most. `measure`: level,
+    rate or a quantile; `score`: how far it moved, in units of its spread before the faults."""
 
     name: str
-    labels: str
+    measure: str
+    unit: str
     before: float
     during: float
+    score: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

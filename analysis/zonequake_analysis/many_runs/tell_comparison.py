@@ -8,8 +8,15 @@ from collections.abc import Sequence
 import msgspec
 
 from zonequake_analysis.many_runs.bounds import Kind
-from zonequake_analysis.many_runs.comparison import Comparison, Conclusion, Outcome, Row, Side
-from zonequake_analysis.many_runs.measured_run import MeasuredRun
+from zonequake_analysis.many_runs.comparison import (
+    Comparison,
+    Conclusion,
+    MetricRow,
+    Outcome,
+    Row,
+    Side,
+)
+from zonequake_analysis.many_runs.measured_run import MeasuredMetric, MeasuredRun
 from zonequake_analysis.many_runs.outside_text import markdown, plain
 from zonequake_analysis.many_runs.quantities import Better, Estimate
 
@@ -33,6 +40,9 @@ CONCLUSION_MARKS = {
     Conclusion.NO_REGRESSION: "✓",
 }
 _HEADINGS = ("", "quantity", "base", "candidate", "change", "bound")
+_METRICS_MOVED = (
+    "Metrics that moved with the faults, before → during, of each the series that moved most"
+)
 _FIRST = (Outcome.REGRESSION, Outcome.MISSING, Outcome.SUSPECT)
 _INTERVALS = (
     "In brackets: intervals of 95 %; of a window from its certain to its possible length; ∞: "
@@ -48,11 +58,14 @@ def to_text(found: Comparison) -> str:
     if found.rows:
         lines += ["", *_aligned([_HEADINGS, *map(_cells, found.rows)]), "", _INTERVALS]
     if found.metrics:
-        lines += ["", "Metrics that moved: median before → level during the faults", ""]
+        lines += ["", _METRICS_MOVED, ""]
         lines += _aligned(
             [
-                (plain(m.name), plain(m.labels, 60), _moved(m.base), _moved(m.candidate))
-                for m in found.metrics[:MOST_METRICS]
+                ("metric", "measure", "base", "candidate", "unit"),
+                *(
+                    (plain(m.name), plain(m.measure), *_moved(m), plain(m.unit))
+                    for m in found.metrics[:MOST_METRICS]
+                ),
             ]
         )
     return "\n".join(lines) + "\n"
@@ -81,14 +94,16 @@ def to_markdown(found: Comparison) -> str:
     if found.metrics:
         lines += [
             "",
-            f"<details><summary>{len(found.metrics)} metrics that moved</summary>",
+            f"<details><summary>{len(found.metrics)} metrics moved</summary>",
             "",
-            "| metric | labels | base: before → during | candidate: before → during |",
-            "| --- | --- | ---: | ---: |",
+            f"{_METRICS_MOVED}.",
+            "",
+            "| metric | measure | base | candidate | unit |",
+            "| --- | --- | ---: | ---: | --- |",
         ]
         lines += [
-            f"| {markdown(m.name)} | {markdown(m.labels, 100)} | {_moved(m.base)} | "
-            f"{_moved(m.candidate)} |"
+            f"| {markdown(m.name)} | {markdown(m.measure)} | {' | '.join(_moved(m))} | "
+            f"{markdown(m.unit)} |"
             for m in found.metrics[:MOST_METRICS]
         ]
         lines += ["", "</details>"]
@@ -125,7 +140,8 @@ def to_json(found: Comparison) -> bytes:
         "metrics": [
             {
                 "name": m.name,
-                "labels": m.labels,
+                "measure": m.measure,
+                "unit": m.unit,
                 "base": None if m.base is None else [m.base.before, m.base.during],
                 "candidate": None
                 if m.candidate is None
@@ -237,11 +253,11 @@ def _bounded(row: Row) -> str:
     return f"×{_number(row.bound)} at {'most' if row.quantity.better is Better.LOWER else 'least'}"
 
 
-def _moved(metric: object) -> str:
-    before, during = getattr(metric, "before", None), getattr(metric, "during", None)
-    if before is None or during is None:
-        return "–"
-    return f"{before:.4g} → {during:.4g}"
+def _moved(row: MetricRow) -> tuple[str, str]:
+    def told(metric: MeasuredMetric | None) -> str:
+        return "–" if metric is None else f"{metric.before:.4g} → {metric.during:.4g}"
+
+    return told(row.base), told(row.candidate)
 
 
 def _number(value: float) -> str:

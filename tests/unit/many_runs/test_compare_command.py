@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer.main
@@ -134,6 +135,25 @@ def test_wrong_usage_is_told(tmp_path: Path, arguments: list[str]) -> None:
     words = [str(tmp_path / w) if w in ("a", "b", "other", "absent") else w for w in arguments]
     with pytest.raises(typer.exceptions.TyperException):
         compared(*words)
+
+
+def test_metrics_are_read_where_the_analysis_wrote_them(tmp_path: Path) -> None:
+    run = made(tmp_path, "a")
+    assert read_run(run).metrics == ()
+    folder = run / "tables" / "metric_changes"
+    folder.mkdir()
+    known = {"metric": "cpu_total", "measure": "rate", "unit": "/s", "before": 1.0}
+    rows = [
+        known | {"span_kind": "fault", "during": 2.0, "score": 4.0},
+        known | {"span_kind": "fault", "during": 5.0, "score": 9.0},
+        known | {"span_kind": "window", "during": 7.0, "score": 99.0},
+        known | {"span_kind": "fault", "during": None, "score": None},
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "part-0.parquet")
+    (found,) = read_run(run).metrics
+    assert (found.name, found.during, found.score) == ("cpu_total", 5.0, 9.0)
+    pq.write_table(pa.table({"other": [1]}), folder / "part-0.parquet")
+    assert read_run(run).metrics == ()
 
 
 def test_runs_are_found_below_a_folder_and_not_within_a_run(tmp_path: Path) -> None:

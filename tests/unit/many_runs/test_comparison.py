@@ -200,11 +200,32 @@ def test_a_bound_that_makes_no_sense_is_refused(given: str) -> None:
         parse_bounds([given])
 
 
+def metric(name: str, during: float, score: float) -> MeasuredMetric:
+    return MeasuredMetric(
+        name=name, measure="rate", unit="/s", before=1.0, during=during, score=score
+    )
+
+
+def test_metrics_stand_side_by_side_and_are_no_regression() -> None:
+    quiet, cpu = metric("quiet_total", 1.1, 0.5), metric("cpu_total", 1.2, 1.0)
+    base = [run("a", metrics=(quiet, cpu)) for _ in range(3)]
+    after = [run("b", metrics=(quiet, metric("cpu_total", v, 20.0))) for v in (5.0, 6.0, 90.0)]
+    found = compare(base, [*after, run("b", metrics=(metric("new_total", 7.0, 4.0),))], DEFAULT)
+    assert [(row.name, row.base is None) for row in found.metrics] == [
+        ("cpu_total", False),
+        ("new_total", True),
+    ]
+    assert found.exit_code == 0
+    text = " ".join(to_text(found).split())
+    assert "cpu_total rate 1 → 1.2 1 → 6 /s" in text
+    assert "new_total rate – 1 → 7 /s" in text
+
+
 EVIL = "x|y <script>alert(1)</script> [a](http://b) `c` *d* @user #12 www.e.org \x1b[31m\n# f"
 
 
 def evil_comparison() -> Comparison:
-    metric = MeasuredMetric(name=EVIL, labels=EVIL, before=1.0, during=2.0)
+    metric = MeasuredMetric(name=EVIL, measure=EVIL, unit=EVIL, before=1.0, during=2.0, score=9.0)
     return compare([run(EVIL, metrics=(metric,), target=EVIL)], [run("b", p99=near(90.0))], DEFAULT)
 
 
@@ -213,7 +234,7 @@ def test_no_text_from_outside_is_markup_in_markdown() -> None:
     for mark in ("<script", "](", "`c`", "*d*", "@user", "#12", "www.e", "http://", "\x1b"):
         assert mark not in text, mark
     columns = {line.count("|") for line in text.splitlines() if line.startswith("| x")}
-    assert columns == {5}
+    assert columns == {6}
     assert [line for line in text.splitlines() if line.startswith("#")] == [
         "# ✗ zonequake compare: regression"
     ]

@@ -11,10 +11,12 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+import typer.main
 
 from tests.histories.judged_runs import JudgedRun, write_run
 from zonequake_analysis.inputs.run_folder import read_description
 from zonequake_analysis.many_runs.folders import read_run
+from zonequake_analysis.many_runs.trend_command import app
 from zonequake_analysis.many_runs.trend_job import TABLE, write_table
 from zonequake_analysis.many_runs.trend_page import render_trend
 from zonequake_analysis.many_runs.trend_rows import RUN, ScenarioTrend, TrendRow, rows_of, trends
@@ -228,6 +230,12 @@ def test_an_axis_is_round_and_counts_of_one_are_seen_beside_many_of_none(
     labels = re.findall(r'text-anchor="end" class="tick">([\d,]+(?: ms)?)</text>', page)
     assert labels == shown
     assert page.count('class="over') == (1 if values[-1] == 90_000.0 else 0)
+
+
+def test_a_folder_without_a_judged_run_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "run" / "history").mkdir(parents=True)
+    with pytest.raises(typer.exceptions.TyperException, match="found no verdict.json in"):
+        typer.main.get_command(app).main(args=[str(tmp_path)], standalone_mode=False)
 
 
 def test_a_single_run_and_none_make_a_page(tmp_path: Path) -> None:

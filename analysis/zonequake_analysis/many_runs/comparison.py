@@ -208,7 +208,11 @@ def _change(
         )
     before = intervals.drawn_medians([one.value for one in old], f"base {name}")
     after = intervals.drawn_medians([one.value for one in new], f"candidate {name}")
-    draws = np.array([_apart(kind, b, a) for b, a in zip(before, after, strict=True)])
+    if kind is Kind.ADDED:
+        draws = after - before
+    else:
+        ended = np.where(after > 0, np.inf, np.where(before > 0, 0.0, 1.0))
+        draws = np.divide(after, before, out=ended, where=(before > 0) & (after > 0))
     low, high = intervals.between(draws)
     return Estimate(value=value, low=low, high=high)
 

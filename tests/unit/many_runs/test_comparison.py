@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from zonequake_analysis.many_runs.bounds import Bounds, parse_bounds
@@ -165,6 +166,17 @@ def test_fishers_test_has_the_numbers_of_the_tea_tasting() -> None:
     assert fisher(1, 4, 3, 4) == pytest.approx(17 / 70)
 
 
+def test_counts_of_sets_are_compared_also_where_a_side_has_none() -> None:
+    bounds = parse_bounds(["resets=0"])
+    none, some = [run("a", resets=0)] * 4, [run("b", resets=1)] * 4
+    assert outcome(compare(none, some, bounds), "resets") is Outcome.REGRESSION
+    assert outcome(compare(some, none, bounds), "resets") is Outcome.BETTER
+    silent = [run("b", rate=Estimate.exact(0.0))] * 4
+    assert outcome(compare([run("a")] * 4, silent, bounds), RATE) is Outcome.REGRESSION
+    assert outcome(compare(silent, silent, bounds), RATE) is Outcome.WITHIN
+    assert outcome(compare(silent, [run("a")] * 4, bounds), RATE) is Outcome.BETTER
+
+
 def test_sets_are_compared_by_their_medians_so_that_one_bad_run_is_no_regression() -> None:
     base = [run("a", p99=near(v)) for v in (38.0, 40.0, 41.0, 39.0, 42.0)]
     same = [run("b", p99=near(v)) for v in (39.0, 41.0, 300.0, 40.0, 38.0)]
@@ -176,6 +188,27 @@ def test_sets_are_compared_by_their_medians_so_that_one_bad_run_is_no_regression
     assert row.change is not None
     assert row.change.value == pytest.approx(1.75)
     assert 1.5 < row.change.low < 1.75 < row.change.high < 2.2
+
+
+def share_of_regressions(runs: int, worse: float, spread: float) -> float:
+    """How many of 200 comparisons of so many runs a side are regressions of p99."""
+    found = 0
+    for seed in range(200):
+        levels = 40 * np.random.default_rng(seed).lognormal(0, spread, (2, runs))
+        base, candidate = (
+            [run(f"r{i}", p99=near(level)) for i, level in enumerate(side)]
+            for side in (levels[0], levels[1] * worse)
+        )
+        found += compare(base, candidate, DEFAULT).exit_code == 3
+    return found / 200
+
+
+def test_sets_of_five_seldom_show_a_regression_that_is_none_and_mostly_show_one_that_is() -> None:
+    """Runs whose p99 spreads by a fifth; the page on how to compare runs has these shares."""
+    assert share_of_regressions(5, 1.0, 0.2) <= 0.03
+    assert share_of_regressions(5, 2.0, 0.2) >= 0.95
+    assert 0.04 <= share_of_regressions(1, 1.0, 0.2) <= 0.12
+    assert share_of_regressions(1, 2.0, 0.2) >= 0.75
 
 
 def test_runs_of_two_scenarios_are_not_compared() -> None:

@@ -59,7 +59,7 @@ def change_points(values: Sequence[float]) -> list[ChangePoint]:
         best = _best_place(series, first, last)
         if best is None:
             continue
-        chance = _chance(*_sides(series, first, last, best)) * places
+        chance = chance_of(*_sides(series, first, last, best)) * places
         if chance <= CHANCE:
             found[best] = chance
             ahead += [(first, best), (best, last)]
@@ -89,7 +89,7 @@ def _best_place(series: Floats, first: int, last: int) -> int | None:
     return best
 
 
-def _mid_ranks(values: Floats) -> Floats:
+def mid_ranks(values: Floats) -> Floats:
     """Ranks from 1 on; equal values share the middle of theirs."""
     ordered = np.sort(values)
     below = np.searchsorted(ordered, values, side="left")
@@ -99,23 +99,23 @@ def _mid_ranks(values: Floats) -> Floats:
 
 
 def _deviation(before: Floats, after: Floats) -> float:
-    """How many standard deviations the sum of ranks is away from its mean."""
+    """The distance of the sum of ranks from its mean, in standard deviations."""
     n, m = len(before), len(after)
-    ranks = _mid_ranks(np.concatenate([before, after]))
+    ranks = mid_ranks(np.concatenate([before, after]))
     variance = n * m * float(ranks.var()) / (n + m - 1)
     if variance <= 0:
         return 0.0
     return abs(float(ranks[n:].sum()) - m * (n + m + 1) / 2) / math.sqrt(variance)
 
 
-def _chance(before: Floats, after: Floats) -> float:
+def chance_of(before: Floats, after: Floats) -> float:
     """The probability of a sum of ranks at least so far from its mean, two-sided and exact.
 
     Counts by dynamic programming how many choices of so many values have each sum; ranks count
     twice, so that the middle of two is a whole number.
     """
     n, m = len(before), len(after)
-    doubled = np.rint(2 * _mid_ranks(np.concatenate([before, after]))).astype(np.int64)
+    doubled = np.rint(2 * mid_ranks(np.concatenate([before, after]))).astype(np.int64)
     total = int(doubled.sum())
     ways = np.zeros((m + 1, total + 1))
     ways[0, 0] = 1.0

@@ -100,7 +100,7 @@ class MetricRow:
 
     @property
     def score(self) -> float:
-        """How far it moved, on the side where it moved further."""
+        """The distance it moved, on the side where it moved further."""
         return max(side.score for side in (self.base, self.candidate) if side is not None)
 
 

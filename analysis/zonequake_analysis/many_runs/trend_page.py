@@ -9,8 +9,18 @@ from collections.abc import Sequence
 
 import jinja2
 
-from zonequake_analysis.many_runs import trend_charts as charts
 from zonequake_analysis.many_runs.outside_text import plain
+from zonequake_analysis.many_runs.trend_charts import (
+    LEFT,
+    RIGHT,
+    WIDTH,
+    chart,
+    day,
+    highest,
+    number,
+    verdict_strip,
+    with_unit,
+)
 from zonequake_analysis.many_runs.trend_rows import RUN, ScenarioTrend, Series, Step, TrendRow
 from zonequake_analysis.verdict import MARKS, Verdict
 
@@ -37,7 +47,7 @@ def render_trend(found: Sequence[ScenarioTrend], rows: Sequence[TrendRow], folde
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"plain": plain, "number": charts.number, "day": charts.day}
+    environment.filters |= {"plain": plain, "number": number, "day": day}
     runs = [run for trend in found for run in trend.runs]
     steps = sorted(
         (
@@ -60,7 +70,7 @@ def render_trend(found: Sequence[ScenarioTrend], rows: Sequence[TrendRow], folde
         span=_span(runs),
         steps=[_told(*item) for item in steps[:MOST_STEPS]],
         steps_left_out=max(0, len(steps) - MOST_STEPS),
-        scenarios=[_scenario(number, trend) for number, trend in enumerate(found)],
+        scenarios=[_scenario(place, trend) for place, trend in enumerate(found)],
         problems=_problems(rows)[:MOST_PROBLEMS],
         problems_left_out=max(0, len(_problems(rows)) - MOST_PROBLEMS),
         data=_data(found),
@@ -71,7 +81,7 @@ def _span(runs: Sequence[TrendRow]) -> str:
     if not runs:
         return "–"
     times = [run.time_ns for run in runs]
-    return f"{charts.day(min(times))} … {charts.day(max(times))}"
+    return f"{day(min(times))} … {day(max(times))}"
 
 
 def _now_worse(found: Sequence[ScenarioTrend]) -> list[tuple[ScenarioTrend, Series, Step]]:
@@ -101,12 +111,12 @@ def _headline(found: Sequence[ScenarioTrend], runs: Sequence[TrendRow]) -> str:
     trend, series, step = worse[0]
     run = trend.runs[step.number]
     more = f" {len(worse) - 1} more objectives are worse since a change, too." if worse[1:] else ""
-    since = f"{charts.day(run.time_ns)} ({plain(run.version) or 'no version'})"
+    since = f"{day(run.time_ns)} ({plain(run.version) or 'no version'})"
     return (
         f"{series.quantity.words[0].upper()}{series.quantity.words[1:]} of "
         f"{plain(trend.scenario) or 'runs without a scenario'} went from "
-        f"{charts.with_unit(step.point.before, series.quantity.unit)} to "
-        f"{charts.with_unit(step.point.after, series.quantity.unit)} on {since}.{more}"
+        f"{with_unit(step.point.before, series.quantity.unit)} to "
+        f"{with_unit(step.point.after, series.quantity.unit)} on {since}.{more}"
     )
 
 
@@ -124,9 +134,9 @@ def _told(trend: ScenarioTrend, series: Series, step: Step) -> dict[str, object]
         "run": plain(run.run),
         "time_ns": run.time_ns,
         "version": plain(run.version),
-        "before": charts.with_unit(step.point.before, unit),
-        "after": charts.with_unit(step.point.after, unit),
-        "ratio": f"×{charts.number(step.ratio)}" if math.isfinite(step.ratio) else "from 0",
+        "before": with_unit(step.point.before, unit),
+        "after": with_unit(step.point.after, unit),
+        "ratio": f"×{number(step.ratio)}" if math.isfinite(step.ratio) else "from 0",
         "is_worse": step.is_worse,
         "chance": f"{step.point.chance:.0e}" if step.point.chance >= 1e-12 else "< 1e-12",
     }
@@ -135,7 +145,7 @@ def _told(trend: ScenarioTrend, series: Series, step: Step) -> dict[str, object]
 def _scenario(place: int, trend: ScenarioTrend) -> dict[str, object]:
     drawn = [(i, series) for i, series in enumerate(trend.series) if not series.is_constant]
     constant = [
-        f"{series.quantity.words}: {charts.with_unit(series.points[0].value, series.quantity.unit)}"
+        f"{series.quantity.words}: {with_unit(series.points[0].value, series.quantity.unit)}"
         for series in trend.series
         if series.is_constant
     ]
@@ -143,14 +153,14 @@ def _scenario(place: int, trend: ScenarioTrend) -> dict[str, object]:
         "name": plain(trend.scenario) or "runs without a scenario",
         "target": plain(trend.target),
         "runs": trend.runs,
-        "strip": charts.verdict_strip(trend.runs),
+        "strip": verdict_strip(trend.runs),
         "charts": [
             {
                 "words": series.quantity.words,
-                "svg": charts.chart(series, trend.runs, f"{place}.{i}"),
-                "now": charts.with_unit(_now(series), series.quantity.unit),
+                "svg": chart(series, trend.runs, f"{place}.{i}"),
+                "now": with_unit(_now(series), series.quantity.unit),
                 "bound": _bound(series),
-                "cut": sum(p.value > charts.highest(series) for p in series.points),
+                "cut": sum(p.value > highest(series) for p in series.points),
             }
             for i, series in drawn
         ],
@@ -173,8 +183,8 @@ def _now(series: Series) -> float:
 def _bound(series: Series) -> str:
     if series.bound is None:
         return ""
-    words = f"at most {charts.with_unit(series.bound, series.quantity.unit)}"
-    return words if series.bound <= charts.highest(series) else f"{words}, above the drawing"
+    words = f"at most {with_unit(series.bound, series.quantity.unit)}"
+    return words if series.bound <= highest(series) else f"{words}, above the drawing"
 
 
 def _by_version(trend: ScenarioTrend, drawn: Sequence[Series]) -> dict[str, object]:
@@ -200,10 +210,10 @@ def _cell(series: Series, version: str) -> tuple[str, str]:
     estimate = series.by_version.get(version)
     if estimate is None:
         return "–", ""
-    value = charts.with_unit(estimate.value, series.quantity.unit)
+    value = with_unit(estimate.value, series.quantity.unit)
     if estimate.low == estimate.high:
         return value, ""
-    return value, f"{charts.number(estimate.low)} … {charts.number(estimate.high)}"
+    return value, f"{number(estimate.low)} … {number(estimate.high)}"
 
 
 def _problems(rows: Sequence[TrendRow]) -> list[tuple[str, str]]:
@@ -218,11 +228,11 @@ def _problems(rows: Sequence[TrendRow]) -> list[tuple[str, str]]:
 def _data(found: Sequence[ScenarioTrend]) -> str:
     """The values for the page's script; `<` is written so that no text ends the script."""
     data = {
-        "left": charts.LEFT / charts.WIDTH,
-        "right": charts.RIGHT / charts.WIDTH,
+        "left": LEFT / WIDTH,
+        "right": RIGHT / WIDTH,
         "runs": [
             [
-                f"{plain(run.run, 60)}\n{charts.day(run.time_ns)} · {plain(run.version, 30)} · "
+                f"{plain(run.run, 60)}\n{day(run.time_ns)} · {plain(run.version, 30)} · "
                 f"{run.verdict}"
                 for run in trend.runs
             ]

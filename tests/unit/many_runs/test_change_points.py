@@ -8,8 +8,12 @@ import time
 import numpy as np
 import pytest
 
-from zonequake_analysis.many_runs import change_points as module
-from zonequake_analysis.many_runs.change_points import CHANCE, change_points
+from zonequake_analysis.many_runs.change_points import (
+    CHANCE,
+    chance_of,
+    change_points,
+    mid_ranks,
+)
 
 
 def noise(seed: int, count: int, spread: float = 0.2) -> np.ndarray:
@@ -88,7 +92,7 @@ def test_the_chance_is_that_of_all_ways_to_deal_the_values_also_with_ties() -> N
         ([1.0, 1.0, 2.0, 2.0, 2.0], [2.0, 3.0, 3.0, 1.0]),
     ):
         together = np.array(before + after)
-        ranks = module._mid_ranks(together)
+        ranks = mid_ranks(together)
         middle = len(after) * (len(together) + 1) / 2
         seen = abs(ranks[len(before) :].sum() - middle)
         dealt = [
@@ -96,7 +100,7 @@ def test_the_chance_is_that_of_all_ways_to_deal_the_values_also_with_ties() -> N
             for chosen in itertools.combinations(range(len(together)), len(after))
         ]
         exact = sum(dealt) / len(dealt)
-        assert module._chance(np.array(before), np.array(after)) == pytest.approx(exact)
+        assert chance_of(np.array(before), np.array(after)) == pytest.approx(exact)
 
 
 def test_a_thousand_runs_with_five_changes_are_searched_in_order() -> None:

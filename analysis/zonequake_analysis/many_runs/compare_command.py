@@ -10,16 +10,46 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from zonequake_analysis.errors import AnalysisError
 from zonequake_analysis.many_runs.bounds import ABOVE_MS, DEFAULTS, KINDS, parse_bounds
 from zonequake_analysis.verdict import EXIT_CODES, Verdict
 from zonequake_analysis.whole_files import write_whole
 
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
 app = typer.Typer(help="Compare runs.", add_completion=False)
+
+_OF_A_SIDE = ("--base", "--candidate")
+
+
+class SidesFirst(TyperCommand):
+    """Reads `--base A B --candidate C D` as `--base A --base B --candidate C --candidate D`, so
+    that a shell's pattern can name the runs of a side."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, each_named(args))
+
+
+def each_named(args: Sequence[str]) -> list[str]:
+    """Returns the arguments with the option repeated before each folder of a side."""
+    found: list[str] = []
+    side = ""
+    is_first = False
+    for word in args:
+        if word.startswith("-"):
+            side, is_first = (word, True) if word in _OF_A_SIDE else ("", False)
+        elif side:
+            found += [] if is_first else [side]
+            is_first = False
+        found.append(word)
+    return found
+
 
 _DEFAULTS = ", ".join(f"{name}={value:g}" for name, value in DEFAULTS.items())
 
@@ -35,7 +65,7 @@ Base = Annotated[
         "--base",
         exists=True,
         file_okay=False,
-        help="Run folder of the base, or a folder of them; repeatable.",
+        help="Run folders of the base, or folders of them.",
     ),
 ]
 Candidate = Annotated[
@@ -44,7 +74,7 @@ Candidate = Annotated[
         "--candidate",
         exists=True,
         file_okay=False,
-        help="Run folder of the candidate, or a folder of them; repeatable.",
+        help="Run folders of the candidate, or folders of them.",
     ),
 ]
 Bound = Annotated[
@@ -64,7 +94,11 @@ MarkdownFile = Annotated[
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write JSON, for programs.")]
 
 
-@app.command("compare", epilog="Example: zonequake compare runs/before runs/after --bound p99=1.3")
+@app.command(
+    "compare",
+    cls=SidesFirst,
+    epilog="Example: zonequake compare runs/before runs/after --bound p99=1.3",
+)
 def compare_command(
     runs: Runs = None,
     base: Base = None,
@@ -93,7 +127,7 @@ def _sides(
         return base, candidate
     raise typer.BadParameter(
         f"found {len(runs)} run folders, {len(base)} --base and {len(candidate)} --candidate, "
-        "expected two run folders, or --base and --candidate before each folder of a side"
+        "expected two run folders, or --base RUN... --candidate RUN..."
     )
 
 

@@ -64,7 +64,8 @@ def read_rows(spark: SparkSession, folders: Sequence[Path]) -> list[TrendRow]:
 def _rows(folder: Path) -> list[TrendRow]:
     try:
         return rows_of(read_run(folder), read_description(folder).expectations)
-    except (RunFolderError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - one strange folder must not end the job for all
+        is_told = isinstance(error, RunFolderError | OSError)
         return [
             TrendRow(
                 run=folder.name,
@@ -74,7 +75,7 @@ def _rows(folder: Path) -> list[TrendRow]:
                 target="",
                 scenario="",
                 objective="",
-                problem=str(error),
+                problem=str(error) if is_told else f"{type(error).__name__}: {error}",
             )
         ]
 

@@ -38,16 +38,17 @@ def test_a_planted_change_comes_through_the_job_and_a_torn_folder_is_left_out(
             ),
         )
     (runs / "r03" / "verdict.json").write_text("{torn")
+    (runs / "r05" / "run.yaml").write_bytes(b"run: \xff\xfe")
     rows = read_rows(spark, run_folders(runs))
-    assert [row.run for row in rows if row.problem is not None] == ["r03"]
+    assert [row.run for row in rows if row.problem is not None] == ["r03", "r05"]
     (trend,) = trends(rows)
-    assert len(trend.runs) == 23
+    assert len(trend.runs) == 22
     steps = {s.quantity.name: [trend.runs[t.number].run for t in s.steps] for s in trend.series}
     assert steps["faults.all.p99"] == ["r14"]
     assert steps["before.all.p99"] == []
     write_table(tmp_path / "trend.parquet", rows)
     table = spark.read.parquet(str(tmp_path / "trend.parquet"))
-    assert table.where("objective = 'run'").count() == 23
+    assert table.where("objective = 'run'").count() == 22
     assert table.where("version = '0.2.0' and objective = 'faults.all.p99'").count() == 10
     assert "0.2.0" in render_trend([trend], rows, "runs")
 

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from tests.histories.judged_runs import JudgedRun, write_run
-from zonequake_analysis.many_runs.compare_command import app
+from zonequake_analysis.many_runs.compare_command import app, each_named
 from zonequake_analysis.many_runs.folders import read_run, run_folders
 
 
@@ -55,9 +55,28 @@ def test_sets_are_given_as_a_folder_of_runs_or_one_by_one(tmp_path: Path) -> Non
         made(tmp_path / "old", f"a{seed}", seed=seed)
         made(tmp_path / "new", f"b{seed}", seed=seed + 10, window_ms=1000.0 + seed)
     assert compared("--base", tmp_path / "old", "--candidate", tmp_path / "new") == 3
-    alone = [tmp_path / "old" / "a0", tmp_path / "old" / "a1"]
-    sound = ("--base", alone[0], "--base", alone[1], "--candidate", tmp_path / "old" / "a2")
-    assert compared(*sound) == 0
+    old = sorted((tmp_path / "old").iterdir())
+    new = sorted((tmp_path / "new").iterdir())
+    assert compared("--base", *old[:2], "--candidate", *old[2:]) == 0
+    assert compared("--base", old[0], "--base", old[1], "--candidate", *old[2:]) == 0
+    assert compared("--candidate", *new, "--bound", "window=5000", "--base", *old) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("a b --bound p99=2", "a b --bound p99=2"),
+        ("--base a b --candidate c", "--base a --base b --candidate c"),
+        ("--base a --bound p99=2 b --candidate c d", None),
+        ("--base=a --candidate c d", "--base=a --candidate c --candidate d"),
+        ("--base --candidate c", "--base --candidate c"),
+    ],
+)
+def test_the_option_of_a_side_holds_for_each_folder_up_to_the_next_option(
+    given: str, read: str | None
+) -> None:
+    expected = read or "--base a --bound p99=2 b --candidate c --candidate d"
+    assert each_named(given.split()) == expected.split()
 
 
 def test_a_copy_a_probe_and_an_unanswered_write_are_no_latency(tmp_path: Path) -> None:

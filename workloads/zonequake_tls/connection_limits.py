@@ -25,7 +25,7 @@ UNREAD_BYTES = 128 << 20
 _SWEEP_S = 1.0
 
 
-class Member(Protocol):
+class LimitedConnection(Protocol):
     """A connection."""
 
     @property
@@ -42,25 +42,25 @@ class _Half:
     held_bytes: int
 
 
-class Crowd:
+class ConnectionLimits:
     """The connections of the port `name`, at most `most`. `cut` counts who was cut, by reason."""
 
     def __init__(self, name: str, *, most: int) -> None:
         self.name = name
         self.most = most
         self.cut: Counter[str] = Counter()
-        self._members: set[Member] = set()
-        self._silent: dict[Member, float] = {}
-        self._halves: dict[Member, _Half] = {}
+        self._members: set[LimitedConnection] = set()
+        self._silent: dict[LimitedConnection, float] = {}
+        self._halves: dict[LimitedConnection, _Half] = {}
         self._half_bytes = 0
-        self._unread: dict[Member, int] = {}
+        self._unread: dict[LimitedConnection, int] = {}
         self._unread_bytes = 0
         self._sweeping: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def entered(self, member: Member) -> None:
+    def entered(self, member: LimitedConnection) -> None:
         """A connection was opened; it may be cut at once."""
         if len(self._members) >= self.most:
             oldest = next(iter(self._silent), member)
@@ -72,18 +72,18 @@ class Crowd:
         if self._sweeping is None:
             self._sweep_later()
 
-    def left(self, member: Member) -> None:
+    def left(self, member: LimitedConnection) -> None:
         """It is gone."""
         self._members.discard(member)
         self._silent.pop(member, None)
         self.whole(member)
         self._unread_bytes -= self._unread.pop(member, 0)
 
-    def spoke(self, member: Member) -> None:
+    def spoke(self, member: LimitedConnection) -> None:
         """It said its first whole frame."""
         self._silent.pop(member, None)
 
-    def holds(self, member: Member, held_bytes: int) -> None:
+    def holds(self, member: LimitedConnection, held_bytes: int) -> None:
         """So much of a half frame is here now."""
         half = self._halves.get(member)
         if half is None:
@@ -94,13 +94,13 @@ class Crowd:
             largest = max(self._halves, key=lambda each: self._halves[each].held_bytes)
             self._cut(largest, "half-frames")
 
-    def whole(self, member: Member) -> None:
+    def whole(self, member: LimitedConnection) -> None:
         """Nothing is half any more."""
         half = self._halves.pop(member, None)
         if half is not None:
             self._half_bytes -= half.held_bytes
 
-    def owes(self, member: Member, unsent_bytes: int) -> None:
+    def owes(self, member: LimitedConnection, unsent_bytes: int) -> None:
         """So much waits to be read by it."""
         self._unread_bytes += unsent_bytes - self._unread.get(member, 0)
         self._unread[member] = unsent_bytes
@@ -119,7 +119,7 @@ class Crowd:
             self._sweeping.cancel()
             self._sweeping = None
 
-    def _cut(self, member: Member, reason: str) -> None:
+    def _cut(self, member: LimitedConnection, reason: str) -> None:
         self.cut[reason] += 1
         self.left(member)
         member.abort()

@@ -1,4 +1,4 @@
-"""aiohttp's connections in a crowd: it has neither a limit for them nor one for a slow request."""
+"""Limits for aiohttp's connections, which has none: their number, and how slow a request may be."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import cast
 
 from aiohttp import web
 
-from zonequake_tls.connection_limits import Crowd
-from zonequake_tls.listener import Guard, Listener, listen
-from zonequake_tls.log_rate_limit import Seldom
+from zonequake_tls.connection_limits import ConnectionLimits
+from zonequake_tls.listener import Admission, Listener, listen
+from zonequake_tls.log_rate_limit import LogRateLimit
 
 _log = logging.getLogger("zonequake_tls")
 _LOGGED_PER_MINUTE = 10
@@ -23,12 +23,12 @@ MOST_VISITORS = 256
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class _Visitor(asyncio.Protocol):
+class _HttpConnection(asyncio.Protocol):
     """Passes everything on to aiohttp's own protocol of one connection, and counts."""
 
-    def __init__(self, inner: asyncio.Protocol, visitors: Visitors) -> None:
+    def __init__(self, inner: asyncio.Protocol, connections: HttpConnections) -> None:
         self._inner = inner
-        self._visitors = visitors
+        self._connections = connections
         self._transport: asyncio.Transport | None = None
         self._received = 0
         self.is_served = False
@@ -44,27 +44,27 @@ class _Visitor(asyncio.Protocol):
     def asked(self, *, whole: bool) -> None:
         """A request's head is here; with `whole` its body, too."""
         self.is_served = whole
-        self._visitors.crowd.spoke(self)
+        self._connections.limits.spoke(self)
         if whole:
             self._received = 0
-            self._visitors.crowd.whole(self)
+            self._connections.limits.whole(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._visitors.by_transport[transport] = self
-        self._visitors.crowd.entered(self)
+        self._connections.by_transport[transport] = self
+        self._connections.limits.entered(self)
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
-            self._visitors.by_transport.pop(self._transport, None)
-        self._visitors.crowd.left(self)
+            self._connections.by_transport.pop(self._transport, None)
+        self._connections.limits.left(self)
         self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if not self.is_served:
             self._received += len(data)
-            self._visitors.crowd.holds(self, self._received)
+            self._connections.limits.holds(self, self._received)
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -77,40 +77,40 @@ class _Visitor(asyncio.Protocol):
         self._inner.resume_writing()
 
 
-class Visitors:
+class HttpConnections:
     """The connections of one HTTP port. `middleware` goes first in the application's."""
 
     def __init__(self, name: str, *, most: int) -> None:
-        self.crowd = Crowd(name, most=most)
-        self.by_transport: dict[asyncio.BaseTransport, _Visitor] = {}
+        self.limits = ConnectionLimits(name, most=most)
+        self.by_transport: dict[asyncio.BaseTransport, _HttpConnection] = {}
 
     def counted(self, make: Callable[[], asyncio.Protocol]) -> Callable[[], asyncio.Protocol]:
         """Returns the protocol factory of a listener."""
-        return lambda: _Visitor(make(), self)
+        return lambda: _HttpConnection(make(), self)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Knows when a request is here as a whole."""
-        visitor = self.by_transport.get(cast("asyncio.BaseTransport", request.transport))
-        if visitor is None:
+        connection = self.by_transport.get(cast("asyncio.BaseTransport", request.transport))
+        if connection is None:
             return await handler(request)  # its connection is gone already
-        visitor.asked(whole=not request.can_read_body)
+        connection.asked(whole=not request.can_read_body)
         if request.can_read_body:
             await request.read()
-            visitor.asked(whole=True)
+            connection.asked(whole=True)
         try:
             return await handler(request)
         finally:
-            visitor.is_served = False
+            connection.is_served = False
 
 
-class Serving:
+class HttpServer:
     """An HTTP port that is open."""
 
-    def __init__(self, runner: web.AppRunner, listener: Listener, crowd: Crowd) -> None:
+    def __init__(self, runner: web.AppRunner, listener: Listener, limits: ConnectionLimits) -> None:
         self._runner = runner
         self._listener = listener
-        self.crowd = crowd
+        self.limits = limits
 
     @property
     def port(self) -> int:
@@ -119,7 +119,7 @@ class Serving:
     async def close(self) -> None:
         """Take no further request, and give those that run a second."""
         self._listener.close()
-        self.crowd.close()
+        self.limits.close()
         await self._runner.cleanup()
 
 
@@ -130,37 +130,37 @@ async def serve(
     *,
     name: str,
     most: int = MOST_VISITORS,
-    guard: Guard | None = None,
-) -> Serving:
+    admission: Admission | None = None,
+) -> HttpServer:
     """Open an HTTP port for an application, which nobody serves yet. Raises OSError.
 
-    `most`: connections. Whoever a guard refuses sees no HTTP.
+    `most`: connections. A connection that `admission` refuses sees no HTTP.
     """
-    visitors = Visitors(name, most=most)
-    application.middlewares.insert(0, visitors.middleware)
+    connections = HttpConnections(name, most=most)
+    application.middlewares.insert(0, connections.middleware)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
     await runner.setup()
     assert runner.server is not None, "it is set up"
     _log_seldom()
-    listener = await listen(visitors.counted(runner.server), host, port, guard=guard)
-    return Serving(runner, listener, visitors.crowd)
+    listener = await listen(connections.counted(runner.server), host, port, admission=admission)
+    return HttpServer(runner, listener, connections.limits)
 
 
 def _log_seldom() -> None:
     logger = logging.getLogger("aiohttp.server")
-    if not any(isinstance(each, Terse) for each in logger.filters):
-        logger.addFilter(Terse(now_s=time.monotonic))
+    if not any(isinstance(each, LogFilter) for each in logger.filters):
+        logger.addFilter(LogFilter(now_s=time.monotonic))
 
 
-class Terse(logging.Filter):
+class LogFilter(logging.Filter):
     """Lets few records a minute pass, without their traces: strangers could fill the log."""
 
     def __init__(self, *, now_s: Callable[[], float]) -> None:
         super().__init__()
-        self._seldom = Seldom(_LOGGED_PER_MINUTE, now_s=now_s, held=_tell_held)
+        self._log_limit = LogRateLimit(_LOGGED_PER_MINUTE, now_s=now_s, held=_tell_held)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not self._seldom.passes():
+        if not self._log_limit.passes():
             return False
         if record.exc_info and record.exc_info[0] is not None:
             # What a stranger sent is in the exception's words: only its kind is told.

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from zonequake_tls.certificate_check import IdentityRefused
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.log_rate_limit import Seldom
-from zonequake_tls.memory_trim import SpareMemory
+from zonequake_tls.log_rate_limit import LogRateLimit
+from zonequake_tls.memory_trim import MemoryTrim
 
 _log = logging.getLogger("zonequake_tls")
 
@@ -45,7 +45,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class Admission:
     """The admission rules of one port. `name` is the port's in logs and metrics."""
 
     name: str
@@ -60,19 +60,19 @@ async def listen(
     host: str | None,
     port: int,
     *,
-    guard: Guard | None,
+    admission: Admission | None,
     backlog: int = 100,
 ) -> Listener:
-    """Open a listener; without a guard everybody gets in. Raises OSError."""
+    """Open a listener; without `admission` everybody gets in. Raises OSError."""
     loop = asyncio.get_running_loop()
-    if guard is None:
+    if admission is None:
         return _Open(await loop.create_server(factory, host, port, backlog=backlog))
     (family, _, _, _, address), *_ = await loop.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     listener = socket.create_server(address[:2], family=family, backlog=backlog)
     listener.setblocking(False)
-    return _Guarded(factory, listener, guard)
+    return _Guarded(factory, listener, admission)
 
 
 class _Open:
@@ -90,20 +90,23 @@ class _Open:
 
 class _Guarded:
     def __init__(
-        self, factory: Callable[[], asyncio.BaseProtocol], listener: socket.socket, guard: Guard
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        listener: socket.socket,
+        admission: Admission,
     ) -> None:
         self._factory = factory
         self._listener = listener
-        self._guard = guard
+        self._admission = admission
         self._handshakes: dict[asyncio.Task[None], tuple[str, int]] = {}
         """Those under way, the oldest first, and with whom."""
         self._let_in: list[tuple[float, asyncio.BaseTransport]] = []
         now_s = asyncio.get_running_loop().time
-        self._said = Seldom(_LOGGED_PER_MINUTE, now_s=now_s, held=self._tell_held)
-        self._memory = SpareMemory(now_s=now_s)
+        self._said = LogRateLimit(_LOGGED_PER_MINUTE, now_s=now_s, held=self._tell_held)
+        self._memory = MemoryTrim(now_s=now_s)
         self._tasks = [
-            asyncio.create_task(self._accept(), name=f"accepting {guard.name}"),
-            asyncio.create_task(self._end_in_time(), name=f"ending {guard.name}"),
+            asyncio.create_task(self._accept(), name=f"accepting {admission.name}"),
+            asyncio.create_task(self._end_in_time(), name=f"ending {admission.name}"),
         ]
         self.port: int = listener.getsockname()[1]
 
@@ -118,7 +121,7 @@ class _Guarded:
             try:
                 raw, address = await loop.sock_accept(self._listener)
             except OSError as error:
-                _log.error("%s: nobody can be let in now: %s", self._guard.name, error)
+                _log.error("%s: nobody can be let in now: %s", self._admission.name, error)
                 await asyncio.sleep(_NO_MORE_FILES_PAUSE_S)
                 continue
             if len(self._handshakes) >= _MOST_HANDSHAKES:
@@ -135,20 +138,20 @@ class _Guarded:
             await asyncio.sleep(0)
 
     async def _admit(self, raw: socket.socket, address: tuple[str, int]) -> None:
-        guard, loop = self._guard, asyncio.get_running_loop()
+        admission, loop = self._admission, asyncio.get_running_loop()
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport, _ = await loop.connect_accepted_socket(
                 self._factory,
                 raw,
-                ssl=guard.credentials.for_accepting(*guard.allowed),
+                ssl=admission.credentials.for_accepting(*admission.allowed),
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
                 ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
             )
         except OSError as error:
             self._refuse(address, *reason_of(error))
         else:
-            ends_s = loop.time() + guard.credentials.settings.longest_s
+            ends_s = loop.time() + admission.credentials.settings.longest_s
             self._let_in.append((ends_s, transport))
 
     async def _end_in_time(self) -> None:
@@ -164,13 +167,13 @@ class _Guarded:
             self._let_in = [each for each in self._let_in if not each[1].is_closing()]
 
     def _refuse(self, address: tuple[str, int], reason: str, text: str) -> None:
-        name = self._guard.name
-        self._guard.refused[name, reason] += 1
+        name = self._admission.name
+        self._admission.refused[name, reason] += 1
         if self._said.passes():
             _log.warning("%s: refused %s:%d: %s", name, address[0], address[1], text)
 
     def _tell_held(self, count: int) -> None:
-        _log.warning("%s: refused %d more within a minute", self._guard.name, count)
+        _log.warning("%s: refused %d more within a minute", self._admission.name, count)
 
 
 _REASONS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 MINUTE_S = 60.0
 
 
-class Seldom:
+class LogRateLimit:
     """At most `most` a minute. `held(count)` is called once a minute is over in which there were
     more, with how many weren't said."""
 

@@ -42,7 +42,7 @@ def map_large_buffers() -> None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
-class SpareMemory:
+class MemoryTrim:
     """Gives back after `_WORTH` connections, and once more when the last of them have gone; at most
     every ten seconds."""
 

@@ -9,12 +9,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from zonequake_tls.connection_limits import Crowd
+from zonequake_tls.connection_limits import ConnectionLimits
 from zonequake_tls.credentials import Credentials
 
 
 class CertificateCollector(Collector):
-    """`refused`: by port and reason, as the guards count it."""
+    """`refused`: by port and reason, as `Admission` counts it."""
 
     def __init__(
         self, credentials: Credentials, refused: Mapping[tuple[str, str], int] | None = None
@@ -57,11 +57,11 @@ class CertificateCollector(Collector):
         yield refused
 
 
-class CrowdCollector(Collector):
+class ConnectionCollector(Collector):
     """Connections of each port, and who was cut off it."""
 
-    def __init__(self, crowds: Sequence[Crowd]) -> None:
-        self._crowds = crowds
+    def __init__(self, limits: Sequence[ConnectionLimits]) -> None:
+        self._limits = limits
 
     def collect(self) -> Iterator[Metric]:
         there = GaugeMetricFamily(
@@ -73,9 +73,9 @@ class CrowdCollector(Collector):
             "too long, too much was half or unread.",
             labels=("port", "reason"),
         )
-        for crowd in self._crowds:
-            there.add_metric((crowd.name,), len(crowd))
-            for reason, count in sorted(crowd.cut.items()):
-                cut.add_metric((crowd.name, reason), count)
+        for limits in self._limits:
+            there.add_metric((limits.name,), len(limits))
+            for reason, count in sorted(limits.cut.items()):
+                cut.add_metric((limits.name, reason), count)
         yield there
         yield cut

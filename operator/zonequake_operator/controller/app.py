@@ -29,7 +29,7 @@ from zonequake_operator.fleet.store_client import StoreClient
 from zonequake_operator.resources.crd_schema import FINALIZER, GROUP, VERSION, reset_requests
 from zonequake_operator.resources.model import DEFAULT_RETRY_THRESHOLD
 from zonequake_tls.credentials import Credentials
-from zonequake_tls.http_server import Serving, serve
+from zonequake_tls.http_server import HttpServer, serve
 
 logger = logging.getLogger(__name__)
 
@@ -250,7 +250,7 @@ class App:
 
     # -------------------------------------------------------------------------------------- HTTP
 
-    async def serve(self) -> Serving:
+    async def serve(self) -> HttpServer:
         """Listen for probes and scrapes, also while another operator leads."""
         server = web.Application()
         server.router.add_get("/healthz", self._healthz)

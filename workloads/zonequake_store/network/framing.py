@@ -12,7 +12,7 @@ from typing import cast
 
 from zonequake_protocol.frames import FrameTooLong, header, split
 from zonequake_store.errors import ProtocolError
-from zonequake_tls.connection_limits import Crowd
+from zonequake_tls.connection_limits import ConnectionLimits
 
 # TLS hands a write on as a whole, to where nobody counts it; what comes after is counted once the
 # kernel takes no more.
@@ -55,10 +55,12 @@ class FrameConnection(asyncio.Protocol):
     A frame that cannot be read closes the connection: after it nothing can be trusted.
     """
 
-    def __init__(self, departures: Departures | None = None, crowd: Crowd | None = None) -> None:
-        """`departures`: those that this connection shares with others. `crowd`: of the port that it
-        came in by."""
-        self._crowd = crowd
+    def __init__(
+        self, departures: Departures | None = None, limits: ConnectionLimits | None = None
+    ) -> None:
+        """`departures`: those that this connection shares with others. `limits`: of the port that
+        it came in by."""
+        self._limits = limits
         self._has_spoken = False
         self._is_half = False
         self._received = bytearray()
@@ -130,15 +132,15 @@ class FrameConnection(asyncio.Protocol):
         # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
         self.opened()
-        if self._crowd is not None:
-            self._crowd.entered(self)
+        if self._limits is not None:
+            self._limits.entered(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._drop_outgoing()
         self._received = bytearray()
-        if self._crowd is not None:
-            self._crowd.left(self)
+        if self._limits is not None:
+            self._limits.left(self)
         self.closed()
 
     def data_received(self, data: bytes) -> None:
@@ -150,18 +152,18 @@ class FrameConnection(asyncio.Protocol):
             self.close()
             received.clear()
             took_frames = True
-        if self._crowd is not None:
-            self._count(self._crowd, took_frames=took_frames)
+        if self._limits is not None:
+            self._count(self._limits, took_frames=took_frames)
 
-    def _count(self, crowd: Crowd, *, took_frames: bool) -> None:
-        """Tell the crowd what changed, which for a connection of whole frames is nothing."""
+    def _count(self, limits: ConnectionLimits, *, took_frames: bool) -> None:
+        """Tell the limits what changed, which for a connection of whole frames is nothing."""
         if took_frames:
             if not self._has_spoken:
                 self._has_spoken = True
-                crowd.spoke(self)
+                limits.spoke(self)
             if self._is_half:
                 self._is_half = False
-                crowd.whole(self)
+                limits.whole(self)
         if self._received and self._transport is not None:
             self._is_half = True
-            crowd.holds(self, len(self._received))
+            limits.holds(self, len(self._received))

@@ -27,10 +27,10 @@ from zonequake_store.network.framing import Departures, FrameConnection
 from zonequake_store.network.heartbeat_slots import Heard
 from zonequake_store.network.peer_link import Link, Outgoing
 from zonequake_store.network.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
-from zonequake_tls.connection_limits import Crowd
+from zonequake_tls.connection_limits import ConnectionLimits
 from zonequake_tls.credentials import Credentials
 from zonequake_tls.identity import TlsRole
-from zonequake_tls.listener import Guard, Listener, listen
+from zonequake_tls.listener import Admission, Listener, listen
 
 # Several snapshot pieces and APPENDs in flight fit; what is more would only arrive too late.
 _MAX_UNSENT_BYTES = 8 * 1024 * 1024
@@ -44,7 +44,7 @@ MOST_LEARNED = 1024
 
 class _Incoming(FrameConnection):
     def __init__(self, transport: Transport) -> None:
-        super().__init__(transport.departures, transport.crowd)
+        super().__init__(transport.departures, transport.limits)
         self._owner = transport
         self.process: tuple[str, str] | None = None
         """Node and incarnation of who opened it, once it said so."""
@@ -98,15 +98,15 @@ class Transport:
         self._ended = ended
         self.departures = departures
         self.incoming: set[_Incoming] = set()
-        self.crowd = Crowd("peers", most=MOST_PEERS)
+        self.limits = ConnectionLimits("peers", most=MOST_PEERS)
         self._links: dict[str, Link] = {}
         self._ordered: dict[str, str] = {}
         self._learned: dict[str, Hello] = {}
         self._listener: Listener | None = None
 
-    async def listen(self, host: str, port: int, guard: Guard | None) -> int:
+    async def listen(self, host: str, port: int, admission: Admission | None) -> int:
         """Open the listener; returns its port."""
-        self._listener = await listen(lambda: _Incoming(self), host, port, guard=guard)
+        self._listener = await listen(lambda: _Incoming(self), host, port, admission=admission)
         return self._listener.port
 
     async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, Outgoing]:
@@ -141,7 +141,7 @@ class Transport:
                 link.connection.close()
         for incoming in list(self.incoming):
             incoming.close()
-        self.crowd.close()
+        self.limits.close()
         if self._listener is not None:
             self._listener.close()
 

@@ -41,9 +41,9 @@ from zonequake_store.storage.directory import Storage
 from zonequake_tls.credentials import Credentials, UnusableCredentials
 from zonequake_tls.http_server import serve
 from zonequake_tls.identity import TlsRole
-from zonequake_tls.listener import Guard
+from zonequake_tls.listener import Admission
 from zonequake_tls.memory_trim import map_large_buffers
-from zonequake_tls.metrics import CertificateCollector, CrowdCollector
+from zonequake_tls.metrics import CertificateCollector, ConnectionCollector
 
 _log = logging.getLogger("zonequake_store")
 
@@ -127,10 +127,10 @@ class Node:
         )
         allowed = settings.tls.clients if settings.tls is not None else ()
         peer_port = await transport.listen(
-            settings.bind, settings.peer_port, self._guard("peers", TlsRole.STORE)
+            settings.bind, settings.peer_port, self._admission("peers", TlsRole.STORE)
         )
         client_port = await clients.listen(
-            settings.bind, settings.client_port, self._guard("clients", *allowed)
+            settings.bind, settings.client_port, self._admission("clients", *allowed)
         )
         self._peer_address = f"{settings.host}:{peer_port}"
         self._client_address = f"{settings.host}:{client_port}"
@@ -146,14 +146,14 @@ class Node:
         if self._credentials is not None:
             registry.register(CertificateCollector(self._credentials, self._refused))
         serving = [await serve(admin.application, settings.bind, settings.admin_port, name="admin")]
-        guard = self._guard("orders", TlsRole.OPERATOR)
-        if guard is not None:
+        admission = self._admission("orders", TlsRole.OPERATOR)
+        if admission is not None:
             application, port = admin.guarded_application, settings.orders_port
             serving.append(
-                await serve(application, settings.bind, port, name="orders", guard=guard)
+                await serve(application, settings.bind, port, name="orders", admission=admission)
             )
-        crowds = [transport.crowd, clients.crowd, *(each.crowd for each in serving)]
-        registry.register(CrowdCollector(crowds))
+        limits = [transport.limits, clients.limits, *(each.limits for each in serving)]
+        registry.register(ConnectionCollector(limits))
         put_aside = "; ".join(self._storage.put_aside) or None
         if self._storage.crash is not None:
             _log.error("the process before this one was ended by:\n%s", self._storage.crash)
@@ -191,10 +191,10 @@ class Node:
         self._journal.close()
         return 0 if self._failure is None and host.watch.failure is None else 1
 
-    def _guard(self, port: str, *allowed: str) -> Guard | None:
+    def _admission(self, port: str, *allowed: str) -> Admission | None:
         if self._credentials is None:
             return None
-        return Guard(
+        return Admission(
             name=port, credentials=self._credentials, allowed=allowed, refused=self._refused
         )
 

@@ -11,8 +11,8 @@ from zonequake_store.network.decoding import checked
 from zonequake_store.network.framing import FrameConnection
 from zonequake_store.node.host import Host
 from zonequake_store.replica.replica import LOG_ERRORS
-from zonequake_tls.connection_limits import Crowd
-from zonequake_tls.listener import Guard, Listener, listen
+from zonequake_tls.connection_limits import ConnectionLimits
+from zonequake_tls.listener import Admission, Listener, listen
 
 _decode = checked(msgspec.msgpack.Decoder(Request).decode)
 _encode = msgspec.msgpack.Encoder().encode
@@ -36,13 +36,13 @@ class ClientConnection(FrameConnection):
         self,
         host: Host,
         connections: set[ClientConnection],
-        crowd: Crowd,
+        limits: ConnectionLimits,
         *,
         answer_delay_s: float,
         delayed_until_s: float,
     ) -> None:
-        super().__init__(host.departures, crowd)
-        self._its_crowd = crowd
+        super().__init__(host.departures, limits)
+        self._own_limits = limits
         self._host = host
         self._connections = connections
         self._answer_delay_s = answer_delay_s
@@ -87,7 +87,7 @@ class ClientConnection(FrameConnection):
         self.send(_encode(reply))
         unsent_bytes = self.unsent_bytes
         if unsent_bytes > _UNREAD_BYTES:
-            self._its_crowd.owes(self, unsent_bytes)
+            self._own_limits.owes(self, unsent_bytes)
 
 
 class ClientServer:
@@ -103,23 +103,23 @@ class ClientServer:
         self._host = host
         self._answer_delay_s = answer_delay_s
         self._delayed_until_s = delayed_until_s
-        self.crowd = Crowd("clients", most=MOST_CLIENTS)
+        self.limits = ConnectionLimits("clients", most=MOST_CLIENTS)
         self._connections: set[ClientConnection] = set()
         self._listener: Listener | None = None
 
-    async def listen(self, host: str, port: int, guard: Guard | None) -> int:
+    async def listen(self, host: str, port: int, admission: Admission | None) -> int:
         """Open the listener; returns its port."""
         self._listener = await listen(
             lambda: ClientConnection(
                 self._host,
                 self._connections,
-                self.crowd,
+                self.limits,
                 answer_delay_s=self._answer_delay_s,
                 delayed_until_s=self._delayed_until_s,
             ),
             host,
             port,
-            guard=guard,
+            admission=admission,
             backlog=_BACKLOG,
         )
         return self._listener.port
@@ -128,6 +128,6 @@ class ClientServer:
         """Close the listener and every connection, after what is answered left."""
         if self._listener is not None:
             self._listener.close()
-        self.crowd.close()
+        self.limits.close()
         for connection in list(self._connections):
             connection.close()

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from zonequake_tls.memory_trim import SpareMemory
+from zonequake_tls.memory_trim import MemoryTrim
 
 
 def test_memory_is_given_back_after_a_crowd_and_not_more_often_than_every_ten_seconds() -> None:
     now_s, given = 100.0, list[float]()
-    memory = SpareMemory(now_s=lambda: now_s, give_back=lambda: given.append(now_s))
+    memory = MemoryTrim(now_s=lambda: now_s, give_back=lambda: given.append(now_s))
 
     def crowd(size: int) -> None:
         for _ in range(size):
@@ -26,7 +26,7 @@ def test_memory_is_given_back_after_a_crowd_and_not_more_often_than_every_ten_se
 
 def test_what_the_last_of_a_crowd_had_is_given_back_too_and_then_no_more() -> None:
     now_s, given = 100.0, list[float]()
-    memory = SpareMemory(now_s=lambda: now_s, give_back=lambda: given.append(now_s))
+    memory = MemoryTrim(now_s=lambda: now_s, give_back=lambda: given.append(now_s))
     for _ in range(300):
         memory.used()
     memory.tick()  # and now the last ones go
@@ -38,7 +38,7 @@ def test_what_the_last_of_a_crowd_had_is_given_back_too_and_then_no_more() -> No
 
 def test_the_c_library_of_this_machine_can_be_asked() -> None:
     now_s = 0.0
-    memory = SpareMemory(now_s=lambda: now_s)
+    memory = MemoryTrim(now_s=lambda: now_s)
     for _ in range(1000):
         memory.used()
     memory.tick()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from zonequake_tls.http_server import Terse
-from zonequake_tls.log_rate_limit import MINUTE_S, Seldom
+from zonequake_tls.http_server import LogFilter
+from zonequake_tls.log_rate_limit import MINUTE_S, LogRateLimit
 
 
 class Clock:
@@ -17,34 +17,34 @@ class Clock:
 
 def test_so_many_a_minute_are_said_and_the_others_counted_when_it_is_over() -> None:
     clock, held = Clock(), list[int]()
-    seldom = Seldom(3, now_s=clock, held=held.append)
-    assert [seldom.passes() for _ in range(8)] == [True] * 3 + [False] * 5
+    limit = LogRateLimit(3, now_s=clock, held=held.append)
+    assert [limit.passes() for _ in range(8)] == [True] * 3 + [False] * 5
     clock.now_s += MINUTE_S - 0.1
-    seldom.tick()
+    limit.tick()
     assert held == []
     clock.now_s += 0.1
-    seldom.tick()
+    limit.tick()
     assert held == [5]
-    assert [seldom.passes() for _ in range(4)] == [True, True, True, False]
+    assert [limit.passes() for _ in range(4)] == [True, True, True, False]
     clock.now_s += MINUTE_S
-    assert seldom.passes()
+    assert limit.passes()
     assert held == [5, 1]
 
 
 def test_a_quiet_minute_is_not_spoken_of() -> None:
     clock, held = Clock(), list[int]()
-    seldom = Seldom(3, now_s=clock, held=held.append)
-    assert seldom.passes()
+    limit = LogRateLimit(3, now_s=clock, held=held.append)
+    assert limit.passes()
     for _ in range(5):
         clock.now_s += MINUTE_S
-        seldom.tick()
+        limit.tick()
     assert held == []
 
 
 def test_what_a_stranger_said_is_taken_out_of_a_record() -> None:
-    terse = Terse(now_s=Clock())
+    log_filter = LogFilter(now_s=Clock())
     secret = ValueError("do-not-write-me-down")
     record = logging.LogRecord("a", logging.ERROR, "f", 1, "Error", (), (ValueError, secret, None))
-    assert terse.filter(record)
+    assert log_filter.filter(record)
     assert record.getMessage() == "Error: ValueError"
     assert record.exc_info is None

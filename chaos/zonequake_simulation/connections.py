@@ -18,7 +18,7 @@ from typing import Protocol
 
 from zonequake_simulation.network import Network
 from zonequake_simulation.world import Timer, World
-from zonequake_store.network.endings import Ending, Failure
+from zonequake_store.network.endings import EndDetector, Failure
 
 _SOON_US = (200, 5_000)
 """The end of a connection, and of an attempt, is learned within this."""
@@ -41,7 +41,7 @@ class _To:
     """The state of this process's connection to one node."""
 
     def __init__(self) -> None:
-        self.ending = Ending()
+        self.ending = EndDetector()
         self.process: int | None = None
         """Which its connection leads to."""
         self.heard = 0

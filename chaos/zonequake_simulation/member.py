@@ -39,8 +39,8 @@ from zonequake_store.network.peer_protocol import (
     TransactionLetter,
     decode_frame,
 )
-from zonequake_store.node.letters import PostOffice
-from zonequake_store.node.storage_watch import Room, StorageWatch, Telling
+from zonequake_store.node.letters import LetterRouter
+from zonequake_store.node.storage_watch import EventSink, FreeSpace, StorageWatch
 from zonequake_store.replica.replica import Replica
 from zonequake_store.replica.requests import KeyOperation
 from zonequake_store.replica.status import route_of
@@ -143,7 +143,7 @@ class Node:
         self._lease_watch = LeaseWatch(self)
         self.home.process_began()
         self.catch_up = self._new_catch_up()
-        self.letters = self._new_post_office()
+        self.letter_router = self._new_letter_router()
         self._timers = [
             self._world.later(self._random.randrange(TICK_US), self._tick),
             self._world.later(self._random.randrange(FLUSH_US), self._flush_due),
@@ -186,8 +186,8 @@ class Node:
             place, staged=self.disk.storage.stagings, first_snapshot=self._random.getrandbits(62)
         )
 
-    def _new_post_office(self) -> PostOffice:
-        return PostOffice(
+    def _new_letter_router(self) -> LetterRouter:
+        return LetterRouter(
             self.name, self.replicas, wake=self.wake, send=self._out.letter, nodes=self._nodes.keys
         )
 
@@ -277,7 +277,7 @@ class Node:
             return
         letter = decode_frame(frame)
         assert isinstance(letter, TransactionLetter), "nothing else is posted"
-        self.letters.received(sender, letter)
+        self.letter_router.received(sender, letter)
 
     def request(
         self,
@@ -370,12 +370,12 @@ class Node:
     # ── what the watches go by ───────────────────────────────────────────────────────────────
 
     @property
-    def storage(self) -> Room:
+    def storage(self) -> FreeSpace:
         """The room for the replicas' data."""
         return self.disk
 
     @property
-    def journal(self) -> Telling:
+    def journal(self) -> EventSink:
         """The receiver of the storage's reports."""
         return self._journal
 

@@ -22,7 +22,7 @@ from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Configuration, Peer
 from zonequake_store.replica.log import MemoryLog
 from zonequake_store.replica.planted_faults import PlantedFaults
-from zonequake_store.replica.recovery import Beginning, from_disk, with_nothing
+from zonequake_store.replica.recovery import RecoveredReplica, from_disk, with_nothing
 from zonequake_store.replica.replica import Replica
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.log_writes import Erase, GroupRecord, PutRecord
@@ -108,8 +108,8 @@ class Replicas:
             record = msgspec.structs.replace(record, token=token)
         self._disk.log.write([PutRecord(place.name, record)])
         try:
-            beginning = from_disk(self._disk.log, self._disk.data, record)
-            return self._started(place, record, beginning, permission)
+            recovered = from_disk(self._disk.log, self._disk.data, record)
+            return self._started(place, record, recovered, permission)
         except (LogCorrupt, LogCorrupted) as error:
             self._found_broken(place.name, record, str(error))
             return None
@@ -188,56 +188,56 @@ class Replicas:
         record = self.waiting.get(group)
         if record is None:
             return None
-        beginning = from_disk(self._disk.log, self._disk.data, record)
+        recovered = from_disk(self._disk.log, self._disk.data, record)
         me = Peer(self._name, record.incarnation)
         raft = Raft(
             me=me,
             settings=self._scenario.settings,
-            log=beginning.log,
-            hard_state=beginning.hard_state,
+            log=recovered.log,
+            hard_state=recovered.hard_state,
             random=lambda _: 0,
-            applied=beginning.state.index,
+            applied=recovered.state.index,
         )
-        return self._replica(group, record, me, raft, beginning)
+        return self._replica(group, record, me, raft, recovered)
 
     def _started(
         self,
         place: GroupPlace,
         record: GroupRecord,
-        beginning: Beginning,
+        recovered: RecoveredReplica,
         permission: Permission | None,
     ) -> Replica:
         me = Peer(self._name, record.incarnation)
         raft = WatchedRaft(
             me=me,
             settings=self._scenario.settings,
-            log=beginning.log,
-            hard_state=beginning.hard_state,
+            log=recovered.log,
+            hard_state=recovered.hard_state,
             random=self._random.randrange,
-            applied=beginning.state.index,
+            applied=recovered.state.index,
         )
-        raft.is_volatile = isinstance(beginning.log, MemoryLog)
+        raft.is_volatile = isinstance(recovered.log, MemoryLog)
         rules = self._rules[place.name]
         life = JudgedLife(rules, raft)
         self.lives[place.name] = self._known[place.name] = life
         raft.witness = life
         life.began(is_volatile=raft.is_volatile)
-        self.running[place.name] = replica = self._replica(place.name, record, me, raft, beginning)
+        self.running[place.name] = replica = self._replica(place.name, record, me, raft, recovered)
         replica.permission = permission
         rules.state.holds(replica)
         return replica
 
     def _replica(
-        self, group: str, record: GroupRecord, me: Peer, raft: Raft, beginning: Beginning
+        self, group: str, record: GroupRecord, me: Peer, raft: Raft, recovered: RecoveredReplica
     ) -> Replica:
         return Replica(
             group=group,
             record=record,
             me=me,
             raft=raft,
-            log=beginning.log,
-            cells=beginning.cells,
-            partition=beginning.partition(),
+            log=recovered.log,
+            cells=recovered.cells,
+            partition=recovered.partition(),
             faults=PlantedFaults(),
             client_address=lambda node: node,
             clock_ms=self._clock_ms,

@@ -18,7 +18,7 @@ from zonequake_simulation.telling import tell
 from zonequake_simulation.world import World
 from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.network.transaction_messages import Letter
-from zonequake_store.node.letters import PostOffice
+from zonequake_store.node.letters import LetterRouter
 from zonequake_store.raft.api import RaftEvent, Ready, SupplyPeer
 from zonequake_store.raft.messages import Message, SnapshotMeta
 from zonequake_store.replica.replica import Replica
@@ -33,7 +33,7 @@ class Process(Protocol):
     process: int
     """The number of the process that runs or ran last."""
     catch_up: CatchUp
-    letters: PostOffice
+    letter_router: LetterRouter
 
 
 class Turns(Edge):
@@ -134,7 +134,7 @@ class Turns(Edge):
 
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
         """Have letters go where the leaders of their groups may be."""
-        self._node.letters.carry(letters)
+        self._node.letter_router.carry(letters)
 
     def store(self, replica: Replica, ready: Ready) -> None:
         """Store a Ready with all others of this turn."""

@@ -22,8 +22,8 @@ with atheris.instrument_imports(include=["zonequake_protocol", "zonequake_store"
     from zonequake_store.catchup.messages import Invite
     from zonequake_store.errors import ProtocolError
     from zonequake_store.network.decoding import checked
-    from zonequake_store.network.framing import Departures, FrameConnection
-    from zonequake_store.network.heartbeat_slots import Heard
+    from zonequake_store.network.framing import FrameConnection, FrameFlush
+    from zonequake_store.network.heartbeat_slots import ReceivedSlots
     from zonequake_store.network.peer_protocol import Messages, decode_frame
 
 decode_request = checked(msgspec.msgpack.Decoder(Request).decode)
@@ -52,9 +52,9 @@ class Connection(FrameConnection):
     """Decodes as a client's and a peer's connection do, and goes no further."""
 
     def __init__(self, protocol: int) -> None:
-        super().__init__(Departures())
+        super().__init__(FrameFlush())
         self._protocol = protocol
-        self._heard = Heard()
+        self._heard = ReceivedSlots()
 
     def frame_received(self, frame: memoryview) -> None:
         if self._protocol == 0:

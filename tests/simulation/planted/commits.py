@@ -44,7 +44,7 @@ def forget_when_told(patch: pytest.MonkeyPatch) -> None:
 
     def and_forget(coordinator: Coordinator, decision: Decision) -> None:
         tell(coordinator, decision)
-        coordinator._post.proposals.append(ForgetCommand((decision.transaction,)))
+        coordinator._output.proposals.append(ForgetCommand((decision.transaction,)))
 
     patch.setattr(Coordinator, "_tell", and_forget)
 

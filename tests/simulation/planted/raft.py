@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.simulation.planted.registry import Planted
-from zonequake_store.network.endings import Ending, Failure
+from zonequake_store.network.endings import EndDetector, Failure
 from zonequake_store.raft import election, follower, stepping
 from zonequake_store.raft.api import LogReader, Ready, Settings
 from zonequake_store.raft.core import Raft
@@ -215,21 +215,21 @@ def count_own_entries_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_a_cut_link_as_refused(patch: pytest.MonkeyPatch) -> None:
-    lost, failed = Ending.lost, Ending.failed
-    patch.setattr(Ending, "lost", lambda ending, *, by_peer: lost(ending, by_peer=True))
+    lost, failed = EndDetector.lost, EndDetector.failed
+    patch.setattr(EndDetector, "lost", lambda ending, *, by_peer: lost(ending, by_peer=True))
     patch.setattr(
-        Ending, "failed", lambda ending, address, how: failed(ending, address, Failure.REFUSED)
+        EndDetector, "failed", lambda ending, address, how: failed(ending, address, Failure.REFUSED)
     )
 
 
 def count_a_closed_connection_as_an_end(patch: pytest.MonkeyPatch) -> None:
-    greeted = Ending.greeted
+    greeted = EndDetector.greeted
 
-    def whoever_greets(ending: Ending, address: str, process: str) -> str | None:
+    def whoever_greets(ending: EndDetector, address: str, process: str) -> str | None:
         before = ending._process if ending._is_lost else None
         return greeted(ending, address, process) or before
 
-    patch.setattr(Ending, "greeted", whoever_greets)
+    patch.setattr(EndDetector, "greeted", whoever_greets)
 
 
 def promise_votes_beside_a_leader(patch: pytest.MonkeyPatch) -> None:

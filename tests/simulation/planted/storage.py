@@ -25,7 +25,7 @@ from zonequake_store.state.partition import Partition
 from zonequake_store.storage import log_records, log_recovery, log_store
 from zonequake_store.storage.cells import Overlay
 from zonequake_store.storage.data_store import DataStore, DataView, Flush
-from zonequake_store.storage.distrusted_files import Distrust
+from zonequake_store.storage.distrusted_files import DistrustedFiles
 from zonequake_store.storage.log_recovery import RecoveredLog
 from zonequake_store.storage.log_store import LogStore
 from zonequake_store.storage.log_writes import Append, LogWrite, PutHardState
@@ -114,11 +114,11 @@ def torn_tail_cut_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def failed_commit_not_written_down(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Distrust, "add", lambda *given, **named: None)
+    patch.setattr(DistrustedFiles, "add", lambda *given, **named: None)
 
 
 def failed_environment_not_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Distrust, "to_renew", frozenset())
+    patch.setattr(DistrustedFiles, "to_renew", frozenset())
 
 
 def flush(patch: pytest.MonkeyPatch, change: Callable[[Flush], Flush]) -> None:

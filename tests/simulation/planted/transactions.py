@@ -34,7 +34,7 @@ def told_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
         for vote in active.votes.values():
             if vote.member.group != coordinator.group:
                 letter = Letter(vote.member.group, Finish(transaction, True), vote.member.nodes)
-                coordinator._post.letters.append(letter)
+                coordinator._output.letters.append(letter)
 
     patch.setattr(Coordinator, "_decide", hasty)
 
@@ -54,7 +54,7 @@ def votes_before_it_is_prepared(patch: pytest.MonkeyPatch) -> None:
 
 def commits_when_nobody_answers(patch: pytest.MonkeyPatch) -> None:
     def commit(participant: Participant, transaction: TransactionId, *, again: bool) -> None:
-        participant._post.proposals.append(CommitCommand(transaction))
+        participant._output.proposals.append(CommitCommand(transaction))
 
     patch.setattr(Participant, "_ask", commit)
 
@@ -77,7 +77,7 @@ def answers_for_earlier_terms_at_once(patch: pytest.MonkeyPatch) -> None:
         if transaction not in coordinator._active:
             commit = transaction in coordinator.partition.transactions.decisions
             finish = Finish(transaction, commit)
-            coordinator._post.letters.append(Letter(member.group, finish, member.nodes))
+            coordinator._output.letters.append(Letter(member.group, finish, member.nodes))
 
     patch.setattr(Coordinator, "ask", ask)
 

@@ -12,7 +12,7 @@ from typing import cast
 from zonequake_protocol.admin import Bootstrap, OrderStatus, PeerName, StartReplica
 from zonequake_protocol.client import Reply, Write
 from zonequake_store.lease.rule import NodeLease
-from zonequake_store.network.framing import Departures
+from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Frame, Messages, decode_frame, encode_frame
 from zonequake_store.network.transport import Transport
 from zonequake_store.node.host import Host
@@ -82,7 +82,7 @@ class OneNode:
             name="n0",
             storage=self.storage,
             transport=cast("Transport", self.line),
-            departures=Departures(),
+            frame_flush=FrameFlush(),
             journal=self.journal,
             heartbeat_ticks=HEARTBEAT_TICKS,
             lease=NodeLease(holder="p0", duration_s=10),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from zonequake_store.network.endings import Ending, Failure
+from zonequake_store.network.endings import EndDetector, Failure
 
 REFUSED = Failure.REFUSED
 AT, ELSEWHERE = "10.0.0.7:7001", "10.0.0.8:7001"
 
 
-def spoken_to() -> Ending:
-    ending = Ending()
+def spoken_to() -> EndDetector:
+    ending = EndDetector()
     assert ending.greeted(AT, "p1") is None
     return ending
 
@@ -42,7 +42,7 @@ def test_another_incarnation_that_calls_from_where_it_was_proves_it() -> None:
 def test_a_refusal_alone_is_no_proof() -> None:
     ending = spoken_to()
     assert ending.failed(AT, REFUSED) is None
-    assert Ending().failed(AT, REFUSED) is None
+    assert EndDetector().failed(AT, REFUSED) is None
 
 
 def test_a_connection_that_the_network_ended_is_no_proof() -> None:
@@ -77,7 +77,7 @@ def test_another_incarnation_elsewhere_proves_nothing_of_the_old_one() -> None:
 
 
 def test_a_call_that_comes_late_is_a_wrong_proof() -> None:
-    ending = Ending()
+    ending = EndDetector()
     assert ending.greeted(AT, "p2") is None
     assert ending.heard(AT, "p1") == "p2", "p1 called before p2 began, and was heard after it"
 

@@ -110,7 +110,7 @@ async def test_letters_of_transactions_wait_for_permission(node: OneNode) -> Non
     letter = Letter("other", Finish(TransactionId(GROUP, 1, 1), True), ("n1",))
 
     async def sent() -> int:
-        replica.transactions._post.letters.append(letter)
+        replica.transactions._output.letters.append(letter)
         node.host.wake(replica)
         await until(lambda: not replica.transactions.has_work)
         return sum(isinstance(frame, TransactionLetter) for frame in node.line.sent)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from zonequake_store.network.framing import Departures
+from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Hello, Messages
 from zonequake_store.network.transport import Transport
 from zonequake_store.raft.messages import Kind, Message, Peer
@@ -43,7 +43,7 @@ def transport(name: str, seen: Seen | None = None, *, process: str = "1") -> Tra
         hello=hello,
         received=seen.received,
         ended=seen.ended,
-        departures=Departures(),
+        frame_flush=FrameFlush(),
     )
     return made
 

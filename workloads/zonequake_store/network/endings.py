@@ -46,7 +46,7 @@ class Failure(enum.Enum):
     """Nothing came back, or something that says nothing of the process."""
 
 
-class Ending:
+class EndDetector:
     """Detects the end of one node's processes, as one other node sees them. Each input returns the
     incarnation of a process that is now proven to have ended, or None.
     """

@@ -1,7 +1,7 @@
 """Connections that send and receive frames, for both the peer and the client protocol.
 
 What is written within one pass of the loop leaves in one call, so that a burst of replies costs one
-system call, not one each; `Departures` says when.
+system call, not one each; `FrameFlush` says when.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zonequake_tls.connection_limits import ConnectionLimits
 _WRITE_BYTES = 256 << 10
 
 
-class Departures:
+class FrameFlush:
     """Has the frames of its connections leave: with `flush`, or in the loop's next pass.
 
     A pass costs a call of the kernel for nothing, so who writes most of the frames holds them until
@@ -56,9 +56,9 @@ class FrameConnection(asyncio.Protocol):
     """
 
     def __init__(
-        self, departures: Departures | None = None, limits: ConnectionLimits | None = None
+        self, frame_flush: FrameFlush | None = None, limits: ConnectionLimits | None = None
     ) -> None:
-        """`departures`: those that this connection shares with others. `limits`: of the port that
+        """`frame_flush`: those that this connection shares with others. `limits`: of the port that
         it came in by."""
         self._limits = limits
         self._has_spoken = False
@@ -67,7 +67,7 @@ class FrameConnection(asyncio.Protocol):
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._transport: asyncio.Transport | None = None
-        self._departures = departures or Departures()
+        self._frame_flush = frame_flush or FrameFlush()
 
     def frame_received(self, frame: memoryview) -> None:
         """Take one frame; the view is valid during the call only. May raise ProtocolError."""
@@ -92,9 +92,9 @@ class FrameConnection(asyncio.Protocol):
         )
 
     def send(self, frame: bytes) -> None:
-        """Send a frame with the next departures; dropped if the connection is gone."""
+        """Send a frame with the next flush; dropped if the connection is gone."""
         if not self._outgoing:
-            self._departures.add(self._flush)
+            self._frame_flush.add(self._flush)
         self._outgoing.append(header(len(frame)))
         self._outgoing.append(frame)
         self._outgoing_bytes += len(frame)

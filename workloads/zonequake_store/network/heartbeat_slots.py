@@ -25,7 +25,7 @@ MAX_SLOTS = 1 << 16
 GroupMessages = tuple[str, list[Message]]
 
 
-class Said:
+class SentSlots:
     """The slots given by the sending side of a connection."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Said:
         return self._used - 1
 
 
-class Heard:
+class ReceivedSlots:
     """The slots known to the receiving side of a connection."""
 
     def __init__(self) -> None:

@@ -9,9 +9,9 @@ import socket
 from collections import deque
 from typing import Protocol
 
-from zonequake_store.network.endings import Ending, Failure
-from zonequake_store.network.framing import Departures, FrameConnection
-from zonequake_store.network.heartbeat_slots import Said
+from zonequake_store.network.endings import EndDetector, Failure
+from zonequake_store.network.framing import FrameConnection, FrameFlush
+from zonequake_store.network.heartbeat_slots import SentSlots
 from zonequake_store.network.peer_protocol import Hello, Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Kind
 
@@ -49,13 +49,13 @@ _BY_THE_NETWORK = frozenset(
 )
 
 
-class Outgoing(FrameConnection):
+class OutgoingConnection(FrameConnection):
     """`greeting` is set when the other side said who it is."""
 
-    def __init__(self, departures: Departures) -> None:
-        super().__init__(departures)
+    def __init__(self, frame_flush: FrameFlush) -> None:
+        super().__init__(frame_flush)
         loop = asyncio.get_running_loop()
-        self.said = Said()
+        self.said = SentSlots()
         self.greeting: asyncio.Future[Hello] = loop.create_future()
         self.gone = asyncio.Event()
         self.opened_s = loop.time()
@@ -97,7 +97,7 @@ class LinkOwner(Protocol):
     def addresses_of(self, node: str) -> list[str]:
         """Returns the addresses to try, best first."""
 
-    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, Outgoing]:
+    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, OutgoingConnection]:
         """Connect. Raises OSError."""
 
     def renew_after_s(self) -> float | None:
@@ -112,20 +112,20 @@ class LinkOwner(Protocol):
     def found_ended(self, node: str, process: str | None) -> None:
         """A process of this node was proven to have ended, if it isn't None."""
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: PeerLink) -> None:
         """A link was not used for long."""
 
 
-class Link:
+class PeerLink:
     """The outgoing connection to one node, opened again and again while it is used."""
 
     def __init__(self, owner: LinkOwner, node: str) -> None:
         self._owner = owner
         self.node = node
         self.incarnation: str | None = None
-        self.connection: Outgoing | None = None
+        self.connection: OutgoingConnection | None = None
         self.trying: str | None = None
-        self.ending = Ending()
+        self.ending = EndDetector()
         self.used_s = asyncio.get_running_loop().time()
         self._waiting: deque[tuple[float, Messages]] = deque(maxlen=_MOST_WAITING_FRAMES)
         self._called_meanwhile = False
@@ -180,14 +180,14 @@ class Link:
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
         self._owner.forget(self)
 
-    def _send_what_waits(self, connection: Outgoing) -> None:
+    def _send_what_waits(self, connection: OutgoingConnection) -> None:
         now_s = asyncio.get_running_loop().time()
         while self._waiting:
             since_s, frame = self._waiting.popleft()
             if now_s - since_s <= _WAITING_S:
                 connection.send(encode_frame(connection.said.shortened(frame)))
 
-    async def _use_up(self, connection: Outgoing) -> Outgoing:
+    async def _use_up(self, connection: OutgoingConnection) -> OutgoingConnection:
         """Until the connection, and those that follow it when their time is up, are gone; returns
         the last one."""
         loop = asyncio.get_running_loop()
@@ -208,7 +208,7 @@ class Link:
                 return connection
             connection = fresh
 
-    async def _connect_to_any(self) -> Outgoing | None:
+    async def _connect_to_any(self) -> OutgoingConnection | None:
         """The first address that leads to the peer; None: none does, or it called meanwhile.
 
         A pod's old address answers nothing at all. A peer that calls from a new one while an
@@ -223,7 +223,7 @@ class Link:
             attempt.cancel()
             called.cancel()
 
-    async def _try_all(self) -> Outgoing | None:
+    async def _try_all(self) -> OutgoingConnection | None:
         try:
             lost = self.ending.lost_address
             connection = await self._try_where_it_was(lost) if lost is not None else None
@@ -237,7 +237,7 @@ class Link:
         finally:
             self.trying = None
 
-    async def _try_where_it_was(self, address: str) -> Outgoing | None:
+    async def _try_where_it_was(self, address: str) -> OutgoingConnection | None:
         """Again and again while connections are opened that end at once: that process is dying."""
         loop = asyncio.get_running_loop()
         self.trying = address
@@ -251,9 +251,9 @@ class Link:
             await asyncio.sleep(pause_s)
         return None
 
-    async def _connect(self, address: str) -> Outgoing | None:
+    async def _connect(self, address: str) -> OutgoingConnection | None:
         host, _, port = address.rpartition(":")
-        connection: Outgoing | None = None
+        connection: OutgoingConnection | None = None
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 transport, connection = await self._owner.dial(host, int(port))

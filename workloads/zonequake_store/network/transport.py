@@ -23,9 +23,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from zonequake_store.network.framing import Departures, FrameConnection
-from zonequake_store.network.heartbeat_slots import Heard
-from zonequake_store.network.peer_link import Link, Outgoing
+from zonequake_store.network.framing import FrameConnection, FrameFlush
+from zonequake_store.network.heartbeat_slots import ReceivedSlots
+from zonequake_store.network.peer_link import OutgoingConnection, PeerLink
 from zonequake_store.network.peer_protocol import Frame, Hello, Messages, decode_frame, encode_frame
 from zonequake_tls.connection_limits import ConnectionLimits
 from zonequake_tls.credentials import Credentials
@@ -44,11 +44,11 @@ MOST_LEARNED = 1024
 
 class _Incoming(FrameConnection):
     def __init__(self, transport: Transport) -> None:
-        super().__init__(transport.departures, transport.limits)
+        super().__init__(transport.frame_flush, transport.limits)
         self._owner = transport
         self.process: tuple[str, str] | None = None
         """Node and incarnation of who opened it, once it said so."""
-        self._heard = Heard()
+        self._heard = ReceivedSlots()
 
     def opened(self) -> None:
         self._owner.incoming.add(self)
@@ -87,7 +87,7 @@ class Transport:
         hello: Callable[[], Hello],
         received: Callable[[str, Frame], None],
         ended: Callable[[str, str], None],
-        departures: Departures,
+        frame_flush: FrameFlush,
         credentials: Credentials | None = None,
     ) -> None:
         self._credentials = credentials
@@ -96,10 +96,10 @@ class Transport:
         self.hello = hello
         self.received = received
         self._ended = ended
-        self.departures = departures
+        self.frame_flush = frame_flush
         self.incoming: set[_Incoming] = set()
         self.limits = ConnectionLimits("peers", most=MOST_PEERS)
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, PeerLink] = {}
         self._ordered: dict[str, str] = {}
         self._learned: dict[str, Hello] = {}
         self._listener: Listener | None = None
@@ -109,13 +109,15 @@ class Transport:
         self._listener = await listen(lambda: _Incoming(self), host, port, admission=admission)
         return self._listener.port
 
-    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, Outgoing]:
+    async def dial(self, host: str, port: int) -> tuple[asyncio.BaseTransport, OutgoingConnection]:
         """Connect. Raises OSError."""
         loop = asyncio.get_running_loop()
         if self._credentials is None:
-            return await loop.create_connection(lambda: Outgoing(self.departures), host, port)
+            return await loop.create_connection(
+                lambda: OutgoingConnection(self.frame_flush), host, port
+            )
         return await loop.create_connection(
-            lambda: Outgoing(self.departures),
+            lambda: OutgoingConnection(self.frame_flush),
             host,
             port,
             ssl=self._credentials.for_connecting(TlsRole.STORE),
@@ -179,11 +181,11 @@ class Transport:
             self._links[node].keep(messages)
         return connection is not None
 
-    def _connection_to(self, node: str) -> Outgoing | None:
+    def _connection_to(self, node: str) -> OutgoingConnection | None:
         """The connection to a node, if it can take more now."""
         link = self._links.get(node)
         if link is None:
-            link = self._links[node] = Link(self, node)
+            link = self._links[node] = PeerLink(self, node)
         link.used_s = asyncio.get_running_loop().time()
         connection = link.connection
         if connection is None or not connection.is_open:
@@ -253,7 +255,7 @@ class Transport:
             candidates.append(ordered)
         return candidates
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: PeerLink) -> None:
         """A link was not used for long."""
         if self._links.get(link.node) is link:
             del self._links[link.node]

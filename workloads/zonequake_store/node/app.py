@@ -26,7 +26,7 @@ from zonequake_store.errors import ProtocolError, SettingsError
 from zonequake_store.lease.keeper import LeaseKeeper
 from zonequake_store.lease.kubernetes import LeaseObjects
 from zonequake_store.lease.rule import NodeLease
-from zonequake_store.network.framing import Departures
+from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Frame, Hello, Messages, TransactionLetter
 from zonequake_store.network.transport import Transport
 from zonequake_store.node.host import Host
@@ -93,14 +93,14 @@ class Node:
             observe_log_s=times.observe_log_s,
             observe_data_s=times.observe_data_s,
         )
-        departures = Departures()
+        frame_flush = FrameFlush()
         transport = Transport(
             domain=settings.peer_domain,
             port=settings.peer_port,
             hello=self._hello,
             received=self._received,
             ended=self._ended,
-            departures=departures,
+            frame_flush=frame_flush,
             credentials=self._credentials,
         )
         fault = settings.planted_fault
@@ -108,7 +108,7 @@ class Node:
             name=settings.name,
             storage=self._storage,
             transport=transport,
-            departures=departures,
+            frame_flush=frame_flush,
             journal=self._journal,
             heartbeat_ticks=settings.heartbeat_ticks,
             lease=NodeLease(holder=self._incarnation, duration_s=settings.lease_s),
@@ -228,7 +228,7 @@ class Node:
             case Messages():
                 host.received(frame)
             case TransactionLetter():
-                host.letters.received(node, frame)
+                host.letter_router.received(node, frame)
             case Hello():
                 raise ProtocolError(f"{node} said hello twice on one connection")
             case _:

@@ -11,7 +11,7 @@ import asyncio
 from typing import Protocol
 
 from zonequake_store.network.peer_protocol import Messages
-from zonequake_store.node.ticks import Agenda
+from zonequake_store.node.ticks import TickSchedule
 from zonequake_store.raft.api import Settings
 from zonequake_store.raft.messages import Kind
 from zonequake_store.replica.host import ReplicaHost
@@ -25,14 +25,14 @@ class TickingHost(ReplicaHost, Edge, Protocol):
     """The host whose replicas hear ticks and send heartbeats."""
 
     @property
-    def agenda(self) -> Agenda:
+    def tick_schedule(self) -> TickSchedule:
         """The replicas that a tick concerns."""
 
     def ticked(self, now_s: float, *, lag_s: float) -> None:
         """A tick, so much late, passed for all replicas that it concerned."""
 
 
-class Pulse:
+class Heartbeats:
     """Ticks begin with it and go on until `stop`; every `heartbeat_ticks` heartbeats leave."""
 
     def __init__(self, host: TickingHost, *, heartbeat_ticks: int) -> None:
@@ -70,7 +70,7 @@ class Pulse:
                 if beat(replica, host):
                     host.wake(replica)
                 else:
-                    host.agenda.consider_core(replica)
+                    host.tick_schedule.consider_core(replica)
             except LOG_ERRORS as error:
                 host.break_down(replica, str(error))
 
@@ -85,13 +85,13 @@ class Pulse:
         if self._ticks_since_beat >= self._heartbeat_ticks:
             self._ticks_since_beat = 0
             self._beat()
-        for replica in host.agenda.pass_tick(int(now_s * 1000)):
+        for replica in host.tick_schedule.pass_tick(int(now_s * 1000)):
             if replica.stopped:
                 continue
             if replica.core_now().has_ready():
                 host.wake(replica)
             else:
-                host.agenda.consider(replica)
+                host.tick_schedule.consider(replica)
             if replica.needs_ticks:
                 replica.tick()
                 host.wake(replica)

@@ -29,17 +29,17 @@ from zonequake_store.catchup.edge import CatchUp
 from zonequake_store.errors import StorageError
 from zonequake_store.lease.handover import LeaseWatch
 from zonequake_store.lease.rule import NodeLease
-from zonequake_store.network.framing import Departures
+from zonequake_store.network.framing import FrameFlush
 from zonequake_store.network.peer_protocol import Messages, TransactionLetter, encode_frame
 from zonequake_store.network.transaction_messages import Letter
 from zonequake_store.network.transport import Transport
 from zonequake_store.node.catch_up import CatchUpPlace
 from zonequake_store.node.flushing import Flushing
-from zonequake_store.node.heartbeats import Pulse
-from zonequake_store.node.letters import PostOffice
+from zonequake_store.node.heartbeats import Heartbeats
+from zonequake_store.node.letters import LetterRouter
 from zonequake_store.node.outbox import Outbox
 from zonequake_store.node.storage_watch import StorageWatch
-from zonequake_store.node.ticks import Agenda
+from zonequake_store.node.ticks import TickSchedule
 from zonequake_store.raft.api import (
     LeaderChanged,
     RaftEvent,
@@ -98,7 +98,7 @@ class Host(Edge):
         name: str,
         storage: Storage,
         transport: Transport,
-        departures: Departures,
+        frame_flush: FrameFlush,
         journal: Journal,
         lease: NodeLease,
         heartbeat_ticks: int,
@@ -113,7 +113,7 @@ class Host(Edge):
         """Unix ms, as the Lease's `unrenewed_since_s`."""
         self.storage = storage
         self.transport = transport
-        self.departures = departures
+        self.frame_flush = frame_flush
         self.journal = journal
         self.counters = Counters()
         self.replicas: dict[str, Replica] = {}
@@ -132,7 +132,7 @@ class Host(Edge):
         self.catch_up = CatchUp(
             self._place, staged=storage.stagings, first_snapshot=secrets.randbits(62)
         )
-        self.letters = PostOffice(
+        self.letter_router = LetterRouter(
             name, self.replicas, wake=self.wake, send=self._post, nodes=transport.client_addresses
         )
         self.flushing = Flushing(self)
@@ -147,8 +147,8 @@ class Host(Edge):
         self._batch = LogBatch()
         self._storing: list[tuple[Replica, Ready]] = []
         self._next_flush_s = self._loop.time() + FLUSH_S
-        self.agenda = Agenda()
-        self._pulse = Pulse(self, heartbeat_ticks=heartbeat_ticks)
+        self.tick_schedule = TickSchedule()
+        self._heartbeats = Heartbeats(self, heartbeat_ticks=heartbeat_ticks)
 
     # ── turns ────────────────────────────────────────────────────────────────────────────────
 
@@ -172,10 +172,10 @@ class Host(Edge):
                 if receive(replica, messages, self):
                     self.wake(replica)
                 else:
-                    self.agenda.consider_core(replica)
+                    self.tick_schedule.consider_core(replica)
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
-        self._pulse.heard(frame)
+        self._heartbeats.heard(frame)
         self._leave_soon()
 
     def ticked(self, now_s: float, *, lag_s: float) -> None:
@@ -195,11 +195,11 @@ class Host(Edge):
     def _turn(self) -> None:
         self._turn_due = False
         self.counters.turns += 1
-        self.departures.hold()
+        self.frame_flush.hold()
         try:
             self._serve_awake()
         finally:
-            self.departures.flush()
+            self.frame_flush.flush()
 
     def _serve_awake(self) -> None:
         awake, self._awake = self._awake, {}
@@ -214,7 +214,7 @@ class Host(Edge):
             except LOG_ERRORS as error:
                 self.break_down(replica, str(error))
             else:
-                self.agenda.consider(replica)
+                self.tick_schedule.consider(replica)
         self.outbox.flush()
         if storing:
             self.storage.write_log(batch, lambda: self._stored(storing))
@@ -247,9 +247,9 @@ class Host(Edge):
             self._turn()  # at once: what its commit brings is for clients
         else:
             self._turn_soon()
-            self.departures.hold()
+            self.frame_flush.hold()
             self.outbox.flush()
-            self.departures.flush()
+            self.frame_flush.flush()
 
     def supply(self, replica: Replica, request: SupplyPeer) -> None:
         """Let a peer demand what it lacks."""
@@ -276,7 +276,7 @@ class Host(Edge):
 
     def carry(self, replica: Replica, letters: Sequence[Letter]) -> None:
         """Send a replica's letters."""
-        self.letters.carry(letters)
+        self.letter_router.carry(letters)
 
     def _post(self, nodes: Sequence[str], letter: TransactionLetter) -> None:
         frame = encode_frame(letter)
@@ -287,9 +287,9 @@ class Host(Edge):
         """Write what the core told into the journal."""
         if isinstance(event, LeaderChanged):
             if replica.leads:
-                self._pulse.begin(replica)
+                self._heartbeats.begin(replica)
             else:
-                self._pulse.end(replica)
+                self._heartbeats.end(replica)
                 self.catch_up.stop_supplying(replica)
         note_core(self.journal, replica, event)
 
@@ -325,7 +325,7 @@ class Host(Edge):
         if self.replicas.pop(replica.group, None) is not None:
             self.counters.removed_catch_up_bytes += replica.core_now().supply.sent_bytes
         self._awake.pop(replica, None)
-        self._pulse.end(replica)
+        self._heartbeats.end(replica)
         self.catch_up.removed(replica)
         self.flushing.wake()
         self._want_lease()
@@ -400,7 +400,7 @@ class Host(Edge):
 
     async def close(self) -> None:
         """Store what is applied and stop everything."""
-        self._pulse.stop()
+        self._heartbeats.stop()
         self.catch_up.close()
         await self._place.idle()
         for replica in list(self.replicas.values()):

@@ -15,7 +15,7 @@ from zonequake_store.network.transaction_messages import Ask, Done, Finish, Lett
 from zonequake_store.replica.replica import Replica
 
 
-class PostOffice:
+class LetterRouter:
     """The letters of node `name`'s `replicas`; the real host and the simulation have one each.
 
     `wake`: let a replica take a turn, later than now. `send`: a letter to other nodes, where

@@ -15,7 +15,7 @@ from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCorrupted
 from zonequake_store.raft.messages import Peer
 from zonequake_store.replica.planted_faults import PlantedFaults, WallOrder
-from zonequake_store.replica.recovery import Beginning, from_disk, with_nothing
+from zonequake_store.replica.recovery import RecoveredReplica, from_disk, with_nothing
 from zonequake_store.replica.replica import Replica
 from zonequake_store.serving.journal_entries import note_replica
 from zonequake_store.settings import PlantedFault
@@ -90,7 +90,7 @@ class Starter:
         self,
         order: StartReplica,
         record: GroupRecord,
-        beginning: Beginning,
+        recovered: RecoveredReplica,
     ) -> Replica:
         me = Peer(self._host.name, record.incarnation)
         planted = (
@@ -106,10 +106,10 @@ class Starter:
                     catch_up_bytes_per_second=order.catch_up_bytes_per_second,
                     planted=planted,
                 ),
-                log=beginning.log,
-                hard_state=beginning.hard_state,
+                log=recovered.log,
+                hard_state=recovered.hard_state,
                 random=self._random,
-                applied=beginning.state.index,
+                applied=recovered.state.index,
             )
         except LogCorrupted as error:
             raise LogCorrupt(str(error)) from error
@@ -119,13 +119,13 @@ class Starter:
             record=record,
             me=me,
             raft=raft,
-            log=beginning.log,
-            cells=beginning.cells,
-            partition=beginning.partition(deduplicate=not self._faults.forget_request_ids),
+            log=recovered.log,
+            cells=recovered.cells,
+            partition=recovered.partition(deduplicate=not self._faults.forget_request_ids),
             faults=self._faults,
             client_address=self._host.transport.client_address,
             clock_ms=self._host.clock_ms,
-            ticks=self._host.agenda.ticks,
+            ticks=self._host.tick_schedule.ticks,
             permission=self._permission(order),
         )
 

@@ -33,7 +33,7 @@ _FIRST_HANDOVER_S = 10.0
 _LONGEST_HANDOVER_S = 600.0
 
 
-class Room(Protocol):
+class FreeSpace(Protocol):
     """Says how much room there is."""
 
     def log_share(self, *, fsync: bool) -> float:
@@ -43,14 +43,14 @@ class Room(Protocol):
         """Returns why no more writes should be taken, or None."""
 
 
-class Telling(Protocol):
+class EventSink(Protocol):
     """Takes events for people."""
 
     def add(self, kind: str, *, data: dict[str, object]) -> None:
         """Write one down."""
 
 
-class Waiting(Protocol):
+class PendingFlushes(Protocol):
     """The flushes, and who waits for them."""
 
     def compact(self, replica: Replica) -> None:
@@ -64,15 +64,15 @@ class WatchedHost(ReplicaHost, Protocol):
     """The host whose replicas and storage are watched."""
 
     @property
-    def storage(self) -> Room:
+    def storage(self) -> FreeSpace:
         """The room for the replicas' data."""
 
     @property
-    def journal(self) -> Telling:
+    def journal(self) -> EventSink:
         """The receiver of the storage's reports."""
 
     @property
-    def flushing(self) -> Waiting:
+    def flushing(self) -> PendingFlushes:
         """The data on its way to the disk."""
 
 

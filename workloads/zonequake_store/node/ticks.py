@@ -13,7 +13,7 @@ from __future__ import annotations
 from zonequake_store.replica.replica import Replica, Ticks
 
 
-class Agenda:
+class TickSchedule:
     """The ticks of a node, and what is due at the next ones."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ answer. A successor that was not heard by then may be dead, and the next electio
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldRequest:
     """One request and its client."""
 
     id: int
@@ -42,7 +42,7 @@ class WaitingForSuccessor:
 
     def __init__(self, *, most: int) -> None:
         self._most = most
-        self._held: list[Held] = []
+        self._held: list[HeldRequest] = []
         self._ticks: int | None = None
 
     @property
@@ -60,25 +60,25 @@ class WaitingForSuccessor:
         if self._ticks is None:
             self._ticks = 0
 
-    def hold(self, held: Held) -> bool:
+    def hold(self, held: HeldRequest) -> bool:
         """Keep a request, if that is of use."""
         if not self.is_worth_waiting or len(self._held) >= self._most:
             return False
         self._held.append(held)
         return True
 
-    def tick(self) -> list[Held]:
+    def tick(self) -> list[HeldRequest]:
         """A tick passed; those that wait no longer."""
         if self._ticks is None:
             return []
         self._ticks += 1
         return [] if self.is_worth_waiting else self._taken()
 
-    def end(self) -> list[Held]:
+    def end(self) -> list[HeldRequest]:
         """It is known who leads; those that waited for it."""
         self._ticks = None
         return self._taken()
 
-    def _taken(self) -> list[Held]:
+    def _taken(self) -> list[HeldRequest]:
         held, self._held = self._held, []
         return held

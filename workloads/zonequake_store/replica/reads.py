@@ -24,7 +24,7 @@ Answer = Callable[[Reply], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PendingRead:
     """One read and its client."""
 
     id: int
@@ -34,7 +34,7 @@ class Reading:
 
 @dataclass(slots=True)
 class _Blocked:
-    reading: Reading
+    reading: PendingRead
     ticks: int = 0
 
 
@@ -42,9 +42,9 @@ class WaitingReads:
     """Whoever ends reads by an `end_…` has to answer them."""
 
     def __init__(self) -> None:
-        self._asked: list[Reading] = []
-        self._begun: dict[int, list[Reading]] = {}
-        self._confirmed: list[tuple[int, list[Reading]]] = []
+        self._asked: list[PendingRead] = []
+        self._begun: dict[int, list[PendingRead]] = {}
+        self._confirmed: list[tuple[int, list[PendingRead]]] = []
         self._blocked: list[_Blocked] = []
         self._count = 0
 
@@ -61,7 +61,7 @@ class WaitingReads:
         """Whether `tick` has anything to do."""
         return bool(self._blocked)
 
-    def ask(self, reading: Reading) -> None:
+    def ask(self, reading: PendingRead) -> None:
         """A client reads."""
         self._count += 1
         self._asked.append(reading)
@@ -84,7 +84,7 @@ class WaitingReads:
                 self._serve(each, partition)
         if not self._confirmed:
             return
-        later: list[tuple[int, list[Reading]]] = []
+        later: list[tuple[int, list[PendingRead]]] = []
         for index, readings in self._confirmed:
             if index > partition.index:
                 later.append((index, readings))
@@ -111,28 +111,28 @@ class WaitingReads:
             each.ticks += 1
         self.serve(partition)
 
-    def end_asked(self) -> list[Reading]:
+    def end_asked(self) -> list[PendingRead]:
         """Those that the core wasn't asked for."""
         asked, self._asked = self._asked, []
         return self._ended(asked)
 
-    def end_begun(self, number: int) -> list[Reading]:
+    def end_begun(self, number: int) -> list[PendingRead]:
         """Those that the core gave up as `number`."""
         return self._ended(self._begun.pop(number, []))
 
-    def end_confirmed(self) -> list[Reading]:
+    def end_confirmed(self) -> list[PendingRead]:
         """Those whose index means something else from now on."""
         confirmed, self._confirmed = self._confirmed, []
         blocked, self._blocked = self._blocked, []
         waiting = [reading for _, readings in confirmed for reading in readings]
         return self._ended(waiting + [each.reading for each in blocked])
 
-    def end_all(self) -> list[Reading]:
+    def end_all(self) -> list[PendingRead]:
         """All that wait here."""
         begun, self._begun = self._begun, {}
         waiting = self._ended([reading for readings in begun.values() for reading in readings])
         return waiting + self.end_confirmed() + self.end_asked()
 
-    def _ended(self, readings: list[Reading]) -> list[Reading]:
+    def _ended(self, readings: list[PendingRead]) -> list[PendingRead]:
         self._count -= len(readings)
         return readings

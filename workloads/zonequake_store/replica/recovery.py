@@ -18,7 +18,7 @@ from zonequake_store.storage.log_writes import GroupRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class RecoveredReplica:
     """A replica's log and state before it does anything."""
 
     log: DurableLog | MemoryLog
@@ -39,9 +39,9 @@ class Beginning:
         )
 
 
-def with_nothing() -> Beginning:
+def with_nothing() -> RecoveredReplica:
     """Returns the beginning of a volatile replica."""
-    return Beginning(
+    return RecoveredReplica(
         log=MemoryLog(),
         hard_state=HardState(),
         cells=MemoryCells(),
@@ -57,7 +57,7 @@ def from_disk(
     record: GroupRecord,
     *,
     told_cut: Callable[[str], None] = lambda _: None,
-) -> Beginning:
+) -> RecoveredReplica:
     """Returns the beginning of a durable replica; calls `told_cut` with what was cut off the log's
     end, if anything.
 
@@ -73,7 +73,7 @@ def from_disk(
             f"the stored state is that of index {state.index}, but the log holds "
             f"{start + 1} to {recovered.last_index}"
         )
-    return Beginning(
+    return RecoveredReplica(
         log=DurableLog(log, record.number, recovered),
         hard_state=recovered.hard_state,
         cells=Overlay(data, record.data_number),

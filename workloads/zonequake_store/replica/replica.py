@@ -24,10 +24,10 @@ from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import LogCompacted, LogCorrupted, NotLeader
 from zonequake_store.raft.messages import Entry, EntryKind, Peer
 from zonequake_store.replica.bounded_reads import bounded_reply, takes_any_age
-from zonequake_store.replica.handover import Held, WaitingForSuccessor
+from zonequake_store.replica.handover import HeldRequest, WaitingForSuccessor
 from zonequake_store.replica.log import DurableLog, MemoryLog
 from zonequake_store.replica.planted_faults import PlantedFaults
-from zonequake_store.replica.reads import Answer, Reading, WaitingReads
+from zonequake_store.replica.reads import Answer, PendingRead, WaitingReads
 from zonequake_store.replica.requests import (
     KeyOperation,
     begin_of,
@@ -35,7 +35,7 @@ from zonequake_store.replica.requests import (
     fault_in,
     fault_in_transaction,
 )
-from zonequake_store.replica.writes import Offered, WaitingWrites
+from zonequake_store.replica.writes import OfferedWrite, WaitingWrites
 from zonequake_store.state.commands import (
     AppendCommand,
     CasCommand,
@@ -96,7 +96,7 @@ class Replica:
         self._ticks = ticks or Ticks()
         self._told_ticks = self._ticks.now
         self.due_tick = self._ticks.now
-        """When the host must look at the core, if nothing happens before (`agenda`)."""
+        """When the host must look at the core, if nothing happens before (`tick_schedule`)."""
         self.wants_ticks = False
         """`needs_ticks` as it was when something was done last that can change it."""
         self.log = log
@@ -180,7 +180,7 @@ class Replica:
             foreseen = partition.foresee(partition.term, partition.index, command)
             answer(outcome_reply(id_, foreseen))
             return False
-        self._writes.offer(Offered(id_, operation, answer))
+        self._writes.offer(OfferedWrite(id_, operation, answer))
         return True
 
     def _offer_read(self, id_: int, read: Read, answer: Answer) -> bool:
@@ -199,7 +199,7 @@ class Replica:
         if len(self._reads) >= MAX_WAITING_PER_REPLICA:
             answer(Reply(id_, Status.OVERLOADED, error="too many reads wait here"))
             return False
-        self._reads.ask(Reading(id_, answer, read.key))
+        self._reads.ask(PendingRead(id_, answer, read.key))
         return True
 
     def _fault_of(self, operation: KeyOperation) -> tuple[Status, str] | None:
@@ -225,7 +225,7 @@ class Replica:
         self, id_: int, operation: KeyOperation | Transaction, answer: Answer, leader: Peer | None
     ) -> bool:
         """Not from here: say who leads, or keep it until that is known. No turn is needed."""
-        if not self._handover.hold(Held(id_, operation, answer)):
+        if not self._handover.hold(HeldRequest(id_, operation, answer)):
             answer(self._not_leader(id_, leader))
         return False
 
@@ -282,7 +282,7 @@ class Replica:
         """The reads of `number` found no leader here."""
         self._refuse(self._reads.end_begun(number), self.leader)
 
-    def _refuse(self, readings: list[Reading], leader: Peer | None) -> None:
+    def _refuse(self, readings: list[PendingRead], leader: Peer | None) -> None:
         for reading in readings:
             self._elsewhere(reading.id, Read(self.group, reading.key), reading.answer, leader)
 
@@ -299,7 +299,7 @@ class Replica:
         if self.leads:
             self.transactions.lead(term, self._nodes())
 
-    def _send_elsewhere(self, waited: list[Held]) -> None:
+    def _send_elsewhere(self, waited: list[HeldRequest]) -> None:
         for held in waited:
             held.answer(self._not_leader(held.id, self.leader))
 

@@ -16,8 +16,8 @@ from zonequake_store.replica.reads import Answer
 
 
 @dataclass(slots=True)
-class Offered:
-    """One write and its client. Not frozen, as `Proposal`: that costs three times as much."""
+class OfferedWrite:
+    """One write and its client. Not frozen, as `ProposedWrite`: that costs three times as much."""
 
     id: int
     operation: Write | Append | Cas
@@ -25,7 +25,7 @@ class Offered:
 
 
 @dataclass(slots=True)
-class Proposal:
+class ProposedWrite:
     """One write that stands in the core's log, and its client."""
 
     id: int
@@ -37,8 +37,8 @@ class WaitingWrites:
     """Whoever takes writes out of it has to propose or answer them."""
 
     def __init__(self) -> None:
-        self._offered: list[Offered] = []
-        self.pending: dict[int, Proposal] = {}
+        self._offered: list[OfferedWrite] = []
+        self.pending: dict[int, ProposedWrite] = {}
         """By the index of their entry; whoever applies that pops and answers it."""
 
     def __len__(self) -> int:
@@ -49,18 +49,18 @@ class WaitingWrites:
         """Whether some wait for `take_offered`."""
         return bool(self._offered)
 
-    def offer(self, offered: Offered) -> None:
+    def offer(self, offered: OfferedWrite) -> None:
         """A client writes."""
         self._offered.append(offered)
 
-    def take_offered(self) -> list[Offered]:
+    def take_offered(self) -> list[OfferedWrite]:
         """Those that came since the last time."""
         offered, self._offered = self._offered, []
         return offered
 
-    def proposed(self, offered: Offered, term: int, index: int) -> None:
+    def proposed(self, offered: OfferedWrite, term: int, index: int) -> None:
         """It stands in the log."""
-        self.pending[index] = Proposal(offered.id, offered.answer, term)
+        self.pending[index] = ProposedWrite(offered.id, offered.answer, term)
 
     def give_up(self, reason: str) -> None:
         """Tell every client whose write is pending that nothing is known of it."""

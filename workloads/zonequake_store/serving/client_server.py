@@ -41,7 +41,7 @@ class ClientConnection(FrameConnection):
         answer_delay_s: float,
         delayed_until_s: float,
     ) -> None:
-        super().__init__(host.departures, limits)
+        super().__init__(host.frame_flush, limits)
         self._own_limits = limits
         self._host = host
         self._connections = connections

@@ -40,7 +40,7 @@ from zonequake_store.errors import (
 from zonequake_store.settings import NodeSettings, PlantedFault
 from zonequake_store.storage import crash_note
 from zonequake_store.storage.data_store import DataStore
-from zonequake_store.storage.distrusted_files import Distrust
+from zonequake_store.storage.distrusted_files import DistrustedFiles
 from zonequake_store.storage.format import check_format
 from zonequake_store.storage.lmdb_files import check_pages, free_bytes, renew
 from zonequake_store.storage.log_store import LogStore
@@ -109,7 +109,7 @@ class Storage:
             check_format(directory)
             self.crash = crash_note.said(directory)
             """What the process before this one said, if a signal ended it."""
-            self._distrust = Distrust(directory / "DISTRUSTED")
+            self._distrusted = DistrustedFiles(directory / "DISTRUSTED")
             self.put_aside: list[str] = []
             """Why environments were started over, if they were."""
             self._open_all(settings, undo)
@@ -162,9 +162,9 @@ class Storage:
         undo.callback(self.data.close)
 
     def _open(self, path: Path, opens: Callable[[Path], Opened]) -> Opened:
-        if path.name in self._distrust.to_renew and path.exists():
+        if path.name in self._distrusted.to_renew and path.exists():
             renew(path)
-            self._distrust.renewed(path.name)
+            self._distrusted.renewed(path.name)
         elif self.crash is not None:
             check_pages(path)
         return opens(path)
@@ -191,7 +191,7 @@ class Storage:
         return max(
             self.synced.next_number(),
             self._unsynced.next_number(),
-            self._distrust.lowest_sound_number,
+            self._distrusted.lowest_sound_number,
             *(number + 1 for number in stored),
         )
 
@@ -319,15 +319,15 @@ class Storage:
     def distrust(self, writer: str, error: Exception) -> None:
         """A writer's commit failed: write down which environment is not to be trusted."""
         environment = error.environment if isinstance(error, StorageFailed) else writer
-        self._distrust.add(environment, below=self._next_number, reason=str(error))
+        self._distrusted.add(environment, below=self._next_number, reason=str(error))
 
     def distrusted(self, record: GroupRecord) -> str | None:
         """Returns why a replica must not be started from what is stored here, or None."""
-        return self._distrust.of(record)
+        return self._distrusted.of(record)
 
     def erased(self, left: Iterable[GroupRecord]) -> None:
         """A replica was erased; `left` are those that are not."""
-        self._distrust.settle(left)
+        self._distrusted.settle(left)
 
     def _write_log(self, batches: list[LogBatch]) -> None:
         synced = [write for batch in batches for write in batch.synced]

@@ -38,7 +38,7 @@ class _Failure(msgspec.Struct, frozen=True, kw_only=True):
 _failures_decoder = msgspec.json.Decoder(list[_Failure])
 
 
-class Distrust:
+class DistrustedFiles:
     """The failures of earlier processes and of this one. Raises StoreCorrupt if unreadable."""
 
     def __init__(self, path: Path) -> None:

@@ -50,7 +50,7 @@ from zonequake_store.state.transactions import (
     TransactionId,
     TransactionStep,
 )
-from zonequake_store.transactions.participant import Post
+from zonequake_store.transactions.participant import TransactionOutput
 
 PREPARE_TICKS = 25
 """Of 100 ms: longer than the longest wait for a lock and an election together."""
@@ -112,12 +112,12 @@ class _Finishing:
 
 
 class Coordinator:
-    """The transactions of `group`, whose state is `partition`; what leaves goes to `post`."""
+    """The transactions of `group`, whose state is `partition`; what leaves goes to `output`."""
 
-    def __init__(self, group: str, partition: Partition, post: Post) -> None:
+    def __init__(self, group: str, partition: Partition, output: TransactionOutput) -> None:
         self.group = group
         self.partition = partition
-        self._post = post
+        self._output = output
         self._term = 0
         self.nodes: tuple[str, ...] = ()  # where the group's members are
         self._number = 0
@@ -193,7 +193,7 @@ class Coordinator:
         if vote.outcome.verdict is CommandVerdict.UNEQUAL:
             active.state = _State.DECIDING
             request_id, found = active.begin.request_id, vote.outcome.value
-            self._post.proposals.append(RefuseCommand(vote.transaction, request_id, found))
+            self._output.proposals.append(RefuseCommand(vote.transaction, request_id, found))
             return
         if vote.outcome.verdict is not CommandVerdict.DONE:
             self._abort(vote.transaction, _refusal(vote))
@@ -211,7 +211,7 @@ class Coordinator:
         if not commit and partition.term != self._term:
             return  # a decision of an earlier term may be committed, and not applied yet
         finish = Finish(transaction, commit)
-        self._post.letters.append(Letter(ask.member.group, finish, ask.member.nodes))
+        self._output.letters.append(Letter(ask.member.group, finish, ask.member.nodes))
 
     def done(self, done: Done) -> None:
         """A group has applied its Commit."""
@@ -271,7 +271,7 @@ class Coordinator:
                 for group, nodes in finishing.waiting.items():
                     self._send(group, Finish(transaction, True), nodes, again=True)
         if self._forgettable:
-            self._post.proposals.append(ForgetCommand(tuple(self._forgettable)))
+            self._output.proposals.append(ForgetCommand(tuple(self._forgettable)))
             self._forgettable.clear()
 
     # ── parts of these ───────────────────────────────────────────────────────────────────────
@@ -301,7 +301,7 @@ class Coordinator:
             return
         others = tuple(v.member for v in active.votes.values() if v.member.group != self.group)
         active.state = _State.DECIDING
-        self._post.proposals.append(
+        self._output.proposals.append(
             DecideCommand(transaction, begin.request_id, others, tuple(results))
         )
 
@@ -336,7 +336,7 @@ class Coordinator:
         *,
         again: bool = False,
     ) -> None:
-        self._post.letters.append(Letter(group, message, nodes, again))
+        self._output.letters.append(Letter(group, message, nodes, again))
 
 
 def _refusal(vote: Vote) -> Reply:

@@ -31,7 +31,7 @@ from zonequake_store.state.transactions import (
     TransactionCommand,
 )
 from zonequake_store.transactions.coordinator import Begin, Coordinator
-from zonequake_store.transactions.participant import Participant, Post
+from zonequake_store.transactions.participant import Participant, TransactionOutput
 
 
 class TransactionManager:
@@ -45,20 +45,20 @@ class TransactionManager:
         self._node = node
         self._number = number
         self._partitions = partitions
-        self._post = Post()
-        self.coordinator = Coordinator(group, partition, self._post)
-        self.participant = Participant(group, partition, self._post)
+        self._output = TransactionOutput()
+        self.coordinator = Coordinator(group, partition, self._output)
+        self.participant = Participant(group, partition, self._output)
         self.leads = False
 
     @property
     def has_proposals(self) -> bool:
         """Whether something is to be proposed."""
-        return bool(self._post.proposals)
+        return bool(self._output.proposals)
 
     @property
     def has_work(self) -> bool:
         """Whether something is to be proposed or sent."""
-        return bool(self._post.proposals or self._post.letters)
+        return bool(self._output.proposals or self._output.letters)
 
     def replaced(self, partition: Partition) -> None:
         """A snapshot took the place of the partition's state; this replica doesn't lead."""
@@ -79,8 +79,8 @@ class TransactionManager:
     def stop(self) -> None:
         """It leads no more, or is stopped."""
         self.leads = False
-        self._post.proposals.clear()
-        self._post.letters.clear()
+        self._output.proposals.clear()
+        self._output.letters.clear()
         self.participant.stop()
         self.coordinator.stop()
 
@@ -126,12 +126,12 @@ class TransactionManager:
 
     def take_proposals(self) -> list[TransactionCommand]:
         """Commands to propose, in order."""
-        taken, self._post.proposals = self._post.proposals, []
+        taken, self._output.proposals = self._output.proposals, []
         return taken
 
     def take_letters(self) -> list[Letter]:
         """Letters to other groups."""
-        taken, self._post.letters = self._post.letters, []
+        taken, self._output.letters = self._output.letters, []
         return taken
 
     def _is_mine(self, key: str) -> bool:
@@ -139,8 +139,10 @@ class TransactionManager:
 
     def _settle(self) -> None:
         """Deliver the letters to the own group; they may bring others."""
-        while mine := [each for each in self._post.letters if each.group == self.group]:
-            self._post.letters = [each for each in self._post.letters if each.group != self.group]
+        while mine := [each for each in self._output.letters if each.group == self.group]:
+            self._output.letters = [
+                each for each in self._output.letters if each.group != self.group
+            ]
             for letter in mine:
                 self._receive(letter.message, self._node)
 

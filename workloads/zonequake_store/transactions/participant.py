@@ -6,8 +6,8 @@
     prepared for ASK_TICKS without news ─► Ask the coordinator's group, again and again
 
 Whoever drives it calls `lead` and `stop` with leadership, hands in messages, every applied
-transaction command (`applied`) and ticks, proposes `post.proposals` in order and delivers
-`post.letters`. A vote leaves only when the Prepare is applied, so it is committed in the group's
+transaction command (`applied`) and ticks, proposes `output.proposals` in order and delivers
+`output.letters`. A vote leaves only when the Prepare is applied, so it is committed in the group's
 log; a Done only when the Commit is. Nothing here needs to survive: what is prepared is in the
 partition's state, and the next leader asks for it.
 """
@@ -44,7 +44,7 @@ _WAITED = (
 
 
 @dataclass(slots=True)
-class Post:
+class TransactionOutput:
     """The output of a leader's transactions: commands to propose, letters to deliver."""
 
     proposals: list[TransactionCommand] = field(default_factory=list)
@@ -60,13 +60,13 @@ class _Part:
 
 
 class Participant:
-    """The part of `group`, whose state is `partition`; what leaves goes to `post`."""
+    """The part of `group`, whose state is `partition`; what leaves goes to `output`."""
 
-    def __init__(self, group: str, partition: Partition, post: Post) -> None:
+    def __init__(self, group: str, partition: Partition, output: TransactionOutput) -> None:
         self.group = group
         self.partition = partition
         self.nodes: tuple[str, ...] = ()  # where the group's members are
-        self._post = post
+        self._output = output
         self._locks = LockTable()
         self._parts: dict[TransactionId, _Part] = {}
         self._ending: dict[TransactionId, str | None] = {}  # whom to tell of the Commit
@@ -132,7 +132,7 @@ class Participant:
         # Rollback blocks the Prepare that is still on its way.
         self._ending[transaction] = sender
         end = CommitCommand(transaction) if message.commit else RollbackCommand(transaction)
-        self._post.proposals.append(end)
+        self._output.proposals.append(end)
 
     def refuse(self, message: Prepare, sender: str, error: str) -> None:
         """These steps can't be prepared here, whatever the state is."""
@@ -209,7 +209,7 @@ class Participant:
     def _propose(self, granted: Iterable[TransactionId]) -> None:
         for transaction in granted:
             message = self._parts[transaction].message
-            self._post.proposals.append(
+            self._output.proposals.append(
                 PrepareCommand(transaction, message.floor, message.nodes, message.steps)
             )
 
@@ -221,13 +221,13 @@ class Participant:
         error: str | None = None,
     ) -> None:
         vote = Vote(transaction, Member(self.group, self.nodes), outcome, error)
-        self._post.letters.append(Letter(transaction.group, vote, (sender,)))
+        self._output.letters.append(Letter(transaction.group, vote, (sender,)))
 
     def _tell_done(self, transaction: TransactionId, sender: str) -> None:
         done = Done(transaction, self.group)
-        self._post.letters.append(Letter(transaction.group, done, (sender,)))
+        self._output.letters.append(Letter(transaction.group, done, (sender,)))
 
     def _ask(self, transaction: TransactionId, *, again: bool) -> None:
         nodes = self.partition.transactions.prepared[transaction].nodes
         ask = Ask(transaction, Member(self.group, self.nodes))
-        self._post.letters.append(Letter(transaction.group, ask, nodes, again))
+        self._output.letters.append(Letter(transaction.group, ask, nodes, again))

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.store.one_node import MAP_BYTES, storage_of
 from zonequake_store.errors import StoreCorrupt
 from zonequake_store.raft.messages import Entry, EntryKind
-from zonequake_store.storage.distrusted_files import Distrust
+from zonequake_store.storage.distrusted_files import DistrustedFiles
 from zonequake_store.storage.lmdb_files import renew
 from zonequake_store.storage.log_store import LogStore
 from zonequake_store.storage.log_writes import Append, GroupRecord, PutRecord
@@ -55,24 +55,24 @@ def test_replicas_are_distrusted_by_the_environment_that_failed(
     tmp_path: Path, environment: str, fsync: bool, is_touched: bool
 ) -> None:
     path = tmp_path / "DISTRUSTED"
-    Distrust(path).add(environment, below=7, reason=REASON)
-    reason = Distrust(path).of(record(5, fsync=fsync))
+    DistrustedFiles(path).add(environment, below=7, reason=REASON)
+    reason = DistrustedFiles(path).of(record(5, fsync=fsync))
     assert (reason is not None) is is_touched
     if reason is not None:
         assert REASON in reason
         assert "Erase it" in reason
-    assert Distrust(path).of(record(7, fsync=fsync)) is None, "it began later"
+    assert DistrustedFiles(path).of(record(7, fsync=fsync)) is None, "it began later"
 
 
 def test_distrust_ends_with_the_last_replica_it_touches(tmp_path: Path) -> None:
     path = tmp_path / "DISTRUSTED"
-    distrust = Distrust(path)
-    distrust.add("log", below=10, reason=REASON)
-    distrust.settle([record(5), record(12)])
-    assert Distrust(path).of(record(5)) is not None
-    distrust.settle([record(12)])
+    distrusted = DistrustedFiles(path)
+    distrusted.add("log", below=10, reason=REASON)
+    distrusted.settle([record(5), record(12)])
+    assert DistrustedFiles(path).of(record(5)) is not None
+    distrusted.settle([record(12)])
     assert not path.exists()
-    assert distrust.of(record(5)) is None
+    assert distrusted.of(record(5)) is None
 
 
 def test_a_mark_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:
@@ -83,15 +83,15 @@ def test_a_mark_that_cannot_be_read_ends_the_start(tmp_path: Path) -> None:
 
 def test_a_disk_that_takes_no_mark_leaves_the_distrust_in_the_process(tmp_path: Path) -> None:
     path = tmp_path / "gone" / "DISTRUSTED"
-    distrust = Distrust(path)
-    distrust.add("log", below=10, reason=REASON)
-    assert distrust.of(record(5)) is not None
+    distrusted = DistrustedFiles(path)
+    distrusted.add("log", below=10, reason=REASON)
+    assert distrusted.of(record(5)) is not None
 
 
 def test_a_distrusted_environment_is_written_anew_once_and_says_the_same(tmp_path: Path) -> None:
     with_a_replica(tmp_path)
     file = tmp_path / "log" / "data.mdb"
-    Distrust(tmp_path / "DISTRUSTED").add("log", below=10, reason=REASON)
+    DistrustedFiles(tmp_path / "DISTRUSTED").add("log", below=10, reason=REASON)
     before, data = file.stat().st_ino, (tmp_path / "data" / "data.mdb").stat().st_ino
     storage = storage_of(tmp_path)
     assert storage.records == {"g": record(5)}
@@ -111,7 +111,7 @@ def test_a_distrusted_environment_is_written_anew_once_and_says_the_same(tmp_pat
 
 def test_what_an_interrupted_start_left_of_it_is_no_hindrance(tmp_path: Path) -> None:
     with_a_replica(tmp_path)
-    Distrust(tmp_path / "DISTRUSTED").add("log", below=10, reason=REASON)
+    DistrustedFiles(tmp_path / "DISTRUSTED").add("log", below=10, reason=REASON)
     (tmp_path / "log.new").mkdir()
     (tmp_path / "log.new" / "data.mdb").write_bytes(b"half")
     storage = storage_of(tmp_path)

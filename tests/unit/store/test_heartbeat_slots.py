@@ -6,7 +6,7 @@ import pytest
 
 from zonequake_store.errors import ProtocolError
 from zonequake_store.network import heartbeat_slots
-from zonequake_store.network.heartbeat_slots import Heard, Said
+from zonequake_store.network.heartbeat_slots import ReceivedSlots, SentSlots
 from zonequake_store.network.peer_protocol import Messages, decode_frame, encode_frame
 from zonequake_store.raft.messages import Entry, EntryKind, Kind, Message, Peer
 
@@ -31,7 +31,7 @@ def by_group(frame: Messages) -> dict[str, list[Message]]:
 
 
 def test_what_arrives_is_what_was_sent_and_repetitions_cost_three_bytes() -> None:
-    said, heard = Said(), Heard()
+    said, heard = SentSlots(), ReceivedSlots()
     entry = Entry(3, 8, EntryKind.COMMAND, b"x")
     append = Message(kind=Kind.APPEND, to=OTHER, sender=ME, term=3, index=7, entries=(entry,))
     idle = [
@@ -56,20 +56,20 @@ def test_what_arrives_is_what_was_sent_and_repetitions_cost_three_bytes() -> Non
 
 def test_a_new_connection_begins_with_nothing_said() -> None:
     frame = Messages([("g0", [heartbeat(1)])])
-    assert Said().shortened(frame) == Said().shortened(frame)
-    assert by_group(Heard().in_full(Said().shortened(frame))) == by_group(frame)
+    assert SentSlots().shortened(frame) == SentSlots().shortened(frame)
+    assert by_group(ReceivedSlots().in_full(SentSlots().shortened(frame))) == by_group(frame)
 
 
 def test_a_number_that_was_never_given_is_refused() -> None:
     with pytest.raises(ProtocolError, match="slot 4 was repeated, but it was never given"):
-        Heard().in_full(Messages([], [], [4]))
+        ReceivedSlots().in_full(Messages([], [], [4]))
     with pytest.raises(ProtocolError, match="slot -1 was given; expected 0 to 65535"):
-        Heard().in_full(Messages([], [(-1, "g0", heartbeat(1))]))
+        ReceivedSlots().in_full(Messages([], [(-1, "g0", heartbeat(1))]))
 
 
 def test_more_groups_than_slots_still_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat_slots, "MAX_SLOTS", 3)
-    said, heard = Said(), Heard()
+    said, heard = SentSlots(), ReceivedSlots()
     for _ in range(3):
         frame = Messages([(f"g{number}", [heartbeat(number)]) for number in range(5)])
         assert by_group(heard.in_full(carried(said.shortened(frame)))) == by_group(frame)

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from tests.unit.raft.memory_log import MemoryLogStore
-from zonequake_store.node.ticks import Agenda
+from zonequake_store.node.ticks import TickSchedule
 from zonequake_store.raft.api import RaftEvent, Settings
 from zonequake_store.raft.core import Raft
 from zonequake_store.raft.errors import NotLeader
@@ -30,7 +30,7 @@ class Group:
     """Three members and a newcomer, whose replicas sleep between what concerns them or don't."""
 
     def __init__(self, *, sleeps: bool) -> None:
-        self.agenda = Agenda() if sleeps else None
+        self.tick_schedule = TickSchedule() if sleeps else None
         self.stores = {peer: MemoryLogStore() for peer in PEERS}
         self.replicas = {peer: self._replica(number) for number, peer in enumerate(PEERS)}
         self.sent: list[tuple[int, Message]] = []
@@ -70,15 +70,19 @@ class Group:
             faults=PlantedFaults(),
             client_address=lambda _: None,
             clock_ms=lambda: 0,
-            ticks=self.agenda.ticks if self.agenda else None,
+            ticks=self.tick_schedule.ticks if self.tick_schedule else None,
         )
 
     def tick(self, now: int) -> None:
-        """As a host does: with an agenda only those who are due are looked at."""
-        due = self.agenda.pass_tick(100 * now) if self.agenda else list(self.replicas.values())
+        """As a host does: with a tick schedule only those who are due are looked at."""
+        due = (
+            self.tick_schedule.pass_tick(100 * now)
+            if self.tick_schedule
+            else list(self.replicas.values())
+        )
         self.looked_at += len(due)
         for replica in due:
-            if not self.agenda:
+            if not self.tick_schedule:
                 replica.core_now().tick(100 * now)
             self.awake[replica.me] = None
         self.settle(now)
@@ -103,8 +107,8 @@ class Group:
                 if not {message.to, message.sender} & self.cut:
                     self.replicas[message.to].core_now().step(message)
                     self.awake[message.to] = None
-        if self.agenda:
-            self.agenda.consider(replica)
+        if self.tick_schedule:
+            self.tick_schedule.consider(replica)
 
     @property
     def leader(self) -> Peer | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from zonequake_chaos.scenario.faults import (
     Fault,
     FaultTarget,
-    OperatorKill,
-    OperatorPause,
-    ResetByHand,
-    Scale,
+    OperatorKillSpec,
+    OperatorPauseSpec,
+    ResetByHandSpec,
+    ScaleSpec,
     TargetRole,
 )
 from zonequake_chaos.scenario.run import ChaosRun, Zone
@@ -75,11 +75,11 @@ def _unsuited_zone(zone: Zone) -> Iterator[str]:
 
 def _unsuited_fault(fault: Fault) -> Iterator[str]:
     target: FaultTarget | None = getattr(fault, "target", None)
-    if isinstance(fault, Scale):
+    if isinstance(fault, ScaleSpec):
         yield "scales a pool, and an etcd's members are fixed"
-    if isinstance(fault, OperatorPause | OperatorKill):
+    if isinstance(fault, OperatorPauseSpec | OperatorKillSpec):
         yield "is for our operator, which has no part in an etcd"
-    if isinstance(fault, ResetByHand):
+    if isinstance(fault, ResetByHandSpec):
         yield "resets partitions by hand, which is our operator's to carry out"
     if isinstance(fault.trigger, OnStage):
         yield "waits for a stage of a rebalance, which etcd has not"

@@ -6,7 +6,7 @@ from zonequake_chaos.faults.life import Injury, Proof
 
 
 class Reached:
-    """See `scenario_faults.Reached`."""
+    """See `ReachedSpec`."""
 
     async def prepare(self, injury: Injury) -> None:
         """Nothing will have to be undone."""

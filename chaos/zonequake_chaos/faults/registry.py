@@ -23,23 +23,23 @@ from zonequake_chaos.scenario import faults
 def life_of(fault: faults.Fault) -> FaultLife:
     """A new life for one injection of `fault`."""
     match fault:
-        case faults.PodKill():
+        case faults.PodKillSpec():
             return PodKill()
-        case faults.GracefulDelete():
+        case faults.GracefulDeleteSpec():
             return GracefulDelete()
-        case faults.ProcessKill():
+        case faults.ProcessKillSpec():
             return ProcessKill()
-        case faults.ProcessPause():
+        case faults.ProcessPauseSpec():
             return ProcessPause()
-        case faults.NodeOutage():
+        case faults.NodeOutageSpec():
             return NodeOutage(return_gap_s=fault.return_gap_s)
-        case faults.NetworkPartition():
+        case faults.NetworkPartitionSpec():
             return NetworkPartition(traffic=fault.cut, direction=fault.direction)
-        case faults.NetworkLoss():
+        case faults.NetworkLossSpec():
             return NetworkLoss(
                 traffic=fault.traffic, direction=fault.direction, percent=fault.percent
             )
-        case faults.NetworkSlow():
+        case faults.NetworkSlowSpec():
             return NetworkSlow(
                 traffic=fault.traffic,
                 direction=fault.direction,
@@ -47,29 +47,29 @@ def life_of(fault: faults.Fault) -> FaultLife:
                 jitter_ms=fault.jitter_ms,
                 bytes_per_second=fault.bytes_per_second,
             )
-        case faults.ForceDelete():
+        case faults.ForceDeleteSpec():
             return ForceDelete()
-        case faults.ComponentPause():
+        case faults.ComponentPauseSpec():
             return ComponentPause(component=fault.component)
-        case faults.ComponentKill():
+        case faults.ComponentKillSpec():
             return ComponentKill(component=fault.component)
-        case faults.FailedFsync():
+        case faults.FailedFsyncSpec():
             return FailedFsync()
-        case faults.DiskFull():
+        case faults.DiskFullSpec():
             return DiskFull()
-        case faults.ClockStep():
+        case faults.ClockStepSpec():
             return ClockStep(step_s=fault.step_s)
-        case faults.OperatorPause():
+        case faults.OperatorPauseSpec():
             return OperatorPause()
-        case faults.OperatorKill():
+        case faults.OperatorKillSpec():
             return OperatorKill()
-        case faults.LoadPause():
+        case faults.LoadPauseSpec():
             return LoadPause()
-        case faults.ResetByHand():
+        case faults.ResetByHandSpec():
             return ResetByHand(zone=fault.zone, partitions=fault.partitions)
-        case faults.Reached():
+        case faults.ReachedSpec():
             return Reached()
-        case faults.RollingRestart():
+        case faults.RollingRestartSpec():
             return RollingRestart()
-        case faults.Scale():
+        case faults.ScaleSpec():
             return Scale(pool=fault.pool, replicas=fault.replicas)

@@ -18,7 +18,7 @@ from zonequake_analysis.judgement.write_reports import write_told
 from zonequake_analysis.verdict import Kind, Verdict, worst
 from zonequake_chaos.deployments.protocol import Described
 from zonequake_chaos.scenario.control import CONTROL
-from zonequake_chaos.scenario.faults import Fault, Reached
+from zonequake_chaos.scenario.faults import Fault, ReachedSpec
 from zonequake_chaos.scenario.run import ChaosRun
 from zonequake_cluster.host.locks import lock_folder
 from zonequake_kube.errors import UsageError
@@ -172,4 +172,4 @@ def expectations(run: ChaosRun) -> dict[str, Any]:
 
 def must_land(fault: Fault) -> bool:
     """Returns whether a run that doesn't show this fault can't pass."""
-    return fault.disturbs or isinstance(fault, Reached)
+    return fault.disturbs or isinstance(fault, ReachedSpec)

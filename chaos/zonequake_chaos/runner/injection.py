@@ -13,17 +13,17 @@ from zonequake_chaos.record.clock import Clock, Moment
 from zonequake_chaos.record.event_log import EventLog
 from zonequake_chaos.runner.landings import Landing
 from zonequake_chaos.scenario.faults import (
-    ComponentKill,
-    ComponentPause,
+    ComponentKillSpec,
+    ComponentPauseSpec,
     Fault,
-    LinkFault,
-    LoadPause,
-    OperatorKill,
-    OperatorPause,
-    Reached,
-    ResetByHand,
-    RollingRestart,
-    Scale,
+    LinkFaultSpec,
+    LoadPauseSpec,
+    OperatorKillSpec,
+    OperatorPauseSpec,
+    ReachedSpec,
+    ResetByHandSpec,
+    RollingRestartSpec,
+    ScaleSpec,
     TargetRole,
     fault_type,
 )
@@ -209,25 +209,25 @@ def _choose(
     """The victims; and the other side, where the fault is between two."""
     match fault:
         case (
-            Scale()
-            | ComponentPause()
-            | ComponentKill()
-            | OperatorPause()
-            | OperatorKill()
-            | LoadPause()
-            | Reached()
+            ScaleSpec()
+            | ComponentPauseSpec()
+            | ComponentKillSpec()
+            | OperatorPauseSpec()
+            | OperatorKillSpec()
+            | LoadPauseSpec()
+            | ReachedSpec()
         ):
             return (), ()
-        case ResetByHand():
+        case ResetByHandSpec():
             return tuple(named_nodes([fault.survivor] if fault.survivor else [], view)), ()
-        case RollingRestart():
+        case RollingRestartSpec():
             nodes = [n.name for n in view.nodes.values() if fault.pool in (None, n.pod.pool)]
             if fault.nodes:
                 nodes = named_nodes(fault.nodes, view)
             if not nodes:
                 raise NoTarget(f"pool {fault.pool} has no data node, expected at least one")
             return tuple(chooser.sample(sorted(nodes), len(nodes))), ()
-        case LinkFault(between=(first, second)):
+        case LinkFaultSpec(between=(first, second)):
             return choose_sides(first, second, view, sighting, chooser)
         case _:
             assert fault.target is not None, "checked when the manifest was read"

@@ -149,28 +149,28 @@ def predict_targets(plan: Plan, run: ChaosRun, view: ClusterView, chooser: Choos
 def _fault_in_words(fault: Fault) -> str:
     target: faults.FaultTarget | None = getattr(fault, "target", None)
     match fault:
-        case faults.Scale():
+        case faults.ScaleSpec():
             what = f"scale pool {fault.pool} to {fault.replicas}"
-        case faults.RollingRestart():
+        case faults.RollingRestartSpec():
             whom = ", ".join(fault.nodes) or f"every node of {fault.pool or 'all pools'}"
             what = f"restart {whom}, one after another"
-        case faults.ComponentPause():
+        case faults.ComponentPauseSpec():
             what = f"pause of the node's {fault.component}"
-        case faults.ComponentKill():
+        case faults.ComponentKillSpec():
             what = f"kill of the node's {fault.component}, whenever it is back"
-        case faults.ClockStep():
+        case faults.ClockStepSpec():
             what = f"step of the wall clock of {target_in_words(fault.target)} by {fault.step_s} s"
-        case faults.OperatorPause():
+        case faults.OperatorPauseSpec():
             what = "pause of the operator"
-        case faults.OperatorKill():
+        case faults.OperatorKillSpec():
             what = "kill of the operator"
-        case faults.LoadPause():
+        case faults.LoadPauseSpec():
             what = "no load"
-        case faults.ResetByHand():
+        case faults.ResetByHandSpec():
             what = _reset_in_words(fault)
-        case faults.Reached():
+        case faults.ReachedSpec():
             what = "reached"
-        case faults.LinkFault():
+        case faults.LinkFaultSpec():
             what = f"{fault_type(fault).replace('_', ' ')} {_links_in_words(fault)}"
         case _:
             assert target is not None
@@ -182,7 +182,7 @@ def _fault_in_words(fault: Fault) -> str:
     return f"{fault.name}: {what} {trigger_in_words(fault.trigger)}{held}{times}"
 
 
-def _reset_in_words(fault: faults.ResetByHand) -> str:
+def _reset_in_words(fault: faults.ResetByHandSpec) -> str:
     numbers = ", ".join(map(str, fault.partitions))
     where = f" of zone {fault.zone}" if fault.zone else ""
     what = f"partitions {numbers}{where}"
@@ -192,7 +192,7 @@ def _reset_in_words(fault: faults.ResetByHand) -> str:
     return f"reset by hand of {what}{onto},"
 
 
-def _links_in_words(fault: faults.LinkFault) -> str:
+def _links_in_words(fault: faults.LinkFaultSpec) -> str:
     both = fault.direction is faults.Direction.BOTH
     way = "" if both else f", {fault.direction.value} alone"
     if fault.between is not None:

@@ -20,19 +20,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from zonequake_chaos.scenario.faults import (
-    ClockStep,
-    ComponentKill,
-    ComponentPause,
-    DiskFull,
-    FailedFsync,
+    ClockStepSpec,
+    ComponentKillSpec,
+    ComponentPauseSpec,
+    DiskFullSpec,
+    FailedFsyncSpec,
     Fault,
     FaultTarget,
-    LinkFault,
-    NetworkLoss,
-    NetworkSlow,
-    ResetByHand,
-    RollingRestart,
-    Scale,
+    LinkFaultSpec,
+    NetworkLossSpec,
+    NetworkSlowSpec,
+    ResetByHandSpec,
+    RollingRestartSpec,
+    ScaleSpec,
     Side,
     TargetRole,
     Traffic,
@@ -118,25 +118,25 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
     """Returns the loss that the fault causes in pools of these sizes; None if there is none."""
     target: FaultTarget | None = getattr(fault, "target", None)
     match fault:
-        case Scale():
+        case ScaleSpec():
             gone = range(fault.replicas, sizes.get(fault.pool, 0))
             names = frozenset(f"{fault.pool}-{ordinal}" for ordinal in gone)
             return Harm(fault=fault.name, nodes=names, lasting=True) if names else None
-        case ComponentPause() | ComponentKill():
+        case ComponentPauseSpec() | ComponentKillSpec():
             everybody = sum(sizes.values()) if fault.component == API_SERVER else 0
             return Harm(fault=fault.name, others=everybody, leases_only=True, thing=fault.component)
-        case RollingRestart():
+        case RollingRestartSpec():
             return Harm(fault=fault.name, others=1)
-        case NetworkLoss() | NetworkSlow() if not _as_good_as_cut(fault):
+        case NetworkLossSpec() | NetworkSlowSpec() if not _as_good_as_cut(fault):
             return None  # slow links and lossy ones still lead to everybody
-        case LinkFault(between=(first, second)):
+        case LinkFaultSpec(between=(first, second)):
             sides = [_side_size(side, sum(sizes.values())) for side in (first, second)]
             return Harm(fault=fault.name, others=min(sides))
-        case ClockStep():
+        case ClockStepSpec():
             return None
         case _ if target is None or not fault.disturbs:
             return None
-        case FailedFsync() | DiskFull():
+        case FailedFsyncSpec() | DiskFullSpec():
             return replace(_of_target(fault, fault.target, sizes, leases_only=False), runs=True)
         case _:
             traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)
@@ -144,9 +144,9 @@ def harm_of(fault: Fault, sizes: Mapping[str, int]) -> Harm | None:
             return _of_target(fault, target, sizes, leases_only=leases_only)
 
 
-def _as_good_as_cut(fault: NetworkLoss | NetworkSlow) -> bool:
+def _as_good_as_cut(fault: NetworkLossSpec | NetworkSlowSpec) -> bool:
     """Returns whether too little passes in time for a member to be heard as alive."""
-    if isinstance(fault, NetworkLoss):
+    if isinstance(fault, NetworkLossSpec):
         return fault.percent >= CUT_PERCENT
     return fault.delay_ms >= CUT_DELAY_MS or 0 < fault.bytes_per_second < CUT_BYTES_PER_SECOND
 
@@ -192,7 +192,7 @@ def _impossible(fault: Fault, sizes: Mapping[str, int]) -> str | None:
     named: list[str] = []
     if target is not None:
         named = [target.node] if target.node is not None else target.nodes
-    elif isinstance(fault, ResetByHand) and fault.survivor is not None:
+    elif isinstance(fault, ResetByHandSpec) and fault.survivor is not None:
         named = [fault.survivor]
     for name in named:
         if _known(name, sizes) is None:
@@ -273,7 +273,7 @@ def _go_on(fault: Fault, plan: _Plan) -> None:
             plan.returning.append(harm)
     plan.returning += [h for until, h in plan.held if until == fault.name]
     plan.held = [(until, h) for until, h in plan.held if until != fault.name]
-    if isinstance(fault, Scale):
+    if isinstance(fault, ScaleSpec):
         plan.sizes[fault.pool] = fault.replicas
         there = {f"{pool}-{n}" for pool, size in plan.sizes.items() for n in range(size)}
         plan.missing = [h for h in plan.missing if not h.nodes <= there]

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from zonequake_chaos.observe.view import ClusterView
-from zonequake_chaos.scenario.faults import RollingRestart
+from zonequake_chaos.scenario.faults import RollingRestartSpec
 from zonequake_chaos.scenario.run import ChaosRun, Control, Spec
 from zonequake_chaos.scenario.triggers import OnSettled
 
@@ -32,9 +32,9 @@ def control_nodes(spec: Spec, release: str) -> tuple[str, ...]:
     return tuple(f"{release}-{control.pool}-{first + n}" for n in range(control.nodes))
 
 
-def control_fault(nodes: Iterable[str]) -> RollingRestart:
+def control_fault(nodes: Iterable[str]) -> RollingRestartSpec:
     """The restart of these nodes, as a fault of the plan."""
-    return RollingRestart(name=CONTROL, trigger=OnSettled(), nodes=list(nodes), timeout_s=120.0)
+    return RollingRestartSpec(name=CONTROL, trigger=OnSettled(), nodes=list(nodes), timeout_s=120.0)
 
 
 def with_control(spec: Spec, pool: str) -> int:

@@ -41,7 +41,7 @@ class FaultTarget(Part, frozen=True, kw_only=True):
     pool: str | None = None
 
 
-class FaultBase(Part, frozen=True, kw_only=True, tag_field="type"):
+class FaultSpec(Part, frozen=True, kw_only=True, tag_field="type"):
     """The common fields of all faults: done `times` times, each `pause_s` after the one before.
 
     `hold_s` lies between the effect and the recovery. With `wait_recovered` false the next step
@@ -61,38 +61,38 @@ class FaultBase(Part, frozen=True, kw_only=True, tag_field="type"):
     held_until: str | None = None
 
 
-class PodKill(FaultBase, frozen=True, kw_only=True, tag="pod_kill"):
+class PodKillSpec(FaultSpec, frozen=True, kw_only=True, tag="pod_kill"):
     """SIGKILL the store's process and delete its pod with grace 0, in the same breath."""
 
     target: FaultTarget
 
 
-class ProcessKill(FaultBase, frozen=True, kw_only=True, tag="process_kill"):
+class ProcessKillSpec(FaultSpec, frozen=True, kw_only=True, tag="process_kill"):
     """SIGKILL the store's process; the container is restarted in place."""
 
     target: FaultTarget
 
 
-class ProcessPause(FaultBase, frozen=True, kw_only=True, tag="process_pause"):
+class ProcessPauseSpec(FaultSpec, frozen=True, kw_only=True, tag="process_pause"):
     """SIGSTOP the store's process for `hold_s`, then SIGCONT."""
 
     target: FaultTarget
 
 
-class GracefulDelete(FaultBase, frozen=True, kw_only=True, tag="graceful_delete"):
+class GracefulDeleteSpec(FaultSpec, frozen=True, kw_only=True, tag="graceful_delete"):
     """Delete the pod with its own grace period, in which it hands over its leaderships."""
 
     target: FaultTarget
 
 
-class RollingRestart(FaultBase, frozen=True, kw_only=True, tag="rolling_restart"):
+class RollingRestartSpec(FaultSpec, frozen=True, kw_only=True, tag="rolling_restart"):
     """Restart every node of a pool (of all pools without one), one after another; or `nodes`."""
 
     pool: str | None = None
     nodes: list[str] = msgspec.field(default_factory=list)
 
 
-class NodeOutage(FaultBase, frozen=True, kw_only=True, tag="node_outage"):
+class NodeOutageSpec(FaultSpec, frozen=True, kw_only=True, tag="node_outage"):
     """Hold the pods down for `hold_s`: a finalizer keeps their successors away.
 
     They return in the order of their names, or of `target.nodes`, `return_gap_s` apart.
@@ -132,7 +132,7 @@ class Side(StrEnum):
     OTHERS = "others"
 
 
-class LinkFault(FaultBase, frozen=True, kw_only=True):
+class LinkFaultSpec(FaultSpec, frozen=True, kw_only=True):
     """The common fields of faults of links: the pods, the direction, and the packets.
 
     Either `target`: its links to everybody; or `between`: the links from the nodes of the first
@@ -145,20 +145,20 @@ class LinkFault(FaultBase, frozen=True, kw_only=True):
     direction: Direction = Direction.BOTH
 
 
-class NetworkPartition(LinkFault, frozen=True, kw_only=True, tag="network_partition"):
+class NetworkPartitionSpec(LinkFaultSpec, frozen=True, kw_only=True, tag="network_partition"):
     """Cut links for `hold_s`, by rules in the pods' own network namespaces."""
 
     cut: Traffic = Traffic.ALL
 
 
-class NetworkLoss(LinkFault, frozen=True, kw_only=True, tag="network_loss"):
+class NetworkLossSpec(LinkFaultSpec, frozen=True, kw_only=True, tag="network_loss"):
     """Lose `percent` of the packets for `hold_s`, each by a throw of dice in the kernel."""
 
     percent: Annotated[float, Meta(gt=0, lt=100)]
     traffic: Traffic = Traffic.PEERS
 
 
-class NetworkSlow(LinkFault, frozen=True, kw_only=True, tag="network_slow"):
+class NetworkSlowSpec(LinkFaultSpec, frozen=True, kw_only=True, tag="network_slow"):
     """Delay packets for `hold_s`: by `delay_ms`, give or take `jitter_ms`, and by a rate.
 
     `bytes_per_second` is for each direction of each target; 0: no limit.
@@ -170,59 +170,59 @@ class NetworkSlow(LinkFault, frozen=True, kw_only=True, tag="network_slow"):
     traffic: Traffic = Traffic.PEERS
 
 
-class ForceDelete(FaultBase, frozen=True, kw_only=True, tag="force_delete"):
+class ForceDeleteSpec(FaultSpec, frozen=True, kw_only=True, tag="force_delete"):
     """Delete the pods' objects with grace 0 while the kubelet hangs: the processes run on."""
 
     target: FaultTarget
 
 
-class ComponentPause(FaultBase, frozen=True, kw_only=True, tag="component_pause"):
+class ComponentPauseSpec(FaultSpec, frozen=True, kw_only=True, tag="component_pause"):
     """SIGSTOP a component of the node itself for `hold_s`: an API server that hangs."""
 
     component: Literal["kube-apiserver", "kubelet"] = "kube-apiserver"
 
 
-class ComponentKill(FaultBase, frozen=True, kw_only=True, tag="component_kill"):
+class ComponentKillSpec(FaultSpec, frozen=True, kw_only=True, tag="component_kill"):
     """SIGKILL a component of the node again and again for `hold_s`: connections are refused."""
 
     component: Literal["kube-apiserver"] = "kube-apiserver"
 
 
-class OperatorPause(FaultBase, frozen=True, kw_only=True, tag="operator_pause"):
+class OperatorPauseSpec(FaultSpec, frozen=True, kw_only=True, tag="operator_pause"):
     """SIGSTOP the operator's processes for `hold_s`: nobody decides, and nobody takes over."""
 
 
-class OperatorKill(FaultBase, frozen=True, kw_only=True, tag="operator_kill"):
+class OperatorKillSpec(FaultSpec, frozen=True, kw_only=True, tag="operator_kill"):
     """SIGKILL the operator's processes; the kubelet restarts their containers."""
 
 
-class FailedFsync(FaultBase, frozen=True, kw_only=True, tag="failed_fsync"):
+class FailedFsyncSpec(FaultSpec, frozen=True, kw_only=True, tag="failed_fsync"):
     """Let fsync, fdatasync and msync of the pods' processes fail with EIO for `hold_s`, or for as
     long as these processes live."""
 
     target: FaultTarget
 
 
-class DiskFull(FaultBase, frozen=True, kw_only=True, tag="disk_full"):
+class DiskFullSpec(FaultSpec, frozen=True, kw_only=True, tag="disk_full"):
     """Fill the pods' volumes for `hold_s`; only volumes that are file systems of their own."""
 
     target: FaultTarget
 
 
-class ClockStep(FaultBase, frozen=True, kw_only=True, tag="clock_step"):
+class ClockStepSpec(FaultSpec, frozen=True, kw_only=True, tag="clock_step"):
     """Step the wall clock of the pods' processes by `step_s` for `hold_s`, forward or back."""
 
     target: FaultTarget
     step_s: Annotated[int, Meta(ge=-3_000_000_000, le=3_000_000_000)]
 
 
-class LoadPause(FaultBase, frozen=True, kw_only=True, tag="load_pause"):
+class LoadPauseSpec(FaultSpec, frozen=True, kw_only=True, tag="load_pause"):
     """No load and no probes for `hold_s`: nothing is written meanwhile."""
 
     disturbs: ClassVar[bool] = False
 
 
-class ResetByHand(FaultBase, frozen=True, kw_only=True, tag="reset_by_hand"):
+class ResetByHandSpec(FaultSpec, frozen=True, kw_only=True, tag="reset_by_hand"):
     """Give up lost majorities as `zonequake reset` does: of `partitions`, else of all that lost it.
 
     `zone` may be left out where the run has but one. `survivor`: the node that goes on, named as in
@@ -234,13 +234,13 @@ class ResetByHand(FaultBase, frozen=True, kw_only=True, tag="reset_by_hand"):
     survivor: str | None = None
 
 
-class Reached(FaultBase, frozen=True, kw_only=True, tag="reached"):
+class ReachedSpec(FaultSpec, frozen=True, kw_only=True, tag="reached"):
     """No fault, but a state that must be reached: the run is unknown if its trigger never comes."""
 
     disturbs: ClassVar[bool] = False
 
 
-class Scale(FaultBase, frozen=True, kw_only=True, tag="scale"):
+class ScaleSpec(FaultSpec, frozen=True, kw_only=True, tag="scale"):
     """Set a pool's size; this is what starts a rebalance, and no harm to anyone."""
 
     disturbs: ClassVar[bool] = False
@@ -250,33 +250,40 @@ class Scale(FaultBase, frozen=True, kw_only=True, tag="scale"):
 
 
 Fault = (
-    PodKill
-    | ProcessKill
-    | ProcessPause
-    | GracefulDelete
-    | RollingRestart
-    | NodeOutage
-    | NetworkPartition
-    | NetworkLoss
-    | NetworkSlow
-    | ForceDelete
-    | ComponentPause
-    | ComponentKill
-    | FailedFsync
-    | DiskFull
-    | ClockStep
-    | OperatorPause
-    | OperatorKill
-    | LoadPause
-    | ResetByHand
-    | Reached
-    | Scale
+    PodKillSpec
+    | ProcessKillSpec
+    | ProcessPauseSpec
+    | GracefulDeleteSpec
+    | RollingRestartSpec
+    | NodeOutageSpec
+    | NetworkPartitionSpec
+    | NetworkLossSpec
+    | NetworkSlowSpec
+    | ForceDeleteSpec
+    | ComponentPauseSpec
+    | ComponentKillSpec
+    | FailedFsyncSpec
+    | DiskFullSpec
+    | ClockStepSpec
+    | OperatorPauseSpec
+    | OperatorKillSpec
+    | LoadPauseSpec
+    | ResetByHandSpec
+    | ReachedSpec
+    | ScaleSpec
 )
 
-OnTheNode = ForceDelete | ComponentPause | ComponentKill
+OnTheNode = ForceDeleteSpec | ComponentPauseSpec | ComponentKillSpec
 """Faults that are made on the node itself, and so need an embedded cluster on this machine."""
 
-ByAgent = NetworkPartition | NetworkLoss | NetworkSlow | FailedFsync | DiskFull | ClockStep
+ByAgent = (
+    NetworkPartitionSpec
+    | NetworkLossSpec
+    | NetworkSlowSpec
+    | FailedFsyncSpec
+    | DiskFullSpec
+    | ClockStepSpec
+)
 """Faults that need hands on the node of a pod: the fault agent, or an embedded cluster here."""
 
 

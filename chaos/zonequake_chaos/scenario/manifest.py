@@ -19,11 +19,11 @@ from zonequake_chaos.scenario.control import CONTROL
 from zonequake_chaos.scenario.faults import (
     Fault,
     FaultTarget,
-    LinkFault,
-    NetworkSlow,
-    ResetByHand,
-    RollingRestart,
-    Scale,
+    LinkFaultSpec,
+    NetworkSlowSpec,
+    ResetByHandSpec,
+    RollingRestartSpec,
+    ScaleSpec,
     TargetRole,
     Traffic,
 )
@@ -173,7 +173,7 @@ def _contradictions(run: ChaosRun) -> Iterator[str]:
     later = [fault.name for fault in spec.faults]
     for fault in spec.faults:
         yield from _fault_contradictions(fault, pools, [zone.name for zone in spec.zones], earlier)
-        if isinstance(fault, ResetByHand):
+        if isinstance(fault, ResetByHandSpec):
             yield from _reset_contradictions(fault, spec)
         earlier.append(fault.name)
         later.remove(fault.name)
@@ -195,7 +195,7 @@ def _control_contradictions(spec: Spec) -> Iterator[str]:
                 "the zone dataNodesAutoAdjustScaleUp: Infinite"
             )
     for fault in spec.faults:
-        if isinstance(fault, Scale) and fault.pool == control.pool:
+        if isinstance(fault, ScaleSpec) and fault.pool == control.pool:
             yield f"control: fault {fault.name!r} scales its pool {control.pool!r}; name another"
 
 
@@ -216,7 +216,7 @@ def _fault_contradictions(
     fault: Fault, pools: list[str], zones: list[str], earlier: list[str]
 ) -> Iterator[str]:
     here = f"fault {fault.name!r}"
-    if isinstance(fault, RollingRestart) and fault.pool is not None and fault.nodes:
+    if isinstance(fault, RollingRestartSpec) and fault.pool is not None and fault.nodes:
         yield f"{here}: expected either pool or nodes, and not both"
     target: FaultTarget | None = getattr(fault, "target", None)
     pool = target.pool if target is not None else getattr(fault, "pool", None)
@@ -241,7 +241,7 @@ def _fault_contradictions(
             yield f"{here}: the trigger's stages are empty, so it can never come"
         if fault.trigger.min_progress > fault.trigger.max_progress:
             yield f"{here}: minProgress is above maxProgress, so the trigger can never come"
-    if isinstance(fault, LinkFault):
+    if isinstance(fault, LinkFaultSpec):
         yield from _link_contradictions(fault)
     if target is None:
         return
@@ -253,7 +253,7 @@ def _fault_contradictions(
         yield f"{here}: only a trigger 'when: stage' sees a catching-up peer"
 
 
-def _reset_contradictions(fault: ResetByHand, spec: Spec) -> Iterator[str]:
+def _reset_contradictions(fault: ResetByHandSpec, spec: Spec) -> Iterator[str]:
     here = f"fault {fault.name!r}"
     zones = {zone.name: zone for zone in spec.zones}
     if fault.zone is None and len(zones) > 1:
@@ -269,7 +269,7 @@ def _reset_contradictions(fault: ResetByHand, spec: Spec) -> Iterator[str]:
         yield f"{here}: zone {zone.name!r} has no partition {beyond[0]}, only 0 to {last}"
 
 
-def _link_contradictions(fault: LinkFault) -> Iterator[str]:
+def _link_contradictions(fault: LinkFaultSpec) -> Iterator[str]:
     here = f"fault {fault.name!r}"
     if (fault.target is None) == (fault.between is None):
         yield f"{here}: expected either target or between, and not both"
@@ -278,7 +278,7 @@ def _link_contradictions(fault: LinkFault) -> Iterator[str]:
     traffic = getattr(fault, "cut", None) or getattr(fault, "traffic", None)
     if fault.between is not None and traffic is Traffic.CONTROL:
         yield f"{here}: no data node is an API server: leave between away, and name a target"
-    if isinstance(fault, NetworkSlow):
+    if isinstance(fault, NetworkSlowSpec):
         if not (fault.delay_ms or fault.bytes_per_second):
             yield f"{here}: needs delayMilliseconds or bytesPerSecond, else nothing is slow"
         if fault.jitter_ms > fault.delay_ms:

@@ -19,7 +19,7 @@ from tests.kube.operator.relay import Relay
 from tests.kube.operator.test_high_availability import create, reset_after
 from zonequake_chaos.faults.life import Injury, Proof
 from zonequake_chaos.faults.registry import life_of
-from zonequake_chaos.scenario.faults import ResetByHand
+from zonequake_chaos.scenario.faults import ResetByHandSpec
 from zonequake_ctl import reset
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed
@@ -55,7 +55,7 @@ async def fault_by_hand(machine: Machine) -> Proof:
             timeout_s=60,
             hold_s=0,
         )
-        life = life_of(ResetByHand(name="by-hand", partitions=[0]))
+        life = life_of(ResetByHandSpec(name="by-hand", partitions=[0]))
         await life.prepare(injury)
         await life.inject(injury)
         return await life.wait_until_effective(injury)

@@ -11,7 +11,12 @@ from zonequake_chaos.load.objects import Installation
 from zonequake_chaos.node_access.agent_pods import AgentHands, hands_for
 from zonequake_chaos.node_access.own_machine import OwnNode
 from zonequake_chaos.node_access.shell import PodOnNode
-from zonequake_chaos.scenario.faults import FaultTarget, LoadPause, NetworkPartition, TargetRole
+from zonequake_chaos.scenario.faults import (
+    FaultTarget,
+    LoadPauseSpec,
+    NetworkPartitionSpec,
+    TargetRole,
+)
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed, UsageError
 from zonequake_kube.execution import ExecResult
@@ -89,7 +94,7 @@ def test_without_an_agent_the_machine_itself_is_the_hands_if_it_carries_the_clus
 
 
 def test_a_fault_of_links_without_any_hands_is_refused_before_the_run() -> None:
-    cut = NetworkPartition(name="cut", target=FaultTarget(role=TargetRole.ANY))
+    cut = NetworkPartitionSpec(name="cut", target=FaultTarget(role=TargetRole.ANY))
     with pytest.raises(UsageError, match=r"cut: .*faultAgent.enabled=true"):
-        check_hands([LoadPause(name="quiet"), cut], None)
-    check_hands([LoadPause(name="quiet")], None)
+        check_hands([LoadPauseSpec(name="quiet"), cut], None)
+    check_hands([LoadPauseSpec(name="quiet")], None)

@@ -21,7 +21,7 @@ from zonequake_chaos.faults.life import Injury, Victim
 from zonequake_chaos.faults.registry import life_of
 from zonequake_chaos.record.cleanup_journal import Journal
 from zonequake_chaos.record.clock import SystemClock
-from zonequake_chaos.scenario.faults import ResetByHand
+from zonequake_chaos.scenario.faults import ResetByHandSpec
 from zonequake_ctl import reset, reset_by_hand
 from zonequake_kube.client import Kube
 from zonequake_kube.errors import FaultFailed, WaitExpired
@@ -224,7 +224,7 @@ def injured(
     )
 
 
-async def done(fault: ResetByHand, injury: Injury) -> dict[str, Any]:
+async def done(fault: ResetByHandSpec, injury: Injury) -> dict[str, Any]:
     """The proof of the fault's effect, once all of its life is over."""
     life = life_of(fault)
     await life.prepare(injury)
@@ -236,12 +236,14 @@ async def done(fault: ResetByHand, injury: Injury) -> dict[str, Any]:
     return proof
 
 
-ALL = ResetByHand(name="by-hand")
+ALL = ResetByHandSpec(name="by-hand")
 
 
 async def test_it_asks_as_the_command_does_and_proves_what_was_given_up(journal: Journal) -> None:
     cluster = Cluster(DEAD, DEAD)
-    proof = await done(ResetByHand(name="by-hand", survivor="A"), injured(cluster, journal, "A"))
+    proof = await done(
+        ResetByHandSpec(name="by-hand", survivor="A"), injured(cluster, journal, "A")
+    )
     asked = ResetRequest(token=6, topology_version=9, survivor=PeerName("A", "1"))
     assert cluster.requested == {0: asked, 1: asked}
     newer = "user entries up to term 1, index 19, held by B"
@@ -276,7 +278,7 @@ async def test_who_went_on_unseen_is_whom_the_request_names_or_nobody(journal: J
     assert (only["survivor"], only["token"], only["given_up"]) == (None, 8, [])
     untold = Cluster(DEAD)
     untold.then = [AGAIN]
-    of_a = ResetByHand(name="by-hand", survivor="A")
+    of_a = ResetByHandSpec(name="by-hand", survivor="A")
     (only,) = (await done(of_a, injured(untold, journal, "A")))["partitions"]
     assert only["survivor"] == "A", "nobody saw another one"
 
@@ -289,7 +291,7 @@ async def test_only_partitions_that_lost_their_majority_are_reset(journal: Journ
     assert set(cluster.requested) == {0}
 
 
-async def refused(cluster: Cluster, journal: Journal, fault: ResetByHand) -> str:
+async def refused(cluster: Cluster, journal: Journal, fault: ResetByHandSpec) -> str:
     with pytest.raises(FaultFailed) as error:
         await life_of(fault).prepare(injured(cluster, journal, fault.survivor))
     assert not cluster.annotations, "refused before anything is written"
@@ -301,7 +303,7 @@ async def test_a_majority_that_may_live_is_refused_in_the_words_of_the_proof(
 ) -> None:
     cluster = Cluster(DEAD)
     cluster.there, cluster.departed = "ABC", {}
-    chosen = ResetByHand(name="by-hand", partitions=[0])
+    chosen = ResetByHandSpec(name="by-hand", partitions=[0])
     assert await refused(cluster, journal, chosen) == (
         "by-hand: partition 0: stable C; C is in the topology since version 9; "
         "not reset: its majority has not left; a node that doesn't answer may still run"
@@ -313,7 +315,7 @@ async def test_a_majority_that_may_live_is_refused_in_the_words_of_the_proof(
 async def test_a_chosen_partition_that_is_led_refuses_all(journal: Journal) -> None:
     cluster = Cluster(DEAD, DEAD)
     cluster.leaders = {1: "A"}
-    said = await refused(cluster, journal, ResetByHand(name="by-hand", partitions=[0, 1]))
+    said = await refused(cluster, journal, ResetByHandSpec(name="by-hand", partitions=[0, 1]))
     assert "partition 1: stable C; C has left with version 8; not reset: A leads it" in said
     cluster.leaders = {0: "A", 1: "A"}
     nobody = "by-hand: no partition of zone z has lost its majority"
@@ -321,15 +323,15 @@ async def test_a_chosen_partition_that_is_led_refuses_all(journal: Journal) -> N
 
 
 async def test_who_holds_nothing_is_refused_as_a_survivor(journal: Journal) -> None:
-    gone = ResetByHand(name="by-hand", survivor="C")
+    gone = ResetByHandSpec(name="by-hand", survivor="C")
     said = await refused(Cluster(DEAD), journal, gone)
     assert "not reset: C holds nothing of it, or can't be asked" in said
 
 
 async def test_a_zone_or_partition_that_is_not_there_is_told(journal: Journal) -> None:
-    other = ResetByHand(name="by-hand", zone="y")
+    other = ResetByHandSpec(name="by-hand", zone="y")
     assert "has no zone y; there are: z" in await refused(Cluster(DEAD), journal, other)
-    beyond = ResetByHand(name="by-hand", partitions=[4])
+    beyond = ResetByHandSpec(name="by-hand", partitions=[4])
     assert "zone z has no partition 4: 0 to 0" in await refused(Cluster(DEAD), journal, beyond)
 
 
@@ -361,12 +363,14 @@ async def test_keys_that_changed_without_a_reset_are_no_proof(
 
 async def test_another_survivor_than_was_asked_for_is_no_proof(journal: Journal) -> None:
     with pytest.raises(FaultFailed, match="asked to go on from B, the operator took A"):
-        await done(ResetByHand(name="by-hand", survivor="B"), injured(Cluster(DEAD), journal, "B"))
+        await done(
+            ResetByHandSpec(name="by-hand", survivor="B"), injured(Cluster(DEAD), journal, "B")
+        )
 
 
 async def test_requests_that_others_made_stay(journal: Journal) -> None:
     cluster = Cluster(DEAD)
     cluster.annotations = {RESET_ANNOTATION: '{"7": [3, 4]}'}
     cluster.then = list(itertools.repeat(AGAIN, 2))
-    await done(ResetByHand(name="by-hand"), injured(cluster, journal))
+    await done(ResetByHandSpec(name="by-hand"), injured(cluster, journal))
     assert cluster.requested[7] == ResetRequest(token=3, topology_version=4)

@@ -8,7 +8,7 @@ import pytest
 
 from zonequake_chaos.record.run_folder import RunFolder, expectations
 from zonequake_chaos.scenario import manifest
-from zonequake_chaos.scenario.faults import PodKill
+from zonequake_chaos.scenario.faults import PodKillSpec
 from zonequake_chaos.scenario.triggers import OnStage
 from zonequake_kube.errors import ManifestError, UsageError
 from zonequake_protocol.admin import Stage
@@ -65,7 +65,7 @@ def test_a_run_folder_whose_description_is_no_yaml_is_refused(tmp_path: Path, te
 def test_a_manifest_becomes_types() -> None:
     run = manifest.parse(GOOD, where="x")
     kill = run.spec.faults[1]
-    assert isinstance(kill, PodKill)
+    assert isinstance(kill, PodKillSpec)
     assert isinstance(kill.trigger, OnStage)
     assert kill.trigger.stages == [Stage.CATCHING_UP]
     assert kill.trigger.min_progress == 0.3

@@ -106,7 +106,7 @@ def test_a_team_writes_a_scenario_in_a_few_lines_and_it_is_an_ordinary_manifest(
     session: object, pytester: pytest.Pytester
 ) -> None:
     from zonequake_chaos.scenario import manifest
-    from zonequake_chaos.scenario.faults import PodKill, TargetRole
+    from zonequake_chaos.scenario.faults import PodKillSpec, TargetRole
     from zonequake_chaos.scenario.triggers import OnLeader
 
     session().assert_outcomes(passed=1)  # type: ignore[operator]
@@ -118,7 +118,7 @@ def test_a_team_writes_a_scenario_in_a_few_lines_and_it_is_an_ordinary_manifest(
     assert (run.spec.load.register_rate, run.spec.load.list_rate) == (50, 20)
     assert run.spec.times.before_s == 1
     (fault,) = run.spec.faults
-    assert isinstance(fault, PodKill)
+    assert isinstance(fault, PodKillSpec)
     assert isinstance(fault.trigger, OnLeader)
     assert (fault.target.role, fault.times, fault.pause_s) == (TargetRole.LEADER, 2, 2)
     assert run.spec.expectations.max_window_ms == 5000

@@ -10,7 +10,7 @@ from zonequake_load.pod.control import Phase
 
 
 class LoadPause:
-    """See `scenario.faults.LoadPause`. Effective once nothing is outstanding in any load pod."""
+    """See `LoadPauseSpec`. Effective once nothing is outstanding in any load pod."""
 
     async def prepare(self, injury: Injury) -> None:
         """Nothing will have to be undone."""

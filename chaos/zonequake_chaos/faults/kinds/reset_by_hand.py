@@ -18,7 +18,7 @@ from zonequake_operator.resources.model import ResetRequest
 
 
 class ResetByHand:
-    """See `scenario.faults.ResetByHand`. Its only victim, if any, is the node that is to go on."""
+    """See `ResetByHandSpec`. Its only victim, if any, is the node that is to go on."""
 
     def __init__(self, *, zone: str | None, partitions: Sequence[int]) -> None:
         self._zone = zone
